@@ -1,0 +1,99 @@
+# Every target makes the environment it needs; Python 3.11 or newer, make and git are enough to start.
+#
+#   PYTHON=python3.12              another interpreter for the environment
+#   EXTRAS=report,dask,dev         other extras; remembered until the environment is removed
+#   PYTEST_ARGS="-k spectrum -x"   passed on to pytest (JOBS=4: more workers)
+#   ARGS="--quick"                 passed on to the demo, a benchmark or reproduce
+
+PYTHON ?= python3
+VENV ?= .venv
+JOBS ?= 2
+PYTEST_ARGS ?=
+ARGS ?=
+
+DEFAULT_EXTRAS := report,dev
+REMEMBERED_EXTRAS := $(shell cat $(VENV)/.extras 2>/dev/null)
+EXTRAS ?= $(if $(REMEMBERED_EXTRAS),$(REMEMBERED_EXTRAS),$(DEFAULT_EXTRAS))
+
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+INSTALLED := $(VENV)/.installed-$(EXTRAS)
+# Workers share the cores already: more threads inside each would only get in one another's way.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help env venv demo test test-deep lint format types check docs reproduce \
+        bench-cpu bench-real bench-gpu clean clean-all
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+env: $(INSTALLED) ## make .venv and install stopwise in it, editable
+
+venv: $(BIN)/pip ## make .venv with nothing in it yet
+
+$(BIN)/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "stopwise needs Python 3.11 or newer, and $(PYTHON) is not. Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { \
+	  echo "$(PYTHON) could not make an environment. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+
+$(INSTALLED): pyproject.toml | $(BIN)/pip
+	$(PY) -m pip install --quiet --editable ".[$(EXTRAS)]"
+	@echo "$(EXTRAS)" > $(VENV)/.extras
+	@touch $@
+
+$(VENV)/.also-%: pyproject.toml | $(INSTALLED)
+	$(PY) -m pip install --quiet --editable ".[$*]"
+	@touch $@
+
+demo: $(INSTALLED) ## fit an example and say why it stopped where it did
+	$(BIN)/stopwise fit --example motorcycle $(ARGS)
+
+test: $(INSTALLED) ## run the tests
+	$(ONE_THREAD) $(PY) -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
+
+test-deep: $(INSTALLED) ## run the slow tests too, with many more random examples
+	$(ONE_THREAD) HYPOTHESIS_PROFILE=deep $(PY) -m pytest -n $(JOBS) --dist worksteal -m "deep or not deep" $(PYTEST_ARGS)
+
+lint: $(INSTALLED) ## look for mistakes and unformatted files
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(INSTALLED) ## format the code and mend what can be mended
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(INSTALLED) ## check the types of src/, strictly
+	$(BIN)/mypy
+
+check: lint types ## lint and types
+
+docs: $(VENV)/.also-docs ## build the documentation in build/docs; a warning is an error
+	$(BIN)/sphinx-build -W --keep-going -b html docs build/docs
+
+reproduce: $(INSTALLED) ## run the paper's experiments
+	$(BIN)/stopwise reproduce $(ARGS)
+
+# Some of the libraries compared against hold scipy back, so they live in an environment of their own.
+bench-cpu: ## time every solver and its peers on this machine
+	$(MAKE) --no-print-directory env VENV=.venv-bench EXTRAS=bench
+	.venv-bench/bin/python benchmarks/cpu.py $(ARGS)
+
+bench-real: ## compare prediction error with peers on real data
+	$(MAKE) --no-print-directory env VENV=.venv-bench EXTRAS=bench
+	.venv-bench/bin/python benchmarks/real_data.py $(ARGS)
+
+bench-gpu: ## check, then time, the GPU engine (needs an NVIDIA GPU)
+	$(MAKE) --no-print-directory env VENV=.venv-gpu EXTRAS=torch,report
+	.venv-gpu/bin/python benchmarks/gpu.py $(ARGS)
+
+clean: ## remove what was built, keep the environments
+	rm -rf build dist htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+clean-all: clean ## remove the environments too
+	rm -rf .venv .venv-bench .venv-gpu
