@@ -1,0 +1,31 @@
+"""stopwise: kernel regression that knows when to stop."""
+
+from stopwise import filters, kernels, noise, rules, schedules
+from stopwise.complexity import (
+    critical_radius,
+    critical_step_sum,
+    local_complexity,
+    population_critical_radius,
+)
+from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
+from stopwise.rules import Reason, Stop, stopping_time
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "KernelGradientRegressor",
+    "KernelRidgeRegressor",
+    "Reason",
+    "Stop",
+    "__version__",
+    "critical_radius",
+    "critical_step_sum",
+    "filters",
+    "kernels",
+    "local_complexity",
+    "noise",
+    "population_critical_radius",
+    "rules",
+    "schedules",
+    "stopping_time",
+]

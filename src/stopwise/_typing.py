@@ -1,0 +1,11 @@
+"""Names for the array types that cross room borders."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[np.floating[Any]]
+ArrayLike: TypeAlias = npt.ArrayLike

@@ -1,0 +1,199 @@
+"""Local complexity and critical radius: where does variance overtake bias?
+
+RWY14: Rhat(eps) = [(1/n) sum_j min(lambda_j, eps^2)]^(1/2); the critical radius is the smallest eps > 0 with
+Rhat(eps) <= R eps^2 / (c sigma) (E7 for the sign, R the Hilbert radius). On the clock eta = 1/eps^2 this reads
+eta d(eta) <= n R^2 / (c sigma)^2 with d(eta) = sum_j min(1, eta lambda_j): strictly increasing and piecewise
+quadratic, so it is solved by a sort and one quadratic.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+import numpy as np
+
+from stopwise._typing import Array, ArrayLike
+from stopwise.spectrum import Density, spread_density
+
+TWO_E = 2 * math.e
+
+
+def as_density(eigenvalues: ArrayLike, n_samples: float | None, trace: float | None) -> Density:
+    """Leading eigenvalues given by a caller, checked, with the rest bounded from the trace."""
+    values = np.asarray(eigenvalues, dtype=np.float64)
+    if values.ndim != 1 or values.size == 0:
+        raise ValueError(f"eigenvalues must be a non-empty one-dimensional array, got shape {values.shape}")
+    if not np.all(np.isfinite(values)) or np.any(values < 0):
+        raise ValueError("eigenvalues must be finite and at least 0; got " + str(values[~(values >= 0)][:1]))
+    count = float(values.size if n_samples is None else n_samples)
+    if not count >= 1:
+        raise ValueError(f"n_samples must be at least 1, got {count:g}")
+    total = float(values.sum()) if trace is None else float(trace)
+    if not math.isfinite(total) or total < values.sum() * (1 - 1e-8):
+        raise ValueError(f"trace must be at least the sum of the eigenvalues given, {values.sum():g}; got {total:g}")
+    return spread_density(np.sort(values)[::-1], total, count)
+
+
+def check_noise(noise_std: float) -> float:
+    """A noise level that the rule can divide by."""
+    sigma = float(noise_std)
+    if not (math.isfinite(sigma) and sigma > 0):
+        raise ValueError(
+            f"noise_std must be a positive, finite standard deviation, got {noise_std!r}: "
+            "for data without noise run to the end with rule=sw.rules.Fixed(...)"
+        )
+    return sigma
+
+
+def _check_positive(value: float, name: str) -> float:
+    number = float(value)
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{name} must be positive and finite, got {value!r}")
+    return number
+
+
+def local_complexity_of(density: Density, radius: ArrayLike) -> Array:
+    """Rhat(radius) of a density, for one or many radii."""
+    squared = np.asarray(radius, dtype=np.float64)[..., None] ** 2
+    return cast(Array, np.sqrt(density.total(np.minimum(density.values, squared)) / density.n_samples))
+
+
+def local_complexity(
+    eigenvalues: ArrayLike, radius: ArrayLike, *, n_samples: float | None = None, trace: float | None = None
+) -> Array | float:
+    """Local empirical Rademacher complexity, RWY14 eq. (6); `radius` may be an array."""
+    radii = np.asarray(radius, dtype=np.float64)
+    if np.any(~(radii >= 0)):
+        raise ValueError(f"radius must be at least 0, got {radii[~(radii >= 0)].flat[0]!r}")
+    value = local_complexity_of(as_density(eigenvalues, n_samples, trace), radii)
+    return float(value) if value.ndim == 0 else value
+
+
+def step_sum_at(density: Density, target: float) -> float:
+    """The eta with eta * d(eta) = target, exactly; infinite where the spectrum is zero or the target overflows."""
+    keep = density.values > 0
+    if not keep.any() or target == math.inf:
+        return math.inf
+    order = np.argsort(-density.values[keep], kind="stable")
+    values, counts = density.values[keep][order], density.multiplicities[keep][order]
+    above = np.cumsum(counts)
+    left = np.append(np.cumsum((values * counts)[::-1])[::-1][1:], 0.0)
+    with np.errstate(over="ignore", divide="ignore"):
+        at_break = (above + left / values) / values  # eta d(eta) at eta = 1/values[k], where k+1 are saturated
+    k = int(np.searchsorted(at_break, target, side="right"))
+    saturated = float(above[k - 1]) if k else 0.0
+    tail = float(left[k - 1]) if k else float(values @ counts)
+    # tail eta^2 + saturated eta = target, in the form that does not cancel.
+    if tail == 0:
+        return target / saturated
+    return (
+        2 * target / (saturated + math.sqrt(saturated) * math.sqrt(saturated + 4 * tail * (target / saturated)))
+        if saturated
+        else math.sqrt(target / tail)
+    )
+
+
+def critical_target(n_samples: float, noise_std: float, hilbert_radius: float, constant: float) -> float:
+    """n R^2 / (c sigma)^2, the level that eta d(eta) must not pass."""
+    ratio = hilbert_radius / (constant * noise_std) if constant * noise_std > 0 else math.inf
+    return n_samples * ratio * ratio if ratio < 1e150 else math.inf
+
+
+def critical_step_sum(
+    eigenvalues: ArrayLike,
+    noise_std: float,
+    *,
+    hilbert_radius: float = 1.0,
+    constant: float = TWO_E,
+    n_samples: float | None = None,
+    trace: float | None = None,
+) -> float:
+    """The largest step_sum that RWY14's inequality allows, 1 / critical_radius^2."""
+    density = as_density(eigenvalues, n_samples, trace)
+    target = critical_target(
+        density.n_samples,
+        check_noise(noise_std),
+        _check_positive(hilbert_radius, "hilbert_radius"),
+        _check_positive(constant, "constant"),
+    )
+    if not np.any(density.values > 0):
+        raise ValueError("all eigenvalues are zero: there is no positive critical radius; the kernel explains nothing")
+    return step_sum_at(density, target)
+
+
+def critical_radius(
+    eigenvalues: ArrayLike,
+    noise_std: float,
+    *,
+    hilbert_radius: float = 1.0,
+    constant: float = TWO_E,
+    n_samples: float | None = None,
+    trace: float | None = None,
+) -> float:
+    """The smallest eps > 0 with Rhat(eps) <= R eps^2 / (c sigma): RWY14 eq. (7), exact (E7)."""
+    step_sum = critical_step_sum(
+        eigenvalues,
+        noise_std,
+        hilbert_radius=hilbert_radius,
+        constant=constant,
+        n_samples=n_samples,
+        trace=trace,
+    )
+    return 1 / math.sqrt(step_sum)
+
+
+def population_critical_radius(
+    eigenvalues: ArrayLike, n_samples: float, noise_std: float, *, constant: float = 40.0, trace: float | None = None
+) -> float:
+    """The smallest eps > 0 with constant * R_K(eps) <= eps^2 / sigma, for the kernel's own eigenvalues (E8).
+
+    Give leading eigenvalues and the trace (the integral of k(x, x)); the infinitely many others count through it.
+    """
+    values = np.asarray(eigenvalues, dtype=np.float64)
+    density = as_density(values, values.size, None)
+    left = (float(values.sum()) if trace is None else float(trace)) - float(values.sum())
+    if left < -1e-8 * abs(values.sum()):
+        raise ValueError(f"trace must be at least the sum of the eigenvalues given, {values.sum():g}; got {trace!r}")
+    if left > 0:
+        # Infinitely many unseen eigenvalues, each negligible: they add their whole sum to every minimum.
+        tiny = 1e-12
+        density = Density(
+            np.append(density.values, left * tiny), np.append(density.multiplicities, 1 / tiny), density.n_samples
+        )
+    sigma, c = check_noise(noise_std), _check_positive(constant, "constant")
+    target = _check_positive(n_samples, "n_samples") / (c * sigma) ** 2
+    return 1 / math.sqrt(step_sum_at(density, target))
+
+
+def bound_before_stop(step_sum: ArrayLike) -> Array:
+    """RWY14 Theorem 1(a): error <= 4 / (e eta_t) for every t up to the stop (radius 1)."""
+    return cast(Array, 4 / (math.e * np.asarray(step_sum, dtype=np.float64)))
+
+
+def bound_at_stop(radius: float) -> float:
+    """RWY14 Theorem 1(b): error at the stop <= 12 * critical_radius^2."""
+    return 12 * radius**2
+
+
+def ridge_bound_before_stop(inverse_penalty: ArrayLike) -> Array:
+    """RWY14, ridge proposition (a): error <= 2 / nu."""
+    return cast(Array, 2 / np.asarray(inverse_penalty, dtype=np.float64))
+
+
+def risk_lower_bound(
+    eigenvalues: ArrayLike,
+    step_sum: ArrayLike,
+    noise_std: float,
+    *,
+    n_samples: float | None = None,
+    trace: float | None = None,
+) -> Array:
+    """What the lemmas behind Theorem 1(c) do prove (E5): risk >= sigma^2/(4n) sum_j min(1, (eta lambda_j)^2).
+
+    The printed form, sigma^2/4 * eta * Rhat, is false; with unseen eigenvalues only the known ones count.
+    """
+    values = np.asarray(eigenvalues, dtype=np.float64)
+    density = as_density(values, n_samples, trace)
+    scaled = np.asarray(step_sum, dtype=np.float64)[..., None] * values
+    return cast(Array, check_noise(noise_std) ** 2 / (4 * density.n_samples) * np.minimum(1.0, scaled**2).sum(axis=-1))

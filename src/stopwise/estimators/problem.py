@@ -1,0 +1,116 @@
+"""The data as the rooms behind it want them: checked, centred, scaled."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+
+from stopwise._typing import Array
+from stopwise.kernels import Kernel, Precomputed
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows, responses in problem units, and how to get back.
+
+    `responses` is (n, q), centred if there is an intercept and scaled by `scale` (q,), a power of two, so that no
+    magnitude of y overflows a square. y = offset + scale * response.
+    """
+
+    covariates: Array
+    responses: Array
+    weights: Array | None
+    scale: Array
+    offset: Array
+    intercept: bool
+    seed: int = 0
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are to multiply with."""
+        return len(self.covariates)
+
+    @property
+    def n_samples(self) -> float:
+        """How many samples they stand for."""
+        return float(self.n_rows) if self.weights is None else float(self.weights.sum())
+
+    @property
+    def root_weights(self) -> Array | None:
+        """sqrt of the weights, or None."""
+        return None if self.weights is None else np.sqrt(self.weights)
+
+    def in_y_units(self, column: int) -> Array:
+        """One response as it was given."""
+        return cast(Array, self.offset[column] + self.scale[column] * self.responses[:, column])
+
+    def gram(self, kernel: Kernel, rows: Any = None, columns: Any = None) -> Array:
+        """The raw kernel matrix between given rows (default: all)."""
+        x = self.covariates
+        if isinstance(kernel, Precomputed):
+            return x if rows is None else cast(Array, x[np.ix_(rows, rows if columns is None else columns)])
+        left = x if rows is None else x[rows]
+        return kernel(left) if columns is None else kernel(left, x[columns])
+
+    def subset(self, rows: Array, kernel: Kernel) -> Problem:
+        """The same problem on some of the rows, centred anew; still in this problem's units."""
+        precomputed = isinstance(kernel, Precomputed)
+        covariates = self.covariates[np.ix_(rows, rows)] if precomputed else self.covariates[rows]
+        part = replace(
+            self,
+            covariates=covariates,
+            responses=self.responses[rows],
+            weights=None if self.weights is None else self.weights[rows],
+        )
+        means = part.mean_response()
+        return replace(part, responses=part.responses - means, offset=means, scale=np.ones_like(self.scale))
+
+    def mean_response(self) -> Array:
+        """The weighted mean that an intercept takes out (zero without one), problem units."""
+        if not self.intercept:
+            return np.zeros(self.responses.shape[1])
+        return cast(Array, np.average(self.responses, axis=0, weights=self.weights))
+
+
+def _power_of_two(values: Array) -> Array:
+    """For each column the power of two just above its largest magnitude (1 for a zero column)."""
+    largest = np.abs(values).max(axis=0, initial=0.0)
+    exponents = np.where(largest > 0, np.frexp(largest)[1], 0)
+    return cast(Array, np.ldexp(1.0, np.clip(exponents, -1021, 1023)))
+
+
+def make_problem(covariates: Array, y: Array, weights: Array | None, *, intercept: bool, seed: int) -> Problem:
+    """Centre and scale responses (n, q); rows of zero weight are left out."""
+    responses = np.asarray(y, dtype=np.float64)
+    first = _power_of_two(responses)
+    responses = responses / first
+    offset = np.zeros(responses.shape[1])
+    if intercept:
+        offset = np.average(responses, axis=0, weights=weights)
+        responses = responses - offset
+        # What is below rounding of the mean is rounding: a constant y is constant.
+        responses[:, np.abs(responses).max(axis=0) <= 1e-14 * np.abs(offset)] = 0.0
+    second = _power_of_two(responses)
+    scale = first * second
+    return Problem(covariates, responses / second, weights, scale, offset * first, intercept, seed)
+
+
+def check_weights(weights: Any, n_rows: int) -> Array | None:
+    """Sample weights as frequencies: non-negative, finite, some positive; None where all are one."""
+    if weights is None:
+        return None
+    values = np.asarray(weights, dtype=np.float64)
+    if values.ndim == 0:
+        values = np.full(n_rows, float(values))
+    if values.shape != (n_rows,):
+        raise ValueError(f"sample_weight must have one entry per row, {n_rows}; got shape {values.shape}")
+    if not np.all(np.isfinite(values)) or np.any(values < 0):
+        raise ValueError("sample_weight must be finite and at least 0: weights are frequencies")
+    if np.count_nonzero(values) < 2 or not math.isfinite(values.sum()):
+        raise ValueError(
+            f"sample_weight must leave at least 2 rows that do not have zero weight, got {np.count_nonzero(values)}"
+        )
+    return None if np.all(values == 1) else cast(Array, values)

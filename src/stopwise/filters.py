@@ -1,0 +1,266 @@
+"""Filters: eigenvalue and step_sum in, shrinkage out.
+
+A filter answers three questions about each eigen-direction at a clock reading eta: the `shrinkage` S left on
+the residual, the `gain` 1 - S of the fit, and the `weight` gain / lambda that makes dual weights, with its
+limit where lambda = 0 (no pseudo-inverse). All share the clock of RWY14's running sum.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, cast
+
+import numpy as np
+
+from stopwise._typing import Array, ArrayLike
+from stopwise.schedules import Schedule, as_schedule
+
+CONSTANT_2E = 2 * math.e
+
+
+class Filter(ABC):
+    """A way of fitting less than everything; bound to the largest eigenvalue before use."""
+
+    name: ClassVar[str]
+    has_steps: ClassVar[bool] = False
+    default_constant: ClassVar[float] = CONSTANT_2E
+    """The constant of the stopping inequality that this filter's own shrinkage bound gives."""
+
+    def bind(self, largest_eigenvalue: float) -> Filter:
+        """The filter made ready for a spectrum whose eigenvalues are at most `largest_eigenvalue`."""
+        return self
+
+    @abstractmethod
+    def _weight(self, eigenvalues: Array, step_sum: float) -> Array:
+        """gain / lambda at one clock reading."""
+
+    @abstractmethod
+    def _shrinkage(self, eigenvalues: Array, step_sum: float) -> Array:
+        """S at one clock reading."""
+
+    def _gain(self, eigenvalues: Array, step_sum: float) -> Array:
+        return cast(Array, self._weight(eigenvalues, step_sum) * eigenvalues)
+
+    def snap(self, step_sum: ArrayLike) -> Array:
+        """The last clock reading at or before `step_sum` that the filter can stop at."""
+        return np.asarray(step_sum, dtype=np.float64)
+
+    def shrinkage(self, eigenvalues: ArrayLike, step_sum: ArrayLike) -> Array:
+        """S, of shape step_sum.shape + (len(eigenvalues),)."""
+        return self._each(self._shrinkage, eigenvalues, step_sum)
+
+    def gain(self, eigenvalues: ArrayLike, step_sum: ArrayLike) -> Array:
+        """1 - S, accurate where it is tiny; same shape as `shrinkage`."""
+        return self._each(self._gain, eigenvalues, step_sum)
+
+    def weight(self, eigenvalues: ArrayLike, step_sum: ArrayLike) -> Array:
+        """(1 - S) / lambda with its limit at lambda = 0; same shape as `shrinkage`."""
+        return self._each(self._weight, eigenvalues, step_sum)
+
+    def _each(self, rule: Any, eigenvalues: ArrayLike, step_sum: ArrayLike) -> Array:
+        values = np.asarray(eigenvalues, dtype=np.float64)
+        sums = np.asarray(step_sum, dtype=np.float64)
+        if sums.ndim == 0:
+            return cast(Array, rule(values, float(sums)))
+        return cast(
+            Array, np.stack([rule(values, float(s)) for s in sums]) if sums.size else np.empty((0, values.size))
+        )
+
+
+def _gain_over(eigenvalues: Array, gain: Array, limit: float) -> Array:
+    """gain / lambda, and `limit` where lambda is zero (or so small that the quotient overflows)."""
+    out = np.full_like(eigenvalues, limit)
+    positive = eigenvalues > np.finfo(np.float64).tiny
+    out[positive] = gain[positive] / eigenvalues[positive]
+    return out
+
+
+class SteppedFilter(Filter):
+    """A filter that moves in whole iterations."""
+
+    has_steps: ClassVar[bool] = True
+
+    @abstractmethod
+    def step_sum(self, iteration: ArrayLike) -> Array:
+        """The clock after so many iterations."""
+
+    @abstractmethod
+    def iteration(self, step_sum: ArrayLike) -> Array:
+        """The last iteration whose clock does not pass `step_sum`."""
+
+    def snap(self, step_sum: ArrayLike) -> Array:
+        return self.step_sum(self.iteration(step_sum))
+
+
+@dataclass(frozen=True)
+class GradientDescent(SteppedFilter):
+    """S = prod over tau < t of (1 - alpha_tau lambda) (RWY14, shrinkage matrices)."""
+
+    schedule: Any = "auto"
+    name: ClassVar[str] = "descent"
+
+    def bind(self, largest_eigenvalue: float) -> GradientDescent:
+        return replace(self, schedule=as_schedule(self.schedule, largest_eigenvalue))
+
+    def _bound_schedule(self) -> Schedule:
+        if not isinstance(self.schedule, Schedule):
+            raise TypeError("bind this filter to a largest eigenvalue first: filter.bind(largest_eigenvalue)")
+        return self.schedule
+
+    def step_sum(self, iteration: ArrayLike) -> Array:
+        return self._bound_schedule().step_sum(iteration)
+
+    def iteration(self, step_sum: ArrayLike) -> Array:
+        return self._bound_schedule().iteration(step_sum)
+
+    def _log(self, eigenvalues: Array, step_sum: float) -> Array:
+        return self._bound_schedule().log_shrinkage(eigenvalues, float(self.iteration(step_sum)))
+
+    def _shrinkage(self, eigenvalues: Array, step_sum: float) -> Array:
+        return cast(Array, np.exp(self._log(eigenvalues, step_sum)))
+
+    def _gain(self, eigenvalues: Array, step_sum: float) -> Array:
+        return cast(Array, -np.expm1(self._log(eigenvalues, step_sum)))
+
+    def _weight(self, eigenvalues: Array, step_sum: float) -> Array:
+        return _gain_over(eigenvalues, self._gain(eigenvalues, step_sum), float(self.snap(step_sum)))
+
+
+@dataclass(frozen=True)
+class Ridge(Filter):
+    """S = 1 / (1 + nu lambda), nu = inverse_penalty on the clock of step_sum (RWY14, kernel ridge; E13: constant 4)."""
+
+    name: ClassVar[str] = "ridge"
+    default_constant: ClassVar[float] = 4.0
+
+    def _shrinkage(self, eigenvalues: Array, step_sum: float) -> Array:
+        return cast(Array, 1.0 / (1.0 + step_sum * eigenvalues))
+
+    def _weight(self, eigenvalues: Array, step_sum: float) -> Array:
+        return cast(Array, step_sum / (1.0 + step_sum * eigenvalues))
+
+
+@dataclass(frozen=True)
+class GradientFlow(Filter):
+    """S = exp(-eta lambda): descent with infinitely small steps."""
+
+    name: ClassVar[str] = "flow"
+
+    def _shrinkage(self, eigenvalues: Array, step_sum: float) -> Array:
+        return cast(Array, np.exp(-step_sum * eigenvalues))
+
+    def _gain(self, eigenvalues: Array, step_sum: float) -> Array:
+        return cast(Array, -np.expm1(-step_sum * eigenvalues))
+
+    def _weight(self, eigenvalues: Array, step_sum: float) -> Array:
+        return _gain_over(eigenvalues, self._gain(eigenvalues, step_sum), step_sum)
+
+
+@dataclass(frozen=True)
+class CutOff(Filter):
+    """S = 1 where lambda < 1/eta, else 0: regression on the leading principal components."""
+
+    name: ClassVar[str] = "cutoff"
+
+    def _kept(self, eigenvalues: Array, step_sum: float) -> Any:
+        return eigenvalues * step_sum >= 1.0
+
+    def _shrinkage(self, eigenvalues: Array, step_sum: float) -> Array:
+        return np.where(self._kept(eigenvalues, step_sum), 0.0, 1.0)
+
+    def _gain(self, eigenvalues: Array, step_sum: float) -> Array:
+        return np.where(self._kept(eigenvalues, step_sum), 1.0, 0.0)
+
+    def _weight(self, eigenvalues: Array, step_sum: float) -> Array:
+        return _gain_over(eigenvalues, self._gain(eigenvalues, step_sum), 0.0)
+
+
+MAX_NU_STEPS = 200_000
+"""The nu-method has no closed form here, so its iterations are run on the eigenvalues, at most this many."""
+
+
+@dataclass(frozen=True)
+class NuMethod(SteppedFilter):
+    """Brakhage's accelerated descent: t steps travel as far as t^2 of plain descent.
+
+    The recurrence runs on q = gain / lambda. Its clock, eta_k = 2 k (k + 2 nu) / ((4 nu + 1) lambda_1), is q at
+    lambda = 0; under it S^2 <= 1 / (2 e eta lambda) and gain <= 1.09 min(1, eta lambda) (nu = 1), so RWY14's rule
+    carries over. Shrinkage is not monotone in eta.
+    """
+
+    nu: float = 1.0
+    largest_eigenvalue: float | None = None
+    name: ClassVar[str] = "nu-method"
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.nu) and self.nu > 0.5):
+            raise ValueError(f"nu must be above 0.5 and finite, got {self.nu!r}")
+
+    def bind(self, largest_eigenvalue: float) -> NuMethod:
+        return replace(self, largest_eigenvalue=largest_eigenvalue if largest_eigenvalue > 0 else 1.0)
+
+    def _scale(self) -> float:
+        if self.largest_eigenvalue is None:
+            raise TypeError("bind this filter to a largest eigenvalue first: filter.bind(largest_eigenvalue)")
+        return self.largest_eigenvalue
+
+    def step_sum(self, iteration: ArrayLike) -> Array:
+        k = np.asarray(iteration, dtype=np.float64)
+        return cast(Array, 2 * k * (k + 2 * self.nu) / ((4 * self.nu + 1) * self._scale()))
+
+    def iteration(self, step_sum: ArrayLike) -> Array:
+        target = np.asarray(step_sum, dtype=np.float64)
+        k = np.floor(-self.nu + np.sqrt(self.nu**2 + target * (4 * self.nu + 1) * self._scale() / 2))
+        k = np.where(self.step_sum(k + 1) <= target, k + 1, k)
+        k = np.where(self.step_sum(k) > target, k - 1, k)
+        return cast(Array, np.minimum(k, MAX_NU_STEPS))
+
+    def weight(self, eigenvalues: ArrayLike, step_sum: ArrayLike) -> Array:
+        values, sums = np.asarray(eigenvalues, dtype=np.float64), np.asarray(step_sum, dtype=np.float64)
+        wanted = np.atleast_1d(self.iteration(sums)).astype(np.int64)
+        x, nu = np.clip(values / self._scale(), 0.0, 1.0), self.nu
+        out = np.zeros((wanted.size, values.size))
+        before, now = np.zeros_like(x), np.zeros_like(x)
+        for k in range(1, int(wanted.max(initial=0)) + 1):
+            mu, omega = 0.0, (4 * nu + 2) / (4 * nu + 1)
+            if k > 1:
+                mu = (
+                    (k - 1)
+                    * (2 * k - 3)
+                    * (2 * k + 2 * nu - 1)
+                    / ((k + 2 * nu - 1) * (2 * k + 4 * nu - 1) * (2 * k + 2 * nu - 3))
+                )
+                omega = 4 * (2 * k + 2 * nu - 1) * (k + nu - 1) / ((k + 2 * nu - 1) * (2 * k + 4 * nu - 1))
+            before, now = now, now + mu * (now - before) + omega * (1.0 - x * now)
+            out[wanted == k] = now
+        out /= self._scale()
+        return cast(Array, out[0] if sums.ndim == 0 else out)
+
+    def gain(self, eigenvalues: ArrayLike, step_sum: ArrayLike) -> Array:
+        return cast(Array, self.weight(eigenvalues, step_sum) * np.asarray(eigenvalues, dtype=np.float64))
+
+    def shrinkage(self, eigenvalues: ArrayLike, step_sum: ArrayLike) -> Array:
+        return cast(Array, 1.0 - self.gain(eigenvalues, step_sum))
+
+    def _weight(self, eigenvalues: Array, step_sum: float) -> Array:
+        return self.weight(eigenvalues, step_sum)
+
+    def _shrinkage(self, eigenvalues: Array, step_sum: float) -> Array:
+        return self.shrinkage(eigenvalues, step_sum)
+
+
+_NAMED = {cls.name: cls for cls in (GradientDescent, GradientFlow, CutOff, NuMethod, Ridge)}
+
+
+def as_filter(value: Any, schedule: Any = "auto") -> Filter:
+    """A filter from an instance or a name; `schedule` goes to gradient descent."""
+    if isinstance(value, GradientDescent) and value.schedule == "auto":
+        return GradientDescent(schedule)
+    if isinstance(value, Filter):
+        return value
+    if isinstance(value, str) and value in _NAMED:
+        return GradientDescent(schedule) if value == "descent" else _NAMED[value]()
+    names = ", ".join(f'"{name}"' for name in _NAMED)
+    raise ValueError(f"filter must be one of {names} or a sw.filters instance; got {value!r}")

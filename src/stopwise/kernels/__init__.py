@@ -1,0 +1,71 @@
+"""Kernels: what is k(x, z)?"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from stopwise.kernels.base import Constant, Kernel, Product, Rows, Scaled, Sum, as_matrix, take_rows
+from stopwise.kernels.foreign import FromCallable, FromSklearn, Precomputed
+from stopwise.kernels.inner import Linear, Polynomial
+from stopwise.kernels.line import PeriodicSobolev, Sobolev
+from stopwise.kernels.radial import Gaussian, Laplace, Matern, Radial
+
+__all__ = [
+    "Constant",
+    "FromCallable",
+    "FromSklearn",
+    "Gaussian",
+    "Kernel",
+    "Laplace",
+    "Linear",
+    "Matern",
+    "PeriodicSobolev",
+    "Polynomial",
+    "Precomputed",
+    "Product",
+    "Radial",
+    "Rows",
+    "Scaled",
+    "Sobolev",
+    "Sum",
+    "as_kernel",
+    "as_matrix",
+    "take_rows",
+]
+
+_NAMED: dict[str, Kernel] = {
+    "sobolev1": Sobolev(1),
+    "sobolev2": Sobolev(2),
+    "periodicsobolev1": PeriodicSobolev(1),
+    "periodicsobolev2": PeriodicSobolev(2),
+    "periodicsobolev3": PeriodicSobolev(3),
+    "gaussian": Gaussian("auto"),
+    "laplace": Laplace("auto"),
+    "matern12": Matern("auto", 0.5),
+    "matern32": Matern("auto", 1.5),
+    "matern52": Matern("auto", 2.5),
+    "linear": Linear(),
+    "precomputed": Precomputed(),
+}
+
+
+def as_kernel(kernel: Any) -> Kernel:
+    """A kernel from an instance, a name, a scikit-learn Gaussian-process kernel, or a callable k(X, Z)."""
+    if isinstance(kernel, Kernel):
+        return kernel
+    if isinstance(kernel, str):
+        if kernel in _NAMED:
+            return _NAMED[kernel]
+        degree = re.fullmatch(r"polynomial([1-9]\d*)", kernel)
+        if degree:
+            return Polynomial(int(degree[1]))
+        known = ", ".join(f'"{name}"' for name in _NAMED)
+        raise ValueError(f'unknown kernel {kernel!r}: the names are "auto", {known} and "polynomial<degree>"')
+    if hasattr(kernel, "diag") and hasattr(kernel, "is_stationary"):
+        return FromSklearn(kernel)
+    if callable(kernel):
+        return FromCallable(kernel)
+    raise TypeError(
+        f"kernel must be a stopwise kernel, a name, a scikit-learn kernel or a callable; got {type(kernel).__name__}"
+    )

@@ -1,0 +1,236 @@
+"""What a kernel is: one pair function, its vectorised form, its diagonal, and `+`, `*`."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+
+from stopwise._typing import Array, ArrayLike
+
+Rows: TypeAlias = Any
+"""Covariates made ready for `Kernel.block`: an array, or a tuple of `Rows`; sliced by `take_rows`."""
+
+
+def take_rows(rows: Rows, index: slice | np.ndarray) -> Rows:
+    """The same rows of every array inside a (possibly nested) prepared tuple."""
+    if isinstance(rows, tuple):
+        return tuple(take_rows(part, index) for part in rows)
+    return rows[index]
+
+
+def as_matrix(covariates: ArrayLike) -> Array:
+    """Covariates as a two-dimensional floating array; float32 stays float32."""
+    matrix = np.asarray(covariates)
+    if matrix.ndim == 1:
+        matrix = matrix[:, None]
+    if matrix.ndim != 2:
+        raise ValueError(f"covariates must have 2 dimensions (rows, features); got {matrix.ndim}")
+    if matrix.dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
+        matrix = matrix.astype(np.float64)
+    return cast(Array, matrix)
+
+
+class Kernel(ABC):
+    """A positive semi-definite function k(x, z) of two points.
+
+    A subclass is a frozen dataclass that gives `pair` (one number for two points; slow and plain) and the
+    vectorised `block` on rows made ready by `prepare`. Preparing once and taking blocks often is what lets
+    operators work in tiles.
+    """
+
+    @abstractmethod
+    def pair(self, x: Array, z: Array) -> float:
+        """k(x, z) for two points, as the formula stands."""
+
+    @abstractmethod
+    def block(self, left: Rows, right: Rows) -> Array:
+        """k between every prepared row on the left and every one on the right."""
+
+    @abstractmethod
+    def diagonal(self, covariates: ArrayLike) -> Array:
+        """k(x, x) for every row x."""
+
+    def prepare(self, covariates: Array, origin: Array) -> Rows:
+        """What `block` wants to know of each row; `origin` is a common shift that keeps rounding small."""
+        return covariates
+
+    def check(self, covariates: Array) -> None:
+        """Raise ValueError where the covariates lie outside the kernel's domain."""
+
+    @property
+    def name(self) -> str:
+        """A short name for people."""
+        return type(self).__name__.lower()
+
+    def resolved(self, covariates: Array) -> Kernel:
+        """The same kernel with every "auto" that can be read off the covariates alone filled in."""
+        return self
+
+    def __call__(self, covariates: ArrayLike, others: ArrayLike | None = None) -> Array:
+        """The matrix of k between all rows of `covariates` and all rows of `others` (default: itself)."""
+        left = as_matrix(covariates)
+        right = left if others is None else as_matrix(others)
+        if left.shape[1] != right.shape[1]:
+            raise ValueError(
+                f"both sides of a kernel need the same number of features; got {left.shape[1]} and "
+                f"{right.shape[1]}: pass the same columns on both sides"
+            )
+        self.check(left)
+        self.check(right)
+        origin = left.mean(axis=0) if len(left) else np.zeros(left.shape[1])
+        prepared = self.prepare(left, origin)
+        return self.block(prepared, prepared if others is None else self.prepare(right, origin))
+
+    def __add__(self, other: object) -> Kernel:
+        if isinstance(other, Kernel):
+            return Sum(self, other)
+        if isinstance(other, Real):
+            return Sum(self, Constant(float(other)))
+        return NotImplemented
+
+    def __mul__(self, other: object) -> Kernel:
+        if isinstance(other, Kernel):
+            return Product(self, other)
+        if isinstance(other, Real):
+            return Scaled(self, float(other))
+        return NotImplemented
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+
+def one_feature(covariates: Array, name: str) -> Array:
+    """The single column of covariates, or an error that says the kernel lives on a line."""
+    if covariates.shape[1] != 1:
+        raise ValueError(
+            f"the {name} kernel takes 1 covariate, got {covariates.shape[1]}: use a Gaussian, Laplace or "
+            "Matern kernel for several covariates, or a sum of kernels on single columns"
+        )
+    return cast(Array, covariates[:, 0])
+
+
+def _positive(value: float, what: str) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{what} must be positive and finite, got {value!r}")
+
+
+@dataclass(frozen=True)
+class Constant(Kernel):
+    """k(x, z) = c: the constants, with prior variance c."""
+
+    value: float = 1.0
+
+    def __post_init__(self) -> None:
+        _positive(self.value, "the value of a constant kernel")
+
+    def pair(self, x: Array, z: Array) -> float:
+        return self.value
+
+    def prepare(self, covariates: Array, origin: Array) -> Rows:
+        return covariates[:, :1]
+
+    def block(self, left: Rows, right: Rows) -> Array:
+        return np.full((len(left), len(right)), self.value, dtype=left.dtype)
+
+    def diagonal(self, covariates: ArrayLike) -> Array:
+        matrix = as_matrix(covariates)
+        return np.full(len(matrix), self.value, dtype=matrix.dtype)
+
+
+@dataclass(frozen=True)
+class Scaled(Kernel):
+    """k(x, z) = factor * inner(x, z)."""
+
+    inner: Kernel
+    factor: float
+
+    def __post_init__(self) -> None:
+        _positive(self.factor, "the factor of a scaled kernel")
+
+    @property
+    def name(self) -> str:
+        return f"{self.factor:g} * {self.inner.name}"
+
+    def pair(self, x: Array, z: Array) -> float:
+        return self.factor * self.inner.pair(x, z)
+
+    def prepare(self, covariates: Array, origin: Array) -> Rows:
+        return self.inner.prepare(covariates, origin)
+
+    def block(self, left: Rows, right: Rows) -> Array:
+        out = self.inner.block(left, right)
+        out *= out.dtype.type(self.factor)
+        return out
+
+    def diagonal(self, covariates: ArrayLike) -> Array:
+        out = self.inner.diagonal(covariates)
+        return cast(Array, out * out.dtype.type(self.factor))
+
+    def check(self, covariates: Array) -> None:
+        self.inner.check(covariates)
+
+    def resolved(self, covariates: Array) -> Kernel:
+        return Scaled(self.inner.resolved(covariates), self.factor)
+
+
+@dataclass(frozen=True)
+class _Pair(Kernel):
+    """Two kernels joined; `Sum` and `Product` say how."""
+
+    first: Kernel
+    second: Kernel
+
+    def prepare(self, covariates: Array, origin: Array) -> Rows:
+        return (self.first.prepare(covariates, origin), self.second.prepare(covariates, origin))
+
+    def check(self, covariates: Array) -> None:
+        self.first.check(covariates)
+        self.second.check(covariates)
+
+    def resolved(self, covariates: Array) -> Kernel:
+        return type(self)(self.first.resolved(covariates), self.second.resolved(covariates))
+
+
+@dataclass(frozen=True)
+class Sum(_Pair):
+    """k(x, z) = first(x, z) + second(x, z)."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.first.name} + {self.second.name}"
+
+    def pair(self, x: Array, z: Array) -> float:
+        return self.first.pair(x, z) + self.second.pair(x, z)
+
+    def block(self, left: Rows, right: Rows) -> Array:
+        out = self.first.block(left[0], right[0])
+        out += self.second.block(left[1], right[1])
+        return out
+
+    def diagonal(self, covariates: ArrayLike) -> Array:
+        return cast(Array, self.first.diagonal(covariates) + self.second.diagonal(covariates))
+
+
+@dataclass(frozen=True)
+class Product(_Pair):
+    """k(x, z) = first(x, z) * second(x, z)."""
+
+    @property
+    def name(self) -> str:
+        return f"({self.first.name}) * ({self.second.name})"
+
+    def pair(self, x: Array, z: Array) -> float:
+        return self.first.pair(x, z) * self.second.pair(x, z)
+
+    def block(self, left: Rows, right: Rows) -> Array:
+        out = self.first.block(left[0], right[0])
+        out *= self.second.block(left[1], right[1])
+        return out
+
+    def diagonal(self, covariates: ArrayLike) -> Array:
+        return cast(Array, self.first.diagonal(covariates) * self.second.diagonal(covariates))

@@ -1,0 +1,54 @@
+"""Kernels of the inner product: linear and polynomial."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import cast
+
+import numpy as np
+
+from stopwise._typing import Array, ArrayLike
+from stopwise.kernels.base import Kernel, Rows, as_matrix
+
+
+@dataclass(frozen=True)
+class Linear(Kernel):
+    """k(x, z) = <x, z>."""
+
+    def pair(self, x: Array, z: Array) -> float:
+        return float(np.dot(np.atleast_1d(x), np.atleast_1d(z)))
+
+    def block(self, left: Rows, right: Rows) -> Array:
+        return cast(Array, left @ right.T)
+
+    def diagonal(self, covariates: ArrayLike) -> Array:
+        matrix = as_matrix(covariates)
+        return cast(Array, np.einsum("ij,ij->i", matrix, matrix))
+
+
+@dataclass(frozen=True)
+class Polynomial(Kernel):
+    """k(x, z) = (1 + <x, z>)^degree; on a line its rank is degree + 1 (RWY14 erratum E4)."""
+
+    degree: int = 2
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.degree, Integral) or self.degree < 1:
+            raise ValueError(f"degree must be an integer of at least 1, got {self.degree!r}")
+
+    @property
+    def name(self) -> str:
+        return f"polynomial{self.degree}"
+
+    def pair(self, x: Array, z: Array) -> float:
+        return float((1.0 + np.dot(np.atleast_1d(x), np.atleast_1d(z))) ** self.degree)
+
+    def block(self, left: Rows, right: Rows) -> Array:
+        out = left @ right.T
+        out += 1.0
+        return cast(Array, out**self.degree)
+
+    def diagonal(self, covariates: ArrayLike) -> Array:
+        matrix = as_matrix(covariates)
+        return cast(Array, (1.0 + np.einsum("ij,ij->i", matrix, matrix)) ** self.degree)

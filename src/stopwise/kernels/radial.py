@@ -1,0 +1,188 @@
+"""Kernels of the scaled distance: Gaussian, Laplace, Matern.
+
+Every one is a function of u = -|x - z|^2 / (2 l^2), which is one inner product of two augmented rows,
+[x, -|x|^2/2, 1] . [z, 1, -|z|^2/2]; so a tile costs one matrix product and one pass of the profile.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, cast
+
+import numpy as np
+
+from stopwise._typing import Array, ArrayLike
+from stopwise.kernels.base import Kernel, Rows, as_matrix
+
+LengthScale = float | tuple[float, ...] | Literal["auto"]
+_CLOSE = 1e-9
+"""Squared distances below this share of the squared norms are recomputed from differences."""
+
+
+def _as_length_scale(value: object) -> LengthScale:
+    if isinstance(value, str):
+        if value != "auto":
+            raise ValueError(f'length_scale must be a number, one number per feature, or "auto"; got {value!r}')
+        return "auto"
+    numbers = np.asarray(value, dtype=np.float64)
+    if numbers.ndim > 1 or numbers.size == 0 or not np.all(np.isfinite(numbers) & (numbers > 0)):
+        raise ValueError(f"length_scale must be positive and finite, got {value!r}")
+    return float(numbers) if numbers.ndim == 0 else tuple(float(v) for v in numbers)
+
+
+@dataclass(frozen=True)
+class Radial(Kernel):
+    """Shared by the kernels of u = -r^2/2, r = |(x - z) / length_scale|.
+
+    Subclasses give `profile(u)` (in place where they can) and `slope(u)`, its derivative in r^2.
+    """
+
+    length_scale: LengthScale = 1.0
+    rough: ClassVar[bool] = False
+    """True where k has a kink at r = 0, so that rounding in r^2 shows as its square root."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "length_scale", _as_length_scale(self.length_scale))
+
+    @abstractmethod
+    def profile(self, u: Array) -> Array:
+        """k as a function of u = -r^2/2; may overwrite u."""
+
+    @abstractmethod
+    def slope(self, u: Array) -> Array:
+        """dk / d(r^2) as a function of u."""
+
+    def with_length_scale(self, length_scale: float | Sequence[float] | Array) -> Radial:
+        """The same kernel at another length scale."""
+        return replace(self, length_scale=length_scale)
+
+    @property
+    def scales(self) -> Array:
+        """The length scale as an array (one entry, or one per feature)."""
+        if self.length_scale == "auto":
+            raise ValueError(
+                'length_scale="auto" is chosen when an estimator is fitted; give a number to evaluate the '
+                "kernel by itself"
+            )
+        return np.atleast_1d(np.asarray(self.length_scale, dtype=np.float64))
+
+    def check(self, covariates: Array) -> None:
+        count = self.scales.size
+        if count not in (1, covariates.shape[1]):
+            raise ValueError(
+                f"length_scale has {count} entries for {covariates.shape[1]} features: give one number, or one "
+                "per feature"
+            )
+
+    def pair(self, x: Array, z: Array) -> float:
+        difference = (np.asarray(x, dtype=np.float64) - np.asarray(z, dtype=np.float64)) / self.scales
+        return float(self.profile(np.array([-0.5 * math.fsum(np.atleast_1d(difference) ** 2)]))[0])
+
+    def prepare(self, covariates: Array, origin: Array) -> Rows:
+        scaled = (covariates.astype(np.float64) - origin) / self.scales
+        half = -0.5 * np.einsum("ij,ij->i", scaled, scaled)
+        ones = np.ones_like(half)
+        left = np.column_stack([scaled, half, ones])
+        right = np.column_stack([scaled, ones, half])
+        return (left, right, np.empty((len(half), 0), dtype=covariates.dtype))
+
+    def block(self, left: Rows, right: Rows) -> Array:
+        u = left[0] @ right[1].T
+        np.minimum(u, 0.0, out=u)
+        if self.rough:
+            self._recompute_close_pairs(u, left[0], right[1])
+        dtype = left[2].dtype
+        return self.profile(u if dtype == u.dtype else u.astype(dtype))
+
+    def _recompute_close_pairs(self, u: Array, left: Array, right: Array) -> None:
+        if not u.size:
+            return
+        norms = -float(left[:, -2].min()) - float(right[:, -1].min())
+        row, column = np.nonzero(u > -_CLOSE * norms)
+        if row.size:
+            difference = left[row, :-2] - right[column, :-2]
+            u[row, column] = -0.5 * np.einsum("ij,ij->i", difference, difference)
+
+    def diagonal(self, covariates: ArrayLike) -> Array:
+        matrix = as_matrix(covariates)
+        return np.ones(len(matrix), dtype=matrix.dtype)
+
+
+@dataclass(frozen=True)
+class Gaussian(Radial):
+    """k(x, z) = exp(-|x - z|^2 / (2 l^2)), l = `length_scale`."""
+
+    def profile(self, u: Array) -> Array:
+        return cast(Array, np.exp(u, out=u))
+
+    def slope(self, u: Array) -> Array:
+        return cast(Array, -0.5 * np.exp(u))
+
+
+@dataclass(frozen=True)
+class Laplace(Radial):
+    """k(x, z) = exp(-|x - z| / l), l = `length_scale`, |.| Euclidean."""
+
+    rough: ClassVar[bool] = True
+
+    def profile(self, u: Array) -> Array:
+        u *= -2.0
+        np.sqrt(u, out=u)
+        np.negative(u, out=u)
+        return cast(Array, np.exp(u, out=u))
+
+    def slope(self, u: Array) -> Array:
+        r = np.sqrt(-2.0 * u)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(r > 0, -0.5 * np.exp(-r) / r, 0.0)
+
+
+@dataclass(frozen=True)
+class Matern(Radial):
+    """Matern kernel of smoothness 1/2, 3/2 or 5/2 with length scale l; r = |x - z| / l.
+
+    1/2: exp(-r).  3/2: (1 + s) exp(-s), s = sqrt(3) r.  5/2: (1 + s + s^2/3) exp(-s), s = sqrt(5) r.
+    """
+
+    smoothness: float = 1.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.smoothness not in (0.5, 1.5, 2.5):
+            raise ValueError(
+                f"smoothness must be 0.5, 1.5 or 2.5, got {self.smoothness!r}: between them use a scikit-learn "
+                "Matern kernel; beyond them the Gaussian"
+            )
+
+    @property
+    def rough(self) -> bool:  # type: ignore[override]
+        return self.smoothness == 0.5
+
+    @property
+    def name(self) -> str:
+        return f"matern{int(2 * self.smoothness)}2"
+
+    def profile(self, u: Array) -> Array:
+        u *= -4.0 * self.smoothness
+        s = np.sqrt(u, out=u)
+        decay = np.exp(-s)
+        if self.smoothness == 0.5:
+            return cast(Array, decay)
+        if self.smoothness == 2.5:
+            decay *= 1.0 + s + s * s / 3.0
+            return cast(Array, decay)
+        s += 1.0
+        decay *= s
+        return cast(Array, decay)
+
+    def slope(self, u: Array) -> Array:
+        s = np.sqrt(-4.0 * self.smoothness * u)
+        if self.smoothness == 0.5:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return np.where(s > 0, -0.5 * np.exp(-s) / s, 0.0)
+        if self.smoothness == 1.5:
+            return cast(Array, -1.5 * np.exp(-s))
+        return cast(Array, -(5.0 / 6.0) * (1.0 + s) * np.exp(-s))

@@ -1,0 +1,375 @@
+"""Noise-level estimators: how loud is the noise?
+
+Each has `estimate(X, y, *, path=None)` and answers a standard deviation in the units of y. Some look at the rows, some
+read a spectrum (they need `path`). Rows that share their covariates are never compared by chance: their spread about
+their own mean is pooled in, with its degrees of freedom, and their mean stands for them elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, ClassVar, Literal, cast
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.spatial import cKDTree
+
+from stopwise._typing import Array, ArrayLike
+from stopwise.filters import Ridge
+from stopwise.kernels import as_matrix
+from stopwise.path import Path
+
+
+class NoiseEstimator(ABC):
+    """An estimate of the noise's standard deviation."""
+
+    name: ClassVar[str]
+    needs_path: ClassVar[bool] = False
+    needs_rows: ClassVar[bool] = False
+
+    @abstractmethod
+    def estimate(
+        self, X: ArrayLike | None, y: ArrayLike | None, *, path: Path | None = None, weights: Array | None = None
+    ) -> float:
+        """The standard deviation of the noise, in the units of y."""
+
+    def _path(self, path: Path | None) -> Path:
+        if path is None:
+            raise ValueError(f"the noise estimator {type(self).__name__} reads a spectrum: give path=")
+        if path.coefficients.ndim != 1:
+            raise ValueError("the noise level is estimated for one response at a time: give path.column(j)")
+        return path
+
+
+@dataclass(frozen=True)
+class Known(NoiseEstimator):
+    """A given standard deviation."""
+
+    noise_std: float
+    name: ClassVar[str] = "known"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.noise_std, Real) or not (math.isfinite(self.noise_std) and self.noise_std > 0):
+            raise ValueError(
+                f"noise_std must be a positive, finite standard deviation, got {self.noise_std!r}: "
+                'leave it "auto" to have it estimated'
+            )
+
+    def estimate(
+        self,
+        X: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        *,
+        path: Path | None = None,
+        weights: Array | None = None,
+    ) -> float:
+        return float(self.noise_std)
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Distinct covariates with the mean of their responses, how often they occur, and the spread within."""
+
+    covariates: Array
+    means: Array
+    counts: Array
+    within: float
+
+    @property
+    def spare(self) -> float:
+        """Degrees of freedom of the spread within ties."""
+        return float(self.counts.sum() - self.counts.size)
+
+
+def _group(covariates: Array, response: Array) -> _Groups:
+    distinct, index, counts = np.unique(covariates, axis=0, return_inverse=True, return_counts=True)
+    index = index.reshape(-1)
+    means = np.bincount(index, weights=response) / counts
+    within = float(((response - means[index]) ** 2).sum())
+    return _Groups(distinct, means, counts.astype(np.float64), within)
+
+
+class _FromRows(NoiseEstimator):
+    """Estimators that look at rows; the response is scaled so that no magnitude overflows."""
+
+    needs_rows: ClassVar[bool] = True
+    least_rows: ClassVar[int] = 2
+
+    @abstractmethod
+    def _variance(self, covariates: Array, response: Array) -> float:
+        """The variance of the noise from checked rows."""
+
+    def estimate(
+        self, X: ArrayLike | None, y: ArrayLike | None, *, path: Path | None = None, weights: Array | None = None
+    ) -> float:
+        if X is None or y is None:
+            raise ValueError(f"the noise estimator {type(self).__name__} needs rows: give X and y")
+        covariates, response = as_matrix(X).astype(np.float64), np.asarray(y, dtype=np.float64)
+        if response.ndim != 1 or len(response) != len(covariates):
+            raise ValueError(f"X and y must have one row each per sample; got {covariates.shape} and {response.shape}")
+        if not (np.all(np.isfinite(covariates)) and np.all(np.isfinite(response))):
+            raise ValueError("X and y must be finite: they hold NaN or infinity")
+        if weights is not None:
+            if np.any(weights != np.round(weights)):
+                raise ValueError(
+                    f"the noise estimator {type(self).__name__} compares rows and needs whole-number weights; give "
+                    'noise_std="evidence" or a number for fractional ones'
+                )
+            repeats = weights.astype(np.int64)
+            covariates, response = np.repeat(covariates, repeats, axis=0), np.repeat(response, repeats)
+        if len(response) < self.least_rows:
+            raise ValueError(f"{type(self).__name__} needs at least {self.least_rows} rows, got {len(response)}")
+        size = float(np.abs(response).max())
+        if size == 0:
+            return 0.0
+        response = response / size
+        return size * math.sqrt(max(self._variance(covariates, response - response.mean()), 0.0))
+
+
+def _line(covariates: Array, name: str) -> None:
+    if covariates.shape[1] != 1:
+        raise ValueError(
+            f"{name} orders rows along 1 covariate, got {covariates.shape[1]}: use NearestNeighbour() or Evidence()"
+        )
+
+
+@dataclass(frozen=True)
+class Rice(_FromRows):
+    """sum (y_{i+1} - y_i)^2 / (2 (n - 1)) along the sorted covariate (Rice 1984)."""
+
+    name: ClassVar[str] = "rice"
+
+    def _variance(self, covariates: Array, response: Array) -> float:
+        _line(covariates, "Rice")
+        groups = _group(covariates, response)
+        spread = np.diff(groups.means) ** 2 / (1 / groups.counts[1:] + 1 / groups.counts[:-1])
+        return (groups.within + float(spread.sum())) / (groups.spare + spread.size)
+
+
+@dataclass(frozen=True)
+class GasserSrokaJennen(_FromRows):
+    """Residuals from the line through both neighbours (Gasser, Sroka & Jennen-Steinmetz 1986)."""
+
+    name: ClassVar[str] = "gsjs"
+    least_rows: ClassVar[int] = 3
+
+    def _variance(self, covariates: Array, response: Array) -> float:
+        _line(covariates, "GasserSrokaJennen")
+        groups = _group(covariates, response)
+        if groups.means.size < 3:
+            return Rice()._variance(covariates, response)
+        x, y, m = groups.covariates[:, 0], groups.means, groups.counts
+        a = (x[2:] - x[1:-1]) / (x[2:] - x[:-2])
+        b = 1 - a
+        pseudo = (a * y[:-2] + b * y[2:] - y[1:-1]) ** 2 / (a**2 / m[:-2] + b**2 / m[2:] + 1 / m[1:-1])
+        return (groups.within + float(pseudo.sum())) / (groups.spare + pseudo.size)
+
+
+@dataclass(frozen=True)
+class HallMarron(_FromRows):
+    """|(I - A) y|^2 / (n - 2 tr A + |A|_F^2), A a Gaussian kernel smoother (Hall & Marron 1990).
+
+    `bandwidth`: a number in the units of the covariates, or "auto", 1.06 sd n^(-1/(d+4)) for each.
+    """
+
+    bandwidth: float | Literal["auto"] = "auto"
+    name: ClassVar[str] = "hall-marron"
+
+    def __post_init__(self) -> None:
+        if self.bandwidth != "auto" and not (isinstance(self.bandwidth, Real) and self.bandwidth > 0):
+            raise ValueError(f'bandwidth must be "auto" or positive, got {self.bandwidth!r}')
+
+    def _variance(self, covariates: Array, response: Array) -> float:
+        n, d = covariates.shape
+        if self.bandwidth == "auto":
+            spread = covariates.std(axis=0)
+            bandwidth = 1.06 * np.where(spread > 0, spread, 1.0) * n ** (-1 / (d + 4))
+        else:
+            bandwidth = np.full(d, float(self.bandwidth))
+        scaled = (covariates - covariates.mean(axis=0)) / bandwidth
+        norms = np.einsum("ij,ij->i", scaled, scaled)
+        residual, trace, squares = 0.0, 0.0, 0.0
+        for first in range(0, n, 1024):
+            rows = slice(first, min(first + 1024, n))
+            u = scaled[rows] @ scaled.T - 0.5 * norms[rows, None] - 0.5 * norms[None, :]
+            smoother = np.exp(np.minimum(u, 0.0))
+            smoother /= smoother.sum(axis=1, keepdims=True)
+            residual += float(((response[rows] - smoother @ response) ** 2).sum())
+            trace += float(smoother[np.arange(len(u)), np.arange(n)[rows]].sum())
+            squares += float((smoother**2).sum())
+        left = n - 2 * trace + squares
+        if left <= 1e-8 * n:
+            raise ValueError(
+                f"HallMarron has no degrees of freedom left (n = {n}, {d} covariates): give a larger bandwidth, or use "
+                "NearestNeighbour() or Evidence()"
+            )
+        return residual / left
+
+
+@dataclass(frozen=True)
+class NearestNeighbour(_FromRows):
+    """Half the mean squared difference to the nearest distinct neighbour, after a linear fit is taken out.
+
+    Covariates are standardised first, so their units do not matter.
+    """
+
+    detrend: bool = True
+    name: ClassVar[str] = "nearest-neighbour"
+
+    def _variance(self, covariates: Array, response: Array) -> float:
+        n, d = covariates.shape
+        spread = covariates.std(axis=0)
+        scaled = (covariates - covariates.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+        if self.detrend and n > 3 * (d + 1):
+            design = np.column_stack([np.ones(n), scaled])
+            response = response - design @ np.linalg.lstsq(design, response, rcond=None)[0]
+        groups = _group(scaled, response)
+        if groups.means.size == 1:
+            return groups.within / groups.spare
+        _, near = cKDTree(groups.covariates).query(groups.covariates, k=2)
+        other = np.where(near[:, 0] == np.arange(len(near)), near[:, 1], near[:, 0])
+        gap = (groups.means - groups.means[other]) ** 2 / (1 / groups.counts + 1 / groups.counts[other])
+        return (groups.within + float(gap.sum())) / (groups.spare + gap.size)
+
+
+@dataclass(frozen=True)
+class SpectralTail(NoiseEstimator):
+    """The mean of ytilde_j^2 beyond the k leading eigenvectors; its bias is at most n lambda_{k+1} R^2 / (n - k).
+
+    `leading` (k) is half the sample by default, or as many as the spectrum is sure of.
+    """
+
+    leading: int | Literal["auto"] = "auto"
+    name: ClassVar[str] = "spectral-tail"
+    needs_path: ClassVar[bool] = True
+
+    def estimate(
+        self,
+        X: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        *,
+        path: Path | None = None,
+        weights: Array | None = None,
+    ) -> float:
+        path = self._path(path)
+        sure = len(path.coefficients)
+        if path.spectrum.converged is not None:
+            sure = int(np.argmin(np.append(path.spectrum.converged, False)))
+        wanted = int(path.n_samples // 2) if self.leading == "auto" else int(self.leading)
+        if not 0 <= wanted < path.n_samples - float(path.intercept):
+            raise ValueError(f"leading must lie between 0 and n - 1 = {path.n_samples - 1:g}, got {wanted}")
+        k = min(wanted, sure)
+        tail = float(path.energy - (path.coefficients[:k] ** 2).sum())
+        return float(path.scale) * math.sqrt(max(tail, 0.0) / (path.n_samples - k - float(path.intercept)))
+
+
+def _minimise(path: Path, function: Callable[[float], float]) -> float:
+    """Where a function of the clock (zero included) is smallest: a log grid, then a bounded search around its best."""
+    if path.step_sum_cap == 0:
+        return 0.0
+    grid = np.concatenate([[0.0], np.geomspace(1e-3 / path.spectrum.largest_bound, path.step_sum_cap, 80)])
+    values = np.array([function(float(point)) for point in grid])
+    best = int(np.argmin(values))
+    if not 1 < best < grid.size - 1:
+        return float(grid[best])
+    found = minimize_scalar(
+        lambda u: function(math.exp(u)),
+        bounds=(math.log(grid[best - 1]), math.log(grid[best + 1])),
+        method="bounded",
+        options={"xatol": 1e-8},
+    )
+    return math.exp(found.x) if found.fun <= values[best] else float(grid[best])
+
+
+@dataclass(frozen=True)
+class ResidualGCV(NoiseEstimator):
+    """The residual of the ridge fit that GCV chooses: RSS / (n - df)."""
+
+    name: ClassVar[str] = "gcv"
+    needs_path: ClassVar[bool] = True
+
+    def estimate(
+        self,
+        X: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        *,
+        path: Path | None = None,
+        weights: Array | None = None,
+    ) -> float:
+        ridge = self._path(path).along(Ridge())
+        at = np.asarray(_minimise(ridge, lambda step_sum: float(ridge.gcv(np.asarray(step_sum)))))
+        free = ridge.n_samples - float(ridge.degrees_of_freedom(at)) - float(ridge.intercept)
+        rss = ridge.n_samples * float(ridge.mean_squared_residual(at))
+        return float(ridge.scale) * math.sqrt(rss / max(free, 1e-8 * ridge.n_samples))
+
+
+@dataclass(frozen=True)
+class Evidence(NoiseEstimator):
+    """Marginal likelihood: y ~ N(0, s^2 (I + q K)), s profiled out and q maximised (an intercept costs one degree)."""
+
+    name: ClassVar[str] = "evidence"
+    needs_path: ClassVar[bool] = True
+
+    def estimate(
+        self,
+        X: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        *,
+        path: Path | None = None,
+        weights: Array | None = None,
+    ) -> float:
+        path = self._path(path)
+        return float(path.scale) * math.sqrt(self.profile(path)[1])
+
+    def variance_at(self, path: Path, ratio: float) -> float:
+        """s^2(q) = (1/n) sum_j ytilde_j^2 / (1 + q lambda_j), problem units."""
+        inside = float((path.coefficients**2 / (1 + ratio * path.spectrum.eigenvalues)).sum())
+        return (inside + float(path.unseen_energy)) / (path.n_samples - float(path.intercept))
+
+    def score(self, path: Path, ratio: float) -> float:
+        """Minus twice the profiled log likelihood, up to a constant: n log s^2(q) + sum_j log(1 + q lambda_j)."""
+        free = path.n_samples - float(path.intercept)
+        determinant = float(path.density.total(np.log1p(ratio * path.density.values)))
+        return free * math.log(max(self.variance_at(path, ratio), 1e-300)) + determinant
+
+    def profile(self, path: Path) -> tuple[float, float, float]:
+        """The maximising q, its s^2 and the score there (problem units)."""
+        if path.spectrum.largest_bound == 0 or float(path.energy) == 0:
+            return 0.0, self.variance_at(path, 0.0), self.score(path, 0.0)
+        ratio = _minimise(path, lambda q: self.score(path, q))
+        return ratio, self.variance_at(path, ratio), self.score(path, ratio)
+
+
+_NAMED: dict[str, NoiseEstimator] = {
+    estimator.name: estimator
+    for estimator in (
+        HallMarron(),
+        Rice(),
+        GasserSrokaJennen(),
+        NearestNeighbour(),
+        SpectralTail(),
+        ResidualGCV(),
+        Evidence(),
+    )
+}
+_NAMED["auto"] = Evidence()
+
+
+def as_noise(noise_std: Any) -> NoiseEstimator:
+    """A noise estimator from an instance, a name, or a number (known)."""
+    if isinstance(noise_std, NoiseEstimator):
+        return noise_std
+    if isinstance(noise_std, str):
+        if noise_std in _NAMED:
+            return _NAMED[noise_std]
+        names = ", ".join(f'"{name}"' for name in _NAMED)
+        raise ValueError(
+            f"noise_std must be a positive number, one of {names}, or a sw.noise instance; got {noise_std!r}"
+        )
+    if isinstance(noise_std, Real) and not isinstance(noise_std, bool):
+        return Known(cast(float, noise_std))
+    raise TypeError(f"noise_std must be a number, a name or a sw.noise instance; got {type(noise_std).__name__}")

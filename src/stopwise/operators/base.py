@@ -1,0 +1,102 @@
+"""The matrix K = Gram / n as something that multiplies blocks.
+
+With weights w (frequencies, n their sum) the matrix is D Gram D / n, D = diag(sqrt w): its non-zero eigenvalues are
+those of the data with row i repeated w_i times. With an intercept it is centred, H K H with H = I - q q' and
+q = sqrt(w / n). A subclass only knows how to multiply the raw Gram matrix.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+
+from stopwise._typing import Array
+
+
+class Operator(ABC):
+    """K as an operator. Subclasses are final and give `_gram_product` and `_gram_diagonal`."""
+
+    def __init__(self, n_rows: int, *, weights: Array | None = None, centred: bool = False) -> None:
+        self.n_rows = n_rows
+        self.weights = weights
+        self.centred = centred
+        self.n_samples = float(n_rows) if weights is None else float(weights.sum())
+        self.root_weights: Array = np.ones(n_rows) if weights is None else np.sqrt(weights)
+        self.products = 0
+        """How many vectors have been multiplied so far."""
+
+    @abstractmethod
+    def _gram_product(self, block: Array) -> Array:
+        """Gram @ block, for an (n_rows, b) block."""
+
+    @abstractmethod
+    def _gram_diagonal(self) -> Array:
+        """The diagonal of the Gram matrix."""
+
+    def _gram_square_sum(self) -> float | None:
+        """Sum over i, j of w_i w_j Gram_ij^2 where it comes at no great cost, else None."""
+        return None
+
+    @property
+    def constant_direction(self) -> Array:
+        """q = sqrt(w / n): the direction that an intercept takes out."""
+        return cast(Array, self.root_weights / np.sqrt(self.n_samples))
+
+    def _uncentred(self, block: Array) -> Array:
+        self.products += block.shape[1]
+        if self.weights is None:
+            out = self._gram_product(block)
+        else:
+            root = self.root_weights[:, None]
+            out = root * self._gram_product(np.ascontiguousarray(root * block))
+        out /= self.n_samples
+        return out
+
+    def centre(self, block: Array) -> Array:
+        """H block: what is left after taking out the constant direction (nothing to do without an intercept)."""
+        if not self.centred:
+            return block
+        q = self.constant_direction
+        return cast(Array, block - q[:, None] * (q @ block))
+
+    def multiply(self, block: Array) -> Array:
+        """K @ block."""
+        return self.centre(self._uncentred(self.centre(block)))
+
+    @cached_property
+    def mean_image(self) -> Array:
+        """K q before centring: the weighted mean row of the Gram matrix, as the intercept needs it."""
+        return cast(Array, self._uncentred(self.constant_direction[:, None])[:, 0])
+
+    @cached_property
+    def diagonal(self) -> Array:
+        """The diagonal of K."""
+        plain = np.asarray(self._gram_diagonal(), dtype=np.float64) * self.root_weights**2 / self.n_samples
+        if not self.centred:
+            return cast(Array, plain)
+        q, image = self.constant_direction, self.mean_image
+        return cast(Array, np.maximum(plain - 2 * q * image + q * q * float(q @ image), 0.0))
+
+    @cached_property
+    def trace(self) -> float:
+        """The trace of K, exact up to rounding."""
+        return float(self.diagonal.sum())
+
+    @cached_property
+    def square_sum(self) -> float | None:
+        """The squared Frobenius norm of K, or None where the operator does not know it."""
+        total = self._gram_square_sum()
+        if total is None:
+            return None
+        total /= self.n_samples**2
+        if self.centred:
+            q, image = self.constant_direction, self.mean_image
+            total = total - 2 * float(image @ image) + float(q @ image) ** 2
+        return max(float(total), 0.0)
+
+    def mean_prediction(self, dual_coef: Array) -> Array:
+        """The weighted mean over training rows of Gram @ dual_coef, without another product."""
+        return cast(Array, (self.mean_image / self.root_weights) @ dual_coef * np.sqrt(self.n_samples))

@@ -1,0 +1,55 @@
+"""Rules: when do we stop, and why?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stopwise.rules.base import Data, HeldOut, Reason, Rule, Stop, clock_grid, stop_at
+from stopwise.rules.critical import Critical
+from stopwise.rules.holdout import HoldOut
+from stopwise.rules.risk import GCV, SURE, Discrepancy, Fixed, LeaveOneOut, Minimax, Oracle
+from stopwise.rules.search import minimise
+from stopwise.rules.time import stopping_time
+
+__all__ = [
+    "GCV",
+    "SURE",
+    "Critical",
+    "Data",
+    "Discrepancy",
+    "Fixed",
+    "HeldOut",
+    "HoldOut",
+    "LeaveOneOut",
+    "Minimax",
+    "Oracle",
+    "Reason",
+    "Rule",
+    "Stop",
+    "as_rule",
+    "clock_grid",
+    "minimise",
+    "stop_at",
+    "stopping_time",
+]
+
+_NAMED: dict[str, Rule] = {
+    "critical": Critical(),
+    "minimax": Minimax(),
+    "sure": SURE(),
+    "gcv": GCV(),
+    "loo": LeaveOneOut(),
+    "discrepancy": Discrepancy(),
+    "holdout": HoldOut(),
+    "auto": Critical(hilbert_radius="self"),
+}
+
+
+def as_rule(rule: Any) -> Rule:
+    """A rule from an instance or a name."""
+    if isinstance(rule, Rule):
+        return rule
+    if isinstance(rule, str) and rule in _NAMED:
+        return _NAMED[rule]
+    names = ", ".join(f'"{name}"' for name in _NAMED)
+    raise ValueError(f"rule must be one of {names} or a sw.rules instance; got {rule!r}")

@@ -1,0 +1,155 @@
+"""The paper's rule: stop where local complexity crosses its threshold."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from stopwise._typing import Array
+from stopwise.complexity import critical_target, local_complexity_of, step_sum_at
+from stopwise.filters import SteppedFilter
+from stopwise.path import Path
+from stopwise.rules.base import Data, Reason, Rule, Stop, clock_grid, stop_at
+from stopwise.rules.search import first_true
+from stopwise.spectrum import Density
+
+SELF_CONSTANT = 1.2
+_RADIUS_ROUNDS = 60
+_RADIUS_CAP = 1e8
+
+
+def check_radius(value: Any, words: tuple[str, ...]) -> None:
+    """Raise unless a Hilbert radius is a positive number or one of the given words."""
+    if isinstance(value, str) and value in words:
+        return
+    known = ", ".join(f'"{word}"' for word in words)
+    if isinstance(value, str) or not isinstance(value, int | float | np.number):
+        raise ValueError(f"hilbert_radius must be a positive number or one of {known}; got {value!r}")
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"hilbert_radius must be positive and finite, got {value!r}")
+
+
+def estimated_radius(path: Path, noise_std: float, stop: Any) -> tuple[float, bool]:
+    """The radius of the truth read off the path, problem units, and whether its cap was hit.
+
+    R <- max(R, sqrt N(stop(R))) from R = sd(y) / sqrt(trace), N the debiased squared norm (clipped at zero), whose
+    mean never exceeds the squared radius of the truth.
+    """
+    if path.density.trace == 0:
+        return 0.0, False
+    start = math.sqrt(float(path.energy) / path.n_samples / path.density.trace)
+    radius = start
+    for _ in range(_RADIUS_ROUNDS):
+        squared = float(path.debiased_squared_norm(stop(radius), noise_std))
+        grown = max(radius, math.sqrt(max(squared, 0.0)))
+        if grown <= radius * (1 + 1e-10):
+            return radius, False
+        if grown > _RADIUS_CAP * start:
+            return _RADIUS_CAP * start, True
+        radius = grown
+    return radius, False
+
+
+@dataclass(frozen=True)
+class Critical(Rule):
+    """Stop at the last iterate before Rhat(eta^-1/2) > R / (c sigma eta) (RWY14, stopping rule; E10: zero is legitimate).
+
+    Parameters
+    ----------
+    constant : "auto" or float
+        c. "auto": what the filter's own proof gives, 2e for descent, flow and nu-method, 4 for ridge (E13); 1.2 with
+        `hilbert_radius="self"`.
+    hilbert_radius : float, "auto" or "self"
+        R, in the units of y. 1 in the paper. "auto": estimated from the path. "self": the norm of the estimate itself,
+        at each point of the path; for ridge with c = 1 and a softened complexity that is empirical Bayes.
+    """
+
+    constant: float | Literal["auto"] = "auto"
+    hilbert_radius: float | Literal["auto", "self"] = 1.0
+    name: ClassVar[str] = "critical"
+    needs_noise: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_radius(self.hilbert_radius, ("auto", "self"))
+        if self.constant != "auto" and not (
+            isinstance(self.constant, int | float | np.number) and math.isfinite(self.constant) and self.constant > 0
+        ):
+            raise ValueError(f'constant must be "auto" or a positive number, got {self.constant!r}')
+
+    @property
+    def one_sided(self) -> bool:  # type: ignore[override]
+        return not isinstance(self.hilbert_radius, str)
+
+    def resolved_constant(self, path: Path) -> float:
+        """c as it is used on this path."""
+        if self.constant != "auto":
+            return float(self.constant)
+        return SELF_CONSTANT if self.hilbert_radius == "self" else path.filter.default_constant
+
+    def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
+        sigma, constant = self._noise(noise_std), self.resolved_constant(path)
+        if path.step_sum_cap == 0 or float(path.energy) == 0:
+            return stop_at(path.filter, 0.0, Reason.ZERO, constant=constant, hilbert_radius=0.0)
+        if self.hilbert_radius == "self":
+            return self._select_self(path, sigma, constant)
+        capped = False
+        if self.hilbert_radius == "auto":
+            density = path.density
+            radius, capped = estimated_radius(
+                path,
+                sigma,
+                lambda r: min(
+                    step_sum_at(density, critical_target(path.n_samples, sigma, r, constant)), path.step_sum_cap
+                ),
+            )
+        else:
+            # With radius and noise given, the largest complexity that the known eigenvalues allow: never late.
+            density = path.spectrum.bound
+            radius = float(self.hilbert_radius) / path.scale
+        critical = step_sum_at(density, critical_target(path.n_samples, sigma, radius, constant))
+        limit = max(path.step_sum_cap, 1e18 / path.spectrum.largest_bound)
+        reason = Reason.CROSSING if critical <= limit else Reason.CAP
+        stop = stop_at(path.filter, min(critical, limit), reason)
+        evidence = _evidence(path, density, stop, sigma, radius, radius, constant)
+        return stop.with_details(critical_step_sum=critical, radius_capped=capped, **evidence)
+
+    def _select_self(self, path: Path, sigma: float, constant: float) -> Stop:
+        def holds(step_sum: Array) -> Array:
+            budget = path.n_samples * path.squared_hilbert_norm(step_sum) / max(constant * sigma, 1e-300) ** 2
+            return np.asarray(step_sum * path.complexity_sum(step_sum) <= budget)
+
+        grid = clock_grid(path)[1:]
+        if not grid.size or not holds(grid).any():
+            return stop_at(path.filter, 0.0, Reason.ZERO, constant=constant, hilbert_radius=0.0)
+        start = float(grid[int(np.argmax(holds(grid)))])
+        crossed = first_true(path, lambda s: ~holds(s), after=start)
+        if crossed is None:
+            stop = stop_at(path.filter, float(grid[-1]), Reason.CAP)
+        elif isinstance(path.filter, SteppedFilter):
+            before = float(path.filter.iteration(crossed)) - 1
+            stop = stop_at(path.filter, float(path.filter.step_sum(before)), Reason.CROSSING)
+        else:
+            stop = stop_at(path.filter, crossed, Reason.CROSSING)
+        norm = math.sqrt(float(path.squared_hilbert_norm(stop.step_sum)))
+        after = norm if crossed is None else math.sqrt(float(path.squared_hilbert_norm(crossed)))
+        return stop.with_details(**_evidence(path, path.density, stop, sigma, norm, after, constant))
+
+
+def _evidence(
+    path: Path, density: Density, stop: Stop, sigma: float, radius: float, next_radius: float, constant: float
+) -> dict[str, Any]:
+    """Complexity, threshold and radius at the stop and after it: what was compared."""
+    step_after = stop.step_sum
+    if isinstance(path.filter, SteppedFilter) and stop.iteration is not None:
+        step_after = float(path.filter.step_sum(stop.iteration + 1))
+    out: dict[str, Any] = {"constant": constant, "hilbert_radius": radius * path.scale, "noise_std": sigma * path.scale}
+    for prefix, at, norm in (("", stop.step_sum, radius), ("next_", step_after, next_radius)):
+        eps = 1 / math.sqrt(at) if at > 0 else math.inf
+        out[f"{prefix}radius"] = eps
+        out[f"{prefix}complexity"] = float(local_complexity_of(density, min(eps, 1e150)))
+        scale = constant * sigma * at
+        out[f"{prefix}threshold"] = norm / scale if scale > 0 else math.inf
+    return out

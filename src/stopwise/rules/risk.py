@@ -1,0 +1,180 @@
+"""Rules that minimise an estimate of risk along the path, and the oracle that knows it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, cast
+
+import numpy as np
+
+from stopwise._typing import Array
+from stopwise.complexity import critical_target, step_sum_at
+from stopwise.path import Path
+from stopwise.rules.base import Data, Reading, Reason, Rule, Stop, stop_at
+from stopwise.rules.critical import check_radius, estimated_radius
+from stopwise.rules.search import check_reading, first_true, minimise
+
+
+@dataclass(frozen=True)
+class SURE(Rule):
+    """Stein's unbiased risk estimate, (1/n)(n sigma^2 + |S y|^2 - 2 sigma^2 tr S) (Mallows' C_L)."""
+
+    reading: Reading = "global"
+    name: ClassVar[str] = "sure"
+    needs_noise: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_reading(self.reading)
+
+    def criterion(self, path: Path, sigma: float, step_sum: Array) -> Array:
+        """The estimate of the risk at each clock reading; an intercept costs one degree of freedom."""
+        free = path.n_samples - path.degrees_of_freedom(step_sum) - float(path.intercept)
+        return cast(Array, path.mean_squared_residual(step_sum) + sigma**2 * (1 - 2 * free / path.n_samples))
+
+    def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
+        sigma = self._noise(noise_std)
+        return minimise(path, lambda s: self.criterion(path, sigma, s), self.reading)
+
+
+@dataclass(frozen=True)
+class GCV(Rule):
+    """Generalised cross-validation, RES / (tr S / n)^2."""
+
+    reading: Reading = "global"
+    name: ClassVar[str] = "gcv"
+
+    def __post_init__(self) -> None:
+        check_reading(self.reading)
+
+    def criterion(self, path: Path, step_sum: Array) -> Array:
+        """GCV at each clock reading."""
+        return path.gcv(step_sum)
+
+    def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
+        return minimise(path, lambda s: self.criterion(path, s), self.reading)
+
+
+@dataclass(frozen=True)
+class LeaveOneOut(Rule):
+    """Mean squared leave-one-out residual by the leverage shortcut: exact for ridge, an approximation elsewhere."""
+
+    reading: Reading = "global"
+    name: ClassVar[str] = "loo"
+
+    def __post_init__(self) -> None:
+        check_reading(self.reading)
+
+    def criterion(self, path: Path, step_sum: Array) -> Array:
+        """The leave-one-out error at each clock reading."""
+        return path.leave_one_out_error(step_sum)
+
+    def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
+        return minimise(path, lambda s: self.criterion(path, s), self.reading)
+
+
+@dataclass(frozen=True)
+class Minimax(Rule):
+    """The exact worst-case risk over the Hilbert ball, R^2 max_j lambda_j S_j^2 + (sigma^2/n) sum_j gain_j^2.
+
+    `hilbert_radius`: a number in the units of y, or "auto" (estimated from the path).
+    """
+
+    hilbert_radius: float | Literal["auto"] = "auto"
+    reading: Reading = "global"
+    name: ClassVar[str] = "minimax"
+    needs_noise: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_reading(self.reading)
+        check_radius(self.hilbert_radius, ("auto",))
+
+    def criterion(self, path: Path, sigma: float, radius: float, step_sum: Array) -> Array:
+        """The largest risk that any truth in the ball of this radius (problem units) has."""
+        values = path.spectrum.eigenvalues
+        worst = (values * path.filter.shrinkage(values, step_sum) ** 2).max(axis=-1)
+        return cast(Array, radius**2 * worst + sigma**2 * path.squared_gain_sum(step_sum) / path.n_samples)
+
+    def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
+        sigma, capped = self._noise(noise_std), False
+        if isinstance(self.hilbert_radius, str):
+            constant = 1.2  # the constant to which the exact worst case corresponds
+            radius, capped = estimated_radius(
+                path,
+                sigma,
+                lambda r: min(
+                    step_sum_at(path.density, critical_target(path.n_samples, sigma, r, constant)), path.step_sum_cap
+                ),
+            )
+        else:
+            radius = float(self.hilbert_radius) / path.scale
+        stop = minimise(path, lambda s: self.criterion(path, sigma, radius, s), self.reading)
+        return stop.with_details(hilbert_radius=radius * path.scale, radius_capped=capped)
+
+
+@dataclass(frozen=True)
+class Discrepancy(Rule):
+    """The first iterate whose mean squared residual is at most sigma^2 (discrepancy principle)."""
+
+    name: ClassVar[str] = "discrepancy"
+    needs_noise: ClassVar[bool] = True
+
+    def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
+        sigma = self._noise(noise_std)
+        threshold = sigma**2 * (1 - float(path.intercept) / path.n_samples)
+        start = float(path.mean_squared_residual(np.asarray(0.0)))
+        if start <= threshold:
+            return stop_at(path.filter, 0.0, Reason.ZERO, residual=start, threshold=threshold)
+        at = first_true(path, lambda s: path.mean_squared_residual(s) <= threshold)
+        if at is None:
+            at, reason = path.step_sum_cap, Reason.CAP
+        else:
+            reason = Reason.THRESHOLD
+        residual = float(path.mean_squared_residual(np.asarray(at)))
+        return stop_at(path.filter, at, reason, residual=residual, threshold=threshold)
+
+
+@dataclass(frozen=True)
+class Oracle(Rule):
+    """The stop that the realised error against the truth asks for; for experiments, since it needs the truth.
+
+    `truth`: f* at the training rows, in the units of y.
+    """
+
+    truth: Any = field(repr=False)
+    reading: Reading = "global"
+    name: ClassVar[str] = "oracle"
+
+    def __post_init__(self) -> None:
+        check_reading(self.reading)
+
+    def criterion(self, path: Path, step_sum: Array) -> Array:
+        """||f_t - f*||_n^2, realised (an intercept adds a constant that is left out)."""
+        inside, outside = path._truth_coefficients(np.asarray(self.truth, dtype=np.float64) / path.scale)
+        gap = path.filter.gain(path.spectrum.eigenvalues, step_sum) * path.coefficients - inside
+        return cast(Array, ((gap**2).sum(axis=-1) + outside) / path.n_samples)
+
+    def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
+        return minimise(path, lambda s: self.criterion(path, s), self.reading)
+
+
+@dataclass(frozen=True)
+class Fixed(Rule):
+    """Stop where told: after so many iterations, or at a clock reading."""
+
+    iteration: int | None = None
+    step_sum: float | None = None
+    name: ClassVar[str] = "fixed"
+
+    def __post_init__(self) -> None:
+        if (self.iteration is None) == (self.step_sum is None):
+            raise ValueError("Fixed needs exactly one of iteration and step_sum")
+        given = self.iteration if self.iteration is not None else self.step_sum
+        if not isinstance(given, int | float | np.number) or not math.isfinite(given) or given < 0:
+            raise ValueError(f"a fixed stop must be a number of at least 0, got {given!r}")
+        if self.iteration is not None and self.iteration != int(self.iteration):
+            raise ValueError(f"iteration must be a whole number, got {self.iteration!r}")
+
+    def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
+        at = path.step_sums(self.step_sum, self.iteration)
+        return stop_at(path.filter, float(at), Reason.FIXED)

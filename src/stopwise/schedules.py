@@ -1,0 +1,243 @@
+"""Step sizes and their running sum: how far has descent travelled after t steps?
+
+A valid schedule (RWY14, section 3) keeps 0 < step <= min(1, 1/lambda_1), never increases, and travels
+infinitely far. What can be checked without the spectrum is checked when the schedule is made, the bound
+when it meets the largest eigenvalue.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence as SequenceOf
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Real
+from typing import Any, cast
+
+import numpy as np
+
+from stopwise._typing import Array, ArrayLike
+
+MAX_ITERATION = 2**53
+"""Beyond this many steps neighbouring iterates are one floating-point number; searches end here."""
+_ROUNDING = 1e-10
+
+
+class InvalidSchedule(ValueError):
+    """A step-size sequence that breaks one of the three conditions of RWY14."""
+
+
+class Schedule(ABC):
+    """A valid sequence of step sizes, known through its sums and products."""
+
+    @abstractmethod
+    def step_size(self, iteration: int) -> float:
+        """alpha_t, t = 0, 1, 2, ..."""
+
+    @abstractmethod
+    def step_sum(self, iteration: ArrayLike) -> Array:
+        """eta_t = alpha_0 + ... + alpha_{t-1} (RWY14, running sum)."""
+
+    @abstractmethod
+    def log_shrinkage(self, eigenvalues: Array, iteration: float) -> Array:
+        """sum over tau < t of log(1 - alpha_tau lambda)."""
+
+    @abstractmethod
+    def iteration(self, step_sum: ArrayLike) -> Array:
+        """The largest t with eta_t <= step_sum, as a float array (exact up to 2^53)."""
+
+    def check(self, largest_eigenvalue: float) -> None:
+        """Raise InvalidSchedule unless the first, largest step is at most min(1, 1/lambda_1)."""
+        bound = min(1.0, 1.0 / largest_eigenvalue) if largest_eigenvalue > 0 else 1.0
+        if self.step_size(0) > bound * (1 + _ROUNDING):
+            raise InvalidSchedule(
+                f"boundedness broken: the largest step size is {self.step_size(0):g}, above min(1, 1/lambda_1) = "
+                f'{bound:g} (lambda_1 = {largest_eigenvalue:g}); use a smaller step, or schedule="auto"'
+            )
+
+
+def _check_step(value: Any, name: str = "step_size") -> float:
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
+    step = float(value)
+    if not math.isfinite(step) or step <= 0:
+        raise InvalidSchedule(f"boundedness broken: {name} must be positive and finite, got {step!r}")
+    return step
+
+
+def _log1p_negative(product: Array) -> Array:
+    """log(1 - alpha lambda), with alpha lambda held to at most 1 where rounding passed it."""
+    with np.errstate(divide="ignore"):
+        return cast(Array, np.log1p(-np.minimum(product, 1.0)))
+
+
+@dataclass(frozen=True)
+class Constant(Schedule):
+    """alpha_t = step_size."""
+
+    step: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "step", _check_step(self.step))
+
+    def step_size(self, iteration: int) -> float:
+        return self.step
+
+    def step_sum(self, iteration: ArrayLike) -> Array:
+        return cast(Array, np.asarray(iteration, dtype=np.float64) * self.step)
+
+    def log_shrinkage(self, eigenvalues: Array, iteration: float) -> Array:
+        if iteration == 0:
+            return np.zeros_like(eigenvalues)
+        return cast(Array, iteration * _log1p_negative(self.step * eigenvalues))
+
+    def iteration(self, step_sum: ArrayLike) -> Array:
+        target = np.asarray(step_sum, dtype=np.float64)
+        guess = np.floor(target / self.step)
+        guess = np.where((guess + 1) * self.step <= target, guess + 1, guess)
+        return cast(Array, np.where(guess * self.step > target, guess - 1, guess))
+
+
+class _Searched(Schedule):
+    """Schedules whose running sum is inverted by bisection."""
+
+    def iteration(self, step_sum: ArrayLike) -> Array:
+        targets = np.asarray(step_sum, dtype=np.float64)
+        found = [float(self._search(float(t))) for t in targets.ravel()]
+        return cast(Array, np.array(found).reshape(targets.shape))
+
+    def _search(self, target: float) -> int:
+        low, high = 0, 1
+        while float(self.step_sum(high)) <= target:
+            low, high = high, high * 2
+            if high > MAX_ITERATION:
+                return MAX_ITERATION
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if float(self.step_sum(middle)) <= target else (low, middle)
+        return low
+
+
+_HEAD = 1024
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
+
+
+@dataclass(frozen=True, init=False)
+class PolynomialDecay(_Searched):
+    """alpha_t = step_size * (t + 1)^-power, 0 <= power <= 1.
+
+    Sums over t are added one by one for the first 1,024 terms and by Euler-Maclaurin after them, so that
+    ten billion steps cost no more than a thousand.
+    """
+
+    step: float
+    power: float
+
+    def __init__(self, step_size: float = 1.0, power: float = 0.5) -> None:
+        object.__setattr__(self, "step", _check_step(step_size))
+        if not isinstance(power, Real) or not math.isfinite(float(power)):
+            raise TypeError(f"power must be a finite number, got {power!r}")
+        if power < 0:
+            raise InvalidSchedule(f"non-increasing broken: power must be at least 0, got {power!r}: steps would grow")
+        if power > 1:
+            raise InvalidSchedule(
+                f"infinite travel broken: power must be at most 1, got {power!r}: the steps would have a finite sum"
+            )
+        object.__setattr__(self, "power", float(power))
+
+    def step_size(self, iteration: int) -> float:
+        return self.step * float(iteration + 1) ** -self.power
+
+    def step_sum(self, iteration: ArrayLike) -> Array:
+        counts = np.asarray(iteration, dtype=np.float64)
+        sums = [float(self._sum(lambda s: s[..., None], np.zeros(1), float(t))[0]) for t in counts.ravel()]
+        return cast(Array, np.array(sums).reshape(counts.shape))
+
+    def log_shrinkage(self, eigenvalues: Array, iteration: float) -> Array:
+        return self._sum(lambda s: _log1p_negative(s[..., None] * eigenvalues), eigenvalues, iteration)
+
+    def _sum(self, term: Any, like: Array, count: float) -> Array:
+        """Sum of term(alpha_t) over t < count; term maps steps of shape (m,) to (m, len(like))."""
+        steps = lambda position: self.step * position**-self.power  # noqa: E731
+        head = int(min(count, _HEAD))
+        total = term(steps(np.arange(1.0, head + 1))).sum(axis=0) if head else np.zeros_like(like)
+        if count <= _HEAD:
+            return cast(Array, total)
+        # Euler-Maclaurin from a = head + 1 to b = count, inclusive; the integral in log scale.
+        a, b = float(_HEAD + 1), float(count)
+        panels = max(1, math.ceil(math.log(b / a)))
+        edges = np.linspace(math.log(a), math.log(b), panels + 1)
+        for left, right in zip(edges[:-1], edges[1:], strict=True):
+            half = 0.5 * (right - left)
+            position = np.exp(0.5 * (left + right) + half * _NODES)
+            total = total + half * np.einsum("i,ij->j", _WEIGHTS * position, term(steps(position)))
+        at_ends = term(steps(np.array([a, b])))
+        total = total + 0.5 * (at_ends[0] + at_ends[1])
+        # First derivatives by central differences over a unit step: exact enough at t > 1,000.
+        slopes = term(steps(np.array([a + 0.5, b + 0.5]))) - term(steps(np.array([a - 0.5, b - 0.5])))
+        return cast(Array, total + (slopes[1] - slopes[0]) / 12.0)
+
+
+@dataclass(frozen=True, init=False)
+class Sequence(_Searched):
+    """Given step sizes; the last one goes on for ever."""
+
+    steps: tuple[float, ...]
+
+    def __init__(self, steps: SequenceOf[float] | Array) -> None:
+        values = np.asarray(steps, dtype=np.float64)
+        if values.ndim != 1 or values.size == 0:
+            raise InvalidSchedule("a sequence of steps needs at least one step size in one dimension")
+        if not np.all(np.isfinite(values)) or np.any(values < 0):
+            bad = values[~np.isfinite(values) | (values < 0)][0]
+            raise InvalidSchedule(f"boundedness broken: steps must be non-negative and finite, got {bad!r}")
+        rises = np.flatnonzero(np.diff(values) > 0)
+        if rises.size:
+            at = int(rises[0])
+            raise InvalidSchedule(
+                f"non-increasing broken: step {at + 1} is {values[at + 1]:g}, above step {at} = {values[at]:g}"
+            )
+        if values[-1] == 0:
+            raise InvalidSchedule(
+                "infinite travel broken: the last step is 0 and goes on for ever, so the sum is finite; end with a "
+                "positive step"
+            )
+        object.__setattr__(self, "steps", tuple(float(v) for v in values))
+
+    @cached_property
+    def _sums(self) -> Array:
+        return np.concatenate([[0.0], np.cumsum(self.steps)])
+
+    def step_size(self, iteration: int) -> float:
+        return self.steps[min(iteration, len(self.steps) - 1)]
+
+    def step_sum(self, iteration: ArrayLike) -> Array:
+        counts = np.asarray(iteration, dtype=np.float64)
+        inside = np.minimum(counts, len(self.steps)).astype(np.int64)
+        return cast(Array, self._sums[inside] + (counts - inside) * self.steps[-1])
+
+    def log_shrinkage(self, eigenvalues: Array, iteration: float) -> Array:
+        inside = int(min(iteration, len(self.steps)))
+        total = np.zeros_like(eigenvalues)
+        for first in range(0, inside, _HEAD):
+            steps = np.asarray(self.steps[first : min(first + _HEAD, inside)])
+            total = total + _log1p_negative(steps[:, None] * eigenvalues).sum(axis=0)
+        rest = iteration - inside
+        if rest > 0:
+            total = total + rest * _log1p_negative(self.steps[-1] * eigenvalues)
+        return total
+
+
+def as_schedule(schedule: Any, largest_eigenvalue: float) -> Schedule:
+    """A checked schedule from an instance, a number, a sequence, or "auto" (the largest valid constant step)."""
+    if isinstance(schedule, str):
+        if schedule != "auto":
+            raise ValueError(
+                f'schedule must be "auto", a number, a sequence or a sw.schedules instance; got {schedule!r}'
+            )
+        return Constant(min(1.0, 1.0 / largest_eigenvalue) if largest_eigenvalue > 0 else 1.0)
+    if not isinstance(schedule, Schedule):
+        schedule = Constant(schedule) if isinstance(schedule, Real) else Sequence(schedule)
+    schedule.check(largest_eigenvalue)
+    return cast(Schedule, schedule)

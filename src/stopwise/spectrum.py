@@ -1,0 +1,145 @@
+"""What the eigenvalues say, and how sure we are.
+
+A `Spectrum` holds leading eigenpairs (or Ritz pairs) and the trace. Sums over all eigenvalues go through a
+`Density`: values with multiplicities. Where every eigenvalue is known the multiplicities are one; where some are
+unseen, the trace that is left is spread evenly over them, which makes every concave sum (complexity, degrees of
+freedom) as large as it can be. A matrix-free solver may add a sharper statistical density, with jackknife
+replicas to tell its error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from stopwise._typing import Array
+from stopwise.operators.dense import Dense
+
+
+class IndefiniteMatrix(ValueError):
+    """A Gram matrix with an eigenvalue that is negative beyond rounding."""
+
+
+@dataclass(frozen=True)
+class Density:
+    """Eigenvalues with multiplicities: enough for every sum over the spectrum."""
+
+    values: Array
+    multiplicities: Array
+    n_samples: float
+
+    def total(self, terms: Array) -> Array:
+        """Sum over the spectrum of a function that vanishes at zero, given its `terms` at `values` (last axis)."""
+        return cast(Array, terms @ self.multiplicities)
+
+    @property
+    def trace(self) -> float:
+        """The sum of all eigenvalues."""
+        return float(self.values @ self.multiplicities)
+
+
+def spread_density(eigenvalues: Array, trace: float, n_samples: float) -> Density:
+    """Known eigenvalues, and the trace that is left spread evenly over the unseen ones.
+
+    By concavity this is the largest that sum_j min(lambda_j, r) can be, and the truth where r is above them all.
+    """
+    unseen = n_samples - eigenvalues.size
+    left = trace - float(eigenvalues.sum())
+    if unseen <= 0 or left <= 1e-13 * trace:
+        return Density(eigenvalues, np.ones_like(eigenvalues), n_samples)
+    values = np.append(eigenvalues, left / unseen)
+    return Density(values, np.append(np.ones_like(eigenvalues), unseen), n_samples)
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Orthonormal vectors as `rows @ rotation`; the rotation may be left out."""
+
+    rows: Array
+    rotation: Array | None = None
+
+    def combine(self, coefficients: Array) -> Array:
+        """The vectors summed with these coefficients: (k,) or (k, q) -> (n,) or (n, q)."""
+        inner = coefficients if self.rotation is None else self.rotation @ coefficients
+        return cast(Array, self.rows @ inner.astype(self.rows.dtype, copy=False))
+
+    def coordinates(self, vectors: Array) -> Array:
+        """Inner products of every basis vector with `vectors`: (n,) or (n, q) -> (k,) or (k, q)."""
+        inner = (self.rows.T @ vectors.astype(self.rows.dtype, copy=False)).astype(np.float64)
+        return cast(Array, inner if self.rotation is None else self.rotation.T @ inner)
+
+    def squared(self, weights: Array, tile: int = 4096) -> Array:
+        """Sum over j of weights_j v_ij^2 for every row i: (k,) or (k, g) -> (n,) or (n, g)."""
+        out = np.empty((len(self.rows), *weights.shape[1:]))
+        for first in range(0, len(self.rows), tile):
+            part = self.rows[first : first + tile].astype(np.float64)
+            if self.rotation is not None:
+                part = part @ self.rotation
+            out[first : first + tile] = (part * part) @ weights
+        return out
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Leading eigenpairs of K, the trace, and what stands for the rest.
+
+    `largest_bound` is never below lambda_1. `diagonal_left` is the diagonal of K minus its known part (for
+    leverages). `converged` tells which pairs are eigenpairs to working precision.
+    """
+
+    eigenvalues: Array
+    basis: Basis | None
+    trace: float
+    n_samples: float
+    density: Density
+    bound: Density
+    largest_bound: float
+    complete: bool = True
+    replicas: tuple[Density, ...] = ()
+    diagonal_left: Array | None = None
+    converged: Array | None = None
+    products: int = 0
+    residual: float = 0.0
+
+    @property
+    def rank(self) -> int:
+        """How many eigenvalues are above zero."""
+        return int(np.count_nonzero(self.eigenvalues > 0))
+
+    def with_density(self, density: Density) -> Spectrum:
+        """The same eigenpairs with another answer for sums over all eigenvalues."""
+        from dataclasses import replace
+
+        return replace(self, density=density)
+
+
+def clean_eigenvalues(values: Array, precision: float, what: str = "the kernel matrix") -> Array:
+    """Rounding's tiny negatives set to zero; a really negative one is an error that names it."""
+    largest, smallest = float(values.max(initial=0.0)), float(values.min(initial=0.0))
+    if -smallest > np.sqrt(precision) * max(largest, -smallest * 1e-3):
+        raise IndefiniteMatrix(
+            f"{what} is not positive semi-definite: its smallest eigenvalue is {smallest:g} (largest {largest:g}); "
+            "pass a positive semi-definite kernel"
+        )
+    return cast(Array, np.maximum(values, 0.0))
+
+
+def dense_spectrum(operator: Dense) -> Spectrum:
+    """Every eigenpair, by LAPACK."""
+    values, vectors = operator.eigh()
+    precision = float(np.finfo(operator.gram.dtype).eps)
+    values = clean_eigenvalues(values, precision)
+    # Eigenvalues that rounding alone could have made are zero: they would be amplified by gain / lambda.
+    density = Density(values, np.ones_like(values), operator.n_samples)
+    largest = float(values[0]) if values.size else 0.0
+    return Spectrum(
+        eigenvalues=values,
+        basis=Basis(vectors),
+        trace=density.trace,
+        n_samples=operator.n_samples,
+        density=density,
+        bound=density,
+        largest_bound=largest * (1 + 4 * precision * np.sqrt(max(values.size, 1))),
+    )
