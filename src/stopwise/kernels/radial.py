@@ -19,7 +19,13 @@ from stopwise.kernels.base import Kernel, Rows, as_matrix
 
 LengthScale = float | tuple[float, ...] | Literal["auto"]
 _CLOSE = 1e-9
-"""Squared distances below this share of the squared norms are recomputed from differences."""
+"""Squared distances below this share of the squared norms are recomputed from differences, for rough kernels."""
+_BLUR = 1e-12
+"""Where rounding in u could pass this, every pair near enough to matter is recomputed."""
+_REACH = 750.0
+"""exp(-sqrt(2 u)) is below rounding beyond this; and so is every other profile."""
+_FARTHEST = 1e30
+_PAIRS = 2**18
 
 
 def _as_length_scale(value: object) -> LengthScale:
@@ -83,28 +89,38 @@ class Radial(Kernel):
 
     def prepare(self, covariates: Array, origin: Array) -> Rows:
         scaled = (covariates.astype(np.float64) - origin) / self.scales
-        half = -0.5 * np.einsum("ij,ij->i", scaled, scaled)
+        with np.errstate(over="ignore"):
+            half = -0.5 * np.einsum("ij,ij->i", scaled, scaled)
         ones = np.ones_like(half)
         left = np.column_stack([scaled, half, ones])
         right = np.column_stack([scaled, ones, half])
         return (left, right, np.empty((len(half), 0), dtype=covariates.dtype))
 
     def block(self, left: Rows, right: Rows) -> Array:
-        u = left[0] @ right[1].T
+        with np.errstate(over="ignore", invalid="ignore"):
+            u = left[0] @ right[1].T
         np.minimum(u, 0.0, out=u)
-        if self.rough:
-            self._recompute_close_pairs(u, left[0], right[1])
+        self._recompute_blurred_pairs(u, left[0], right[1])
         dtype = left[2].dtype
         return self.profile(u if dtype == u.dtype else u.astype(dtype))
 
-    def _recompute_close_pairs(self, u: Array, left: Array, right: Array) -> None:
+    def _recompute_blurred_pairs(self, u: Array, left: Array, right: Array) -> None:
+        """From differences, where the inner product of long rows has lost digits that the profile would show."""
         if not u.size:
             return
         norms = -float(left[:, -2].min()) - float(right[:, -1].min())
-        row, column = np.nonzero(u > -_CLOSE * norms)
-        if row.size:
-            difference = left[row, :-2] - right[column, :-2]
-            u[row, column] = -0.5 * np.einsum("ij,ij->i", difference, difference)
+        blur = norms * np.finfo(np.float64).eps
+        near = max(_CLOSE * norms if self.rough else 0.0, _REACH + blur if blur > _BLUR else 0.0)
+        if near == 0:
+            return
+        row, column = np.nonzero(~(u <= -near))  # NaN, from rows too long to square, counts as near
+        for first in range(0, row.size, _PAIRS):
+            i, j = row[first : first + _PAIRS], column[first : first + _PAIRS]
+            difference = left[i, :-2] - right[j, :-2]
+            with np.errstate(over="ignore"):
+                u[i, j] = -0.5 * np.einsum("ij,ij->i", difference, difference)
+        if not norms < _FARTHEST:
+            np.maximum(u, -_FARTHEST, out=u)
 
     def diagonal(self, covariates: ArrayLike) -> Array:
         matrix = as_matrix(covariates)
