@@ -91,7 +91,7 @@ def _first_rise_stepped(path: Path, criterion: Criterion) -> Stop:
     while first < last:
         counts = np.arange(first, min(first + size, last) + 1)
         values = criterion(path.filter.step_sum(counts))
-        rises = np.flatnonzero(np.diff(values) > 0)
+        rises = np.flatnonzero(values[1:] > values[:-1])
         if rises.size:
             at = counts[rises[0]]
             return stop_at(
@@ -109,7 +109,7 @@ def _first_rise_continuous(path: Path, criterion: Criterion) -> Stop:
 
 def _first_rise_on(path: Path, criterion: Criterion, grid: Array) -> Stop:
     values = criterion(grid)
-    rises = np.flatnonzero(np.diff(values) > 0)
+    rises = np.flatnonzero(values[1:] > values[:-1])
     if not rises.size:
         return stop_at(path.filter, float(grid[-1]), Reason.CAP, criterion=float(values[-1]))
     at = int(rises[0])
