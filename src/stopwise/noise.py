@@ -77,7 +77,7 @@ class _Groups:
     covariates: Array
     means: Array
     counts: Array
-    within: float
+    within: Any
 
     @property
     def spare(self) -> float:
@@ -88,8 +88,10 @@ class _Groups:
 def _group(covariates: Array, response: Array) -> _Groups:
     distinct, index, counts = np.unique(covariates, axis=0, return_inverse=True, return_counts=True)
     index = index.reshape(-1)
-    means = np.bincount(index, weights=response) / counts
-    within = float(((response - means[index]) ** 2).sum())
+    totals = np.zeros((counts.size, *response.shape[1:]))
+    np.add.at(totals, index, response)
+    means = (totals.T / counts).T
+    within = ((response - means[index]) ** 2).sum(axis=0)
     return _Groups(distinct, means, counts.astype(np.float64), within)
 
 
@@ -100,8 +102,8 @@ class _FromRows(NoiseEstimator):
     least_rows: ClassVar[int] = 2
 
     @abstractmethod
-    def _variance(self, covariates: Array, response: Array) -> float:
-        """The variance of the noise from checked rows."""
+    def _variance(self, covariates: Array, response: Array) -> Any:
+        """The variance of the noise from checked rows: a number for (n,), one for each column of (n, q)."""
 
     def estimate(
         self, X: ArrayLike | None, y: ArrayLike | None, *, path: Path | None = None, weights: Array | None = None
@@ -127,7 +129,12 @@ class _FromRows(NoiseEstimator):
         if size == 0:
             return 0.0
         response = response / size
-        return size * math.sqrt(max(self._variance(covariates, response - response.mean()), 0.0))
+        return size * math.sqrt(max(float(self._variance(covariates, response - response.mean())), 0.0))
+
+
+def _squares(gaps: Array, spread: Array) -> Any:
+    """The sum over rows of gap^2 / spread, for one response or for each of several."""
+    return (gaps.T**2 / spread).T.sum(axis=0)
 
 
 def _line(covariates: Array, name: str) -> None:
@@ -143,11 +150,11 @@ class Rice(_FromRows):
 
     name: ClassVar[str] = "rice"
 
-    def _variance(self, covariates: Array, response: Array) -> float:
+    def _variance(self, covariates: Array, response: Array) -> Any:
         _line(covariates, "Rice")
         groups = _group(covariates, response)
-        spread = np.diff(groups.means) ** 2 / (1 / groups.counts[1:] + 1 / groups.counts[:-1])
-        return (groups.within + float(spread.sum())) / (groups.spare + spread.size)
+        spread = 1 / groups.counts[1:] + 1 / groups.counts[:-1]
+        return (groups.within + _squares(np.diff(groups.means, axis=0), spread)) / (groups.spare + spread.size)
 
 
 @dataclass(frozen=True)
@@ -157,16 +164,17 @@ class GasserSrokaJennen(_FromRows):
     name: ClassVar[str] = "gsjs"
     least_rows: ClassVar[int] = 3
 
-    def _variance(self, covariates: Array, response: Array) -> float:
+    def _variance(self, covariates: Array, response: Array) -> Any:
         _line(covariates, "GasserSrokaJennen")
         groups = _group(covariates, response)
-        if groups.means.size < 3:
+        if len(groups.means) < 3:
             return Rice()._variance(covariates, response)
         x, y, m = groups.covariates[:, 0], groups.means, groups.counts
         a = (x[2:] - x[1:-1]) / (x[2:] - x[:-2])
         b = 1 - a
-        pseudo = (a * y[:-2] + b * y[2:] - y[1:-1]) ** 2 / (a**2 / m[:-2] + b**2 / m[2:] + 1 / m[1:-1])
-        return (groups.within + float(pseudo.sum())) / (groups.spare + pseudo.size)
+        gaps = (a * y[:-2].T + b * y[2:].T - y[1:-1].T).T
+        spread = a**2 / m[:-2] + b**2 / m[2:] + 1 / m[1:-1]
+        return (groups.within + _squares(gaps, spread)) / (groups.spare + spread.size)
 
 
 @dataclass(frozen=True)
@@ -183,7 +191,7 @@ class HallMarron(_FromRows):
         if self.bandwidth != "auto" and not (isinstance(self.bandwidth, Real) and self.bandwidth > 0):
             raise ValueError(f'bandwidth must be "auto" or positive, got {self.bandwidth!r}')
 
-    def _variance(self, covariates: Array, response: Array) -> float:
+    def _variance(self, covariates: Array, response: Array) -> Any:
         n, d = covariates.shape
         if self.bandwidth == "auto":
             spread = covariates.std(axis=0)
@@ -192,13 +200,14 @@ class HallMarron(_FromRows):
             bandwidth = np.full(d, float(self.bandwidth))
         scaled = (covariates - covariates.mean(axis=0)) / bandwidth
         norms = np.einsum("ij,ij->i", scaled, scaled)
-        residual, trace, squares = 0.0, 0.0, 0.0
+        residual: Any = 0.0
+        trace, squares = 0.0, 0.0
         for first in range(0, n, 1024):
             rows = slice(first, min(first + 1024, n))
             u = scaled[rows] @ scaled.T - 0.5 * norms[rows, None] - 0.5 * norms[None, :]
             smoother = np.exp(np.minimum(u, 0.0))
             smoother /= smoother.sum(axis=1, keepdims=True)
-            residual += float(((response[rows] - smoother @ response) ** 2).sum())
+            residual = residual + ((response[rows] - smoother @ response) ** 2).sum(axis=0)
             trace += float(smoother[np.arange(len(u)), np.arange(n)[rows]].sum())
             squares += float((smoother**2).sum())
         left = n - 2 * trace + squares
@@ -220,7 +229,7 @@ class NearestNeighbour(_FromRows):
     detrend: bool = True
     name: ClassVar[str] = "nearest-neighbour"
 
-    def _variance(self, covariates: Array, response: Array) -> float:
+    def _variance(self, covariates: Array, response: Array) -> Any:
         n, d = covariates.shape
         spread = covariates.std(axis=0)
         scaled = (covariates - covariates.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
@@ -228,12 +237,12 @@ class NearestNeighbour(_FromRows):
             design = np.column_stack([np.ones(n), scaled])
             response = response - design @ np.linalg.lstsq(design, response, rcond=None)[0]
         groups = _group(scaled, response)
-        if groups.means.size == 1:
+        if len(groups.means) == 1:
             return groups.within / groups.spare
         _, near = cKDTree(groups.covariates).query(groups.covariates, k=2)
         other = np.where(near[:, 0] == np.arange(len(near)), near[:, 1], near[:, 0])
-        gap = (groups.means - groups.means[other]) ** 2 / (1 / groups.counts + 1 / groups.counts[other])
-        return (groups.within + float(gap.sum())) / (groups.spare + gap.size)
+        spread = 1 / groups.counts + 1 / groups.counts[other]
+        return (groups.within + _squares(groups.means - groups.means[other], spread)) / (groups.spare + spread.size)
 
 
 @dataclass(frozen=True)
@@ -357,6 +366,18 @@ _NAMED: dict[str, NoiseEstimator] = {
     )
 }
 _NAMED["auto"] = Evidence()
+
+
+def noise_levels(estimator: NoiseEstimator, X: ArrayLike, responses: Array, path: Path) -> Array:
+    """One estimate for each column of `responses` (n, q); at once where the estimator looks at rows.
+
+    `path` is the path of the same responses; as everywhere, a standard deviation in the units of y.
+    """
+    if isinstance(estimator, _FromRows):
+        centred = responses - responses.mean(axis=0)
+        return cast(Array, np.sqrt(np.maximum(estimator._variance(as_matrix(X), centred), 0.0)))
+    columns = range(responses.shape[1])
+    return np.array([estimator.estimate(X, responses[:, j], path=path.column(j)) for j in columns])
 
 
 def as_noise(noise_std: Any) -> NoiseEstimator:

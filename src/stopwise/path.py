@@ -17,6 +17,8 @@ from stopwise._typing import Array, ArrayLike
 from stopwise.filters import Filter, SteppedFilter
 from stopwise.spectrum import Density, Spectrum
 
+_TILE = 2**20
+"""Entries of a table of stopping points by rows that are made at once."""
 _SATURATED = 1e-10
 """Leverages closer to 1 than this leave no residual to divide by."""
 
@@ -133,8 +135,7 @@ class Path:
         values = self.density.values
         weight = self.filter.weight(values, step_sum)
         noise = self.density.total(weight * weight * values) * noise_std**2 / self.n_samples
-        squared = self.squared_hilbert_norm(step_sum)
-        return cast(Array, squared - (noise if squared.ndim == np.ndim(noise) else noise[..., None]))
+        return cast(Array, self.squared_hilbert_norm(step_sum) - self.beside_responses(noise))
 
     def degrees_of_freedom(self, step_sum: ArrayLike | None = None, *, iteration: ArrayLike | None = None) -> Array:
         """sum_j gain_j: the trace of the smoother, without the intercept."""
@@ -150,9 +151,13 @@ class Path:
         sums = np.asarray(step_sum, dtype=np.float64)
         return self.density.total(np.minimum(1.0, sums[..., None] * self.density.values))
 
+    def beside_responses(self, values: Array) -> Array:
+        """Numbers that all responses share, one per clock reading, shaped to meet one column per response."""
+        return values if self.coefficients.ndim == 1 else np.asarray(values)[..., None]
+
     def gcv(self, step_sum: ArrayLike) -> Array:
         """RES / (tr S / n)^2, an intercept costing one degree; infinite where no degree of freedom is left."""
-        free = 1 - (self.degrees_of_freedom(step_sum) + float(self.intercept)) / self.n_samples
+        free = self.beside_responses(1 - (self.degrees_of_freedom(step_sum) + float(self.intercept)) / self.n_samples)
         with np.errstate(divide="ignore", invalid="ignore"):
             return cast(Array, np.where(free > 1e-8, self.mean_squared_residual(step_sum) / free**2, np.inf))
 
@@ -271,11 +276,16 @@ class Path:
         sums = np.asarray(step_sum, dtype=np.float64)
         weights = 1.0 if self.root_weights is None else self.root_weights**2
 
-        def one(at: Array) -> Any:
-            squared = self._leave_one_out(at) ** 2
-            return (squared.T * weights).T.sum(axis=0) / self.n_samples
+        def some(at: Array) -> Array:
+            squared = np.moveaxis(self._leave_one_out(at) ** 2, 1, -1)
+            return cast(Array, (squared * weights).sum(axis=-1) / self.n_samples)
 
-        return cast(Array, np.stack([one(s) for s in sums]) if sums.ndim else np.asarray(one(sums)))
+        # Many readings at once: a filter that is run step by step is then run once for all of them.
+        n_rows = 1 if self.spectrum.basis is None else len(self.spectrum.basis.rows)
+        count = max(1, _TILE // n_rows)
+        readings = np.atleast_1d(sums)
+        out = np.concatenate([some(readings[first : first + count]) for first in range(0, len(readings), count)])
+        return out if sums.ndim else cast(Array, out[0])
 
     # ---- with a known truth: exact, no simulation ---------------------------------------------------------------
 

@@ -27,9 +27,12 @@ class SURE(Rule):
     def __post_init__(self) -> None:
         check_reading(self.reading)
 
-    def criterion(self, path: Path, sigma: float, step_sum: Array) -> Array:
-        """The estimate of the risk at each clock reading; an intercept costs one degree of freedom."""
-        free = path.n_samples - path.degrees_of_freedom(step_sum) - float(path.intercept)
+    def criterion(self, path: Path, sigma: float | Array, step_sum: Array) -> Array:
+        """The estimate of the risk at each clock reading; an intercept costs one degree of freedom.
+
+        On a path of several responses `sigma` may be one number for each, and there is a column for each.
+        """
+        free = path.beside_responses(path.n_samples - path.degrees_of_freedom(step_sum) - float(path.intercept))
         return cast(Array, path.mean_squared_residual(step_sum) + sigma**2 * (1 - 2 * free / path.n_samples))
 
     def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
@@ -151,8 +154,14 @@ class Oracle(Rule):
     def criterion(self, path: Path, step_sum: Array) -> Array:
         """||f_t - f*||_n^2, realised (an intercept adds a constant that is left out)."""
         inside, outside = path._truth_coefficients(np.asarray(self.truth, dtype=np.float64) / path.scale)
-        gap = path.filter.gain(path.spectrum.eigenvalues, step_sum) * path.coefficients - inside
-        return cast(Array, ((gap**2).sum(axis=-1) + outside) / path.n_samples)
+        gain = path.filter.gain(path.spectrum.eigenvalues, step_sum)
+        if path.coefficients.ndim == 2:
+            # (g ytilde - ftilde)^2 multiplied out: the square itself would be readings x eigenvalues x responses.
+            cross = gain @ (path.coefficients.T * inside).T
+            return cast(
+                Array, (gain**2 @ path.coefficients**2 - 2 * cross + inside @ inside + outside) / path.n_samples
+            )
+        return cast(Array, (((gain * path.coefficients - inside) ** 2).sum(axis=-1) + outside) / path.n_samples)
 
     def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
         return minimise(path, lambda s: self.criterion(path, s), self.reading)
