@@ -8,6 +8,7 @@ from stopwise.complexity import (
     population_critical_radius,
 )
 from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
+from stopwise.io import load, save
 from stopwise.rules import Reason, Stop, stopping_time
 
 __version__ = "0.1.0"
@@ -22,10 +23,12 @@ __all__ = [
     "critical_step_sum",
     "filters",
     "kernels",
+    "load",
     "local_complexity",
     "noise",
     "population_critical_radius",
     "rules",
+    "save",
     "schedules",
     "stopping_time",
 ]

@@ -1,0 +1,72 @@
+"""The bytes of a model file: a safetensors file whose metadata carry one JSON document and a checksum of everything."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import Any
+
+import numpy as np
+import safetensors
+from safetensors.numpy import save_file
+
+from stopwise.exceptions import ModelFileError
+from stopwise.io.atomic import atomic_path
+from stopwise.io.codec import Tensor
+
+FORMAT = "stopwise"
+_CHECKSUM = "sha256"
+
+
+def checksum(document: str, tensors: dict[str, Tensor]) -> str:
+    """SHA-256 over the document and every tensor's name, type, shape and bytes."""
+    digest = hashlib.sha256()
+
+    def add(part: bytes) -> None:
+        digest.update(len(part).to_bytes(8, "little") + part)
+
+    add(document.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        add(name.encode())
+        add(f"{tensor.dtype.str}{tensor.shape}".encode())
+        digest.update(np.ascontiguousarray(tensor).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def write_container(path: str | os.PathLike[str], document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Write document and tensors; the file at `path` is the old one or the new one, never a part."""
+    text = json.dumps(document, allow_nan=False, ensure_ascii=True)
+    metadata = {FORMAT: text, _CHECKSUM: checksum(text, tensors)}
+    with atomic_path(path) as temporary:
+        save_file(tensors, temporary, metadata)
+
+
+def _parse(path: str | os.PathLike[str]) -> tuple[str, str, dict[str, Tensor]]:
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            if FORMAT not in metadata or _CHECKSUM not in metadata:
+                raise ModelFileError(f"{path} is not a stopwise model: its header says nothing of stopwise")
+            tensors = {name: np.array(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
+    except (safetensors.SafetensorError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as problem:
+        if isinstance(problem, ModelFileError):
+            raise
+        raise ModelFileError(f"{path} is not a whole model file: it is truncated, damaged or not one") from problem
+    return metadata[FORMAT], metadata[_CHECKSUM], tensors
+
+
+def read_container(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor], bool]:
+    """Document, tensors, and whether the checksum agrees; ModelFileError where that much cannot be read."""
+    if os.path.isdir(path):
+        raise ModelFileError(f"{path} is a folder, not a model file")
+    os.stat(path)  # a missing file is the system's own error, with its own words
+    text, stated, tensors = _parse(path)
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise ModelFileError(f"{path} is damaged: its header is not JSON") from problem
+    if not isinstance(document, dict):
+        raise ModelFileError(f"{path} is damaged: its header is not a JSON object")
+    return document, tensors, stated == checksum(text, tensors)

@@ -1,0 +1,141 @@
+"""Models to files and back: what is written, in which schema, and how older ones are brought up to date."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
+from stopwise.exceptions import CannotSave, ModelFileError
+from stopwise.io.codec import Decoder, Encoder, Tensor
+from stopwise.io.container import read_container, write_container
+from stopwise.io.registry import check_kernel
+from stopwise.io.validate import check_model
+
+SCHEMA = 1
+Document = dict[str, Any]
+MIGRATIONS: dict[int, Callable[[Document, dict[str, Tensor]], Document]] = {}
+"""From a schema to the next one. To change the schema: raise SCHEMA and add the step from the old one here."""
+OLDEST = 1
+
+_ESTIMATORS = {cls.__name__: cls for cls in (KernelGradientRegressor, KernelRidgeRegressor)}
+_LIFTED = {"kernel": "kernel_", "stop": "stop_", "solver": "solver_", "feature_names": "feature_names_in_"}
+_NOT_LEARNED = ("_sklearn", "_metadata_request")
+_MALFORMED = (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError)
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A model read from a file, with what the command line knew of its table (or None) and the library versions."""
+
+    model: Any
+    table: Any
+    versions: dict[str, str]
+    schema: int
+
+
+def _versions() -> dict[str, str]:
+    names = ("stopwise", "numpy", "scipy", "scikit-learn")
+    return {"python": platform.python_version()} | {name: metadata.version(name) for name in names}
+
+
+def describe(model: Any, table: Any = None) -> tuple[Document, dict[str, Tensor]]:
+    """The JSON document and the tensors that a model's file holds."""
+    cls = type(model)
+    if _ESTIMATORS.get(cls.__name__) is not cls:
+        known = " and ".join(_ESTIMATORS)
+        raise CannotSave(f"sw.save writes {known}; got {cls.__name__} (save the estimator inside it, if it has one)")
+    check_is_fitted(model)
+    check_kernel(model.kernel_)
+    encoder = Encoder()
+    parameters = model.get_params(deep=False)
+    learned = {name: value for name, value in vars(model).items() if name not in parameters}
+    learned = {name: value for name, value in learned.items() if not name.startswith(_NOT_LEARNED)}
+    encoded = {name: encoder.encode(value, name) for name, value in learned.items()}
+    document = {"format": "stopwise model", "schema": SCHEMA, "estimator": cls.__name__, "versions": _versions()}
+    document |= {key: encoded.pop(name, None) for key, name in _LIFTED.items()}
+    document["parameters"] = {
+        name: encoder.encode(value, f"the parameter {name}") for name, value in parameters.items()
+    }
+    document["learned"] = encoded
+    document["table"] = encoder.encode(table, "table")
+    return document, encoder.tensors
+
+
+def write_model(model: Any, path: str | os.PathLike[str], table: Any = None) -> None:
+    """Save a fitted model, with the description of the table it was fitted to."""
+    write_container(path, *describe(model, table))
+
+
+def _current(path: Any, document: Document, tensors: dict[str, Tensor], whole: bool) -> Document:
+    """The document in today's schema, or ModelFileError with what to do."""
+    schema = document.get("schema")
+    if document.get("format") != "stopwise model" or type(schema) is not int:
+        raise ModelFileError(f"{path} is damaged: its header does not describe a stopwise model")
+    made_by = (document.get("versions") or {}).get("stopwise", "unknown")
+    if schema > SCHEMA:
+        raise ModelFileError(
+            f"{path} has schema {schema} and this version of stopwise reads up to {SCHEMA}: it was made by stopwise "
+            f"{made_by}; upgrade to that version or a newer one"
+        )
+    if schema < OLDEST:
+        raise ModelFileError(
+            f"{path} has schema {schema} and this version of stopwise reads from {OLDEST} on: fit the model again, or "
+            f"open it with stopwise {made_by}"
+        )
+    if not whole:
+        raise ModelFileError(f"{path} is damaged or was tampered with: its content does not match its checksum")
+    for version in range(schema, SCHEMA):
+        document = MIGRATIONS[version](document, tensors)
+    return document
+
+
+def _rebuild(document: Document, tensors: dict[str, Tensor]) -> tuple[Any, Any]:
+    decoder = Decoder(tensors)
+    cls = _ESTIMATORS[document["estimator"]]
+    model = cls(**{name: decoder.decode(value) for name, value in document["parameters"].items()})
+    learned = {_LIFTED[key]: document[key] for key in _LIFTED if document[key] is not None} | document["learned"]
+    for name, value in learned.items():
+        if not name.isidentifier() or name.startswith("__") or hasattr(cls, name) or name in vars(model):
+            raise ValueError(f"{name!r} is not something a model learns")
+        setattr(model, name, decoder.decode(value))
+    check_model(model)
+    return model, decoder.decode(document["table"])
+
+
+def read_model(path: str | os.PathLike[str]) -> Saved:
+    """Load a model and what was saved beside it."""
+    document, tensors, whole = read_container(path)
+    try:
+        document = _current(path, document, tensors, whole)
+        model, table = _rebuild(document, tensors)
+        return Saved(model, table, dict(document["versions"]), int(document["schema"]))
+    except ModelFileError:
+        raise
+    except _MALFORMED as problem:
+        raise ModelFileError(f"{path} does not hold a usable model: {problem}") from problem
+
+
+def save(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted estimator to a `.stopwise` file.
+
+    The file is safetensors with a JSON header: numbers and names, no code. It takes its place in one step, so a kill
+    or a full disk leaves the file that was there before. Raises `CannotSave` for what a file cannot hold: callable,
+    scikit-learn and precomputed kernels, and parameters that are objects of other libraries.
+    """
+    write_model(model, path)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read an estimator back from a `.stopwise` file, exactly as it was saved.
+
+    Nothing in the file is run. Schema, checksum, types and shapes are checked; `ModelFileError` says what is wrong.
+    The checksum finds damage; it is no signature, and a file from a stranger can still hold a misleading model.
+    """
+    return read_model(path).model
