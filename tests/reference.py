@@ -238,9 +238,7 @@ def critical_radius(values, noise_std, hilbert_radius=1.0, constant=2 * math.e, 
     return math.exp(brentq(excess, low, high, xtol=1e-15, rtol=8.9e-16))
 
 
-def critical_radius_in_digits(
-    values, noise_std, hilbert_radius=1.0, constant=None, n_samples=None, digits=40
-):
+def critical_radius_in_digits(values, noise_std, hilbert_radius=1.0, constant=None, n_samples=None, digits=40):
     """The same root by bisection in long arithmetic."""
     with mpmath.workdps(digits):
         n = len(values) if n_samples is None else n_samples
@@ -308,13 +306,17 @@ def sure(hat, y, noise_std):
 
 
 def gcv(hat, y):
+    """Infinite once no degree of freedom is left."""
     n = len(y)
     left = np.eye(n) - hat
-    return np.mean((left @ y) ** 2) / (np.trace(left) / n) ** 2
+    share = np.trace(left) / n
+    return np.mean((left @ y) ** 2) / share**2 if share > 1e-8 else math.inf
 
 
 def loo_shortcut(hat, y):
-    return (y - hat @ y) / (1 - np.diag(hat))
+    """Infinite at a row whose leverage is one or more."""
+    residual = y - hat @ y
+    return np.array([e / (1 - h) if h < 1 - 1e-10 else math.inf for e, h in zip(residual, np.diag(hat), strict=True)])
 
 
 def loo_by_refits(raw_gram, y, alpha, fit_intercept=False):
@@ -326,9 +328,7 @@ def loo_by_refits(raw_gram, y, alpha, fit_intercept=False):
         inner, outer, target = raw_gram[np.ix_(keep, keep)], raw_gram[i, keep], y[keep]
         if fit_intercept:
             # bordered system: the constant is not penalised
-            system = np.block(
-                [[inner + alpha * np.eye(n - 1), np.ones((n - 1, 1))], [np.ones((1, n - 1)), 0.0]]
-            )
+            system = np.block([[inner + alpha * np.eye(n - 1), np.ones((n - 1, 1))], [np.ones((1, n - 1)), 0.0]])
             solution = np.linalg.solve(system, np.append(target, 0.0))
             prediction = outer @ solution[:-1] + solution[-1]
         else:
@@ -349,11 +349,9 @@ def first_rise(scores):
 
 
 def literal_rise(scores):
-    """As printed: over t = 1, 2, ..., then less one (E12)."""
-    for t in range(1, len(scores) - 1):
-        if scores[t + 1] > scores[t]:
-            return t - 1
-    return None
+    """As printed: one iterate before the local minimiser, and none before the start (E12)."""
+    local = first_rise(scores)
+    return None if local is None else max(local - 1, 0)
 
 
 def lowest(scores):
@@ -385,3 +383,131 @@ def holdout_scores(pair, X, y, train, test, steps, fit_intercept=False):
         prediction = outer @ omega / math.sqrt(n) + offset
         scores.append(np.mean((y[test] - prediction) ** 2))
     return scores
+
+
+def minimax_scores(values, shrinkages, noise_std, hilbert_radius):
+    return [minimax_risk(values, left, noise_std, hilbert_radius) for left in shrinkages]
+
+
+def self_consistent_stop(values, step_sums, squared_norms, noise_std, constant=1.2):
+    """The last iterate before the rule, with the norm of the fit itself for a radius, first ceases to hold."""
+    n, held = len(values), False
+    for t in range(1, len(step_sums)):
+        holds = travel(values, step_sums[t]) <= n * squared_norms[t] / (constant * noise_std) ** 2
+        if held and not holds:
+            return t - 1
+        held = held or holds
+    return None if held else 0
+
+
+def estimated_radius(values, coefficients, steps, noise_std, constant=2 * math.e):
+    """R <- max(R, sqrt N(T(R))) from sd(y) / sqrt(trace), N the debiased squared norm of the stopped descent."""
+    n = len(values)
+    radius = math.sqrt(np.sum(coefficients**2) / n / np.sum(values))
+    while True:
+        t = stopping_time(values, steps, noise_std, radius, constant)
+        total = 0.0
+        for value, coefficient in zip(values, coefficients, strict=True):
+            gain = 1.0
+            for step in steps[:t]:
+                gain *= 1 - step * value
+            gain = 1 - gain
+            if value > 0:
+                total += gain**2 * (coefficient**2 - noise_std**2) / value / n
+        grown = max(radius, math.sqrt(max(total, 0.0)))
+        if grown <= radius * (1 + 1e-10):
+            return radius, t
+        radius = grown
+
+
+# --- noise level, in the units of y ---------------------------------------------------------------
+
+
+def pooled(x, y):
+    """Distinct covariates in order, the mean response and the count at each, and the squares within ties."""
+    groups = {}
+    for point, value in zip(x, y, strict=True):
+        groups.setdefault(float(point), []).append(float(value))
+    points = sorted(groups)
+    means = [sum(groups[p]) / len(groups[p]) for p in points]
+    within = sum((value - mean) ** 2 for p, mean in zip(points, means, strict=True) for value in groups[p])
+    return points, means, [len(groups[p]) for p in points], within
+
+
+def rice(x, y):
+    points, means, counts, within = pooled(x, y)
+    total, free = within, len(y) - len(points)
+    for i in range(len(points) - 1):
+        total += (means[i + 1] - means[i]) ** 2 / (1 / counts[i] + 1 / counts[i + 1])
+        free += 1
+    return math.sqrt(total / free)
+
+
+def gasser_sroka_jennen(x, y):
+    points, means, counts, within = pooled(x, y)
+    total, free = within, len(y) - len(points)
+    for i in range(1, len(points) - 1):
+        a = (points[i + 1] - points[i]) / (points[i + 1] - points[i - 1])
+        b = 1 - a
+        gap = a * means[i - 1] + b * means[i + 1] - means[i]
+        total += gap**2 / (a**2 / counts[i - 1] + b**2 / counts[i + 1] + 1 / counts[i])
+        free += 1
+    return math.sqrt(total / free)
+
+
+def hall_marron(X, y, bandwidth):
+    """Nadaraya-Watson with a Gaussian window; the divisor is the trace that makes it unbiased for noise alone."""
+    n = len(y)
+    smoother = gram(gaussian(bandwidth), X)
+    for i in range(n):
+        smoother[i] = smoother[i] / np.sum(smoother[i])
+    residual = y - smoother @ y
+    return math.sqrt(np.sum(residual**2) / (n - 2 * np.trace(smoother) + np.sum(smoother**2)))
+
+
+def rule_of_thumb_bandwidth(X):
+    n, d = X.shape
+    return [1.06 * np.std(X[:, j]) * n ** (-1 / (d + 4)) for j in range(d)]
+
+
+def nearest_neighbour(X, y, detrend):
+    """Half the mean squared gap to the nearest other row, columns standardised, a linear trend taken out first."""
+    n, d = X.shape
+    X = np.column_stack([(X[:, j] - np.mean(X[:, j])) / np.std(X[:, j]) for j in range(d)])
+    if detrend:
+        design = np.column_stack([np.ones(n), X])
+        y = y - design @ np.linalg.solve(design.T @ design, design.T @ y)
+    total = 0.0
+    for i in range(n):
+        nearest = min((j for j in range(n) if j != i), key=lambda j: distance(X[i], X[j], 1.0))
+        total += (y[i] - y[nearest]) ** 2 / 2
+    return math.sqrt(total / n)
+
+
+def spectral_tail(K, y, leading):
+    _, vectors = eigenpairs(K)
+    total = 0.0
+    for j in range(leading, len(y)):
+        total += (vectors[:, j] @ y) ** 2
+    return math.sqrt(total / (len(y) - leading))
+
+
+def minus_twice_log_likelihood(K, y, ratio):
+    """y ~ N(0, s^2 (I + ratio K)) with s^2 at its best; returns (score, s^2)."""
+    n = len(y)
+    covariance = np.eye(n) + ratio * K
+    variance_at_best = y @ np.linalg.solve(covariance, y) / n
+    return n * math.log(variance_at_best) + np.linalg.slogdet(covariance)[1], variance_at_best
+
+
+def evidence(K, y, ratios):
+    best = min(ratios, key=lambda ratio: minus_twice_log_likelihood(K, y, ratio)[0])
+    return math.sqrt(minus_twice_log_likelihood(K, y, best)[1])
+
+
+def residual_of_gcv(K, y, inverse_penalties):
+    """RSS / (n - df) of the ridge fit with the smallest GCV on a grid."""
+    n = len(y)
+    hats = [hat_matrix(lambda unit, nu=nu: ridge_fit(K, unit, nu), n) for nu in inverse_penalties]
+    best = min(hats, key=lambda hat: gcv(hat, y))
+    return math.sqrt(np.sum((y - best @ y) ** 2) / (n - np.trace(best)))

@@ -1,0 +1,232 @@
+"""Every kernel against a double loop over its pair formula."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.gaussian_process import kernels as gp
+
+import reference
+import stopwise as sw
+from stopwise.kernels import as_kernel
+
+k = sw.kernels
+
+# name: (kernel, pair formula, number of features)
+CASES = {
+    "sobolev1": (k.Sobolev(order=1), reference.sobolev(1), 1),
+    "sobolev1 free": (k.Sobolev(order=1, anchored=False), reference.sobolev(1, anchored=False), 1),
+    "sobolev2": (k.Sobolev(order=2), reference.sobolev(2), 1),
+    "sobolev2 free": (k.Sobolev(order=2, anchored=False), reference.sobolev(2, anchored=False), 1),
+    "sobolev2 on (-2, 3)": (
+        k.Sobolev(order=2, anchored=False, interval=(-2, 3)),
+        reference.on_interval(reference.sobolev(2, anchored=False), (-2, 3)),
+        1,
+    ),
+    "periodic1": (k.PeriodicSobolev(order=1), reference.periodic_sobolev(1), 1),
+    "periodic2": (k.PeriodicSobolev(order=2), reference.periodic_sobolev(2), 1),
+    "periodic3": (k.PeriodicSobolev(order=3), reference.periodic_sobolev(3), 1),
+    "gaussian": (k.Gaussian(length_scale=0.7), reference.gaussian(0.7), 3),
+    "gaussian, a scale each": (
+        k.Gaussian(length_scale=[0.3, 1.0, 4.0]),
+        reference.gaussian([0.3, 1.0, 4.0]),
+        3,
+    ),
+    "laplace": (k.Laplace(length_scale=0.4), reference.laplace(0.4), 2),
+    "laplace, a scale each": (k.Laplace(length_scale=[0.4, 2.0]), reference.laplace([0.4, 2.0]), 2),
+    "matern12": (k.Matern(length_scale=0.5, smoothness=0.5), reference.matern(0.5, 0.5), 2),
+    "matern32": (k.Matern(length_scale=0.5, smoothness=1.5), reference.matern(1.5, 0.5), 2),
+    "matern52": (k.Matern(length_scale=[0.5, 3.0], smoothness=2.5), reference.matern(2.5, [0.5, 3.0]), 2),
+    "linear": (k.Linear(), reference.linear(), 4),
+    "polynomial1": (k.Polynomial(degree=1), reference.polynomial(1), 2),
+    "polynomial2": (k.Polynomial(), reference.polynomial(2), 2),
+    "polynomial5": (k.Polynomial(degree=5), reference.polynomial(5), 2),
+}
+every_kernel = pytest.mark.parametrize("case", CASES)
+
+
+def draw(seed, n, n_features, low=0.0, high=1.0):
+    return np.random.default_rng(seed).uniform(low, high, size=(n, n_features))
+
+
+def assert_close(actual, expected, rtol=1e-12):
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=rtol * max(1.0, np.abs(expected).max()))
+
+
+@every_kernel
+@given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 8), m=st.integers(1, 8))
+def test_a_block_of_values_equals_the_double_loop(case, seed, n, m):
+    kernel, pair, n_features = CASES[case]
+    X, Z = draw(seed, n, n_features), draw(seed + 1, m, n_features)
+    assert_close(kernel(X, Z), reference.gram(pair, X, Z))
+    assert_close(kernel(X), reference.gram(pair, X))
+    assert_close(kernel.diagonal(X), np.diag(reference.gram(pair, X)))
+
+
+@every_kernel
+def test_the_pair_function_is_the_formula(case):
+    kernel, pair, n_features = CASES[case]
+    X = draw(1, 6, n_features)
+    for x in X:
+        for z in X:
+            assert kernel.pair(x, z) == pytest.approx(pair(x, z), rel=1e-13, abs=1e-13)
+
+
+@every_kernel
+def test_a_gram_matrix_is_symmetric_and_positive_semidefinite(case):
+    kernel, _, n_features = CASES[case]
+    X = draw(2, 25, n_features)
+    X[5:9] = X[0:4]  # repeated points: singular, still valid
+    gram = kernel(X)
+    assert_close(gram, gram.T, rtol=2e-15)
+    values = np.linalg.eigvalsh(gram)
+    assert values[0] >= -1e-13 * values[-1]
+
+
+@every_kernel
+def test_single_precision_stays_single_precision(case):
+    kernel, pair, n_features = CASES[case]
+    X = draw(3, 9, n_features).astype(np.float32)
+    Z = draw(4, 5, n_features).astype(np.float32)
+    assert kernel(X, Z).dtype == np.float32
+    assert kernel.diagonal(X).dtype == np.float32
+    assert_close(kernel(X, Z), reference.gram(pair, X.astype(float), Z.astype(float)), rtol=3e-6)
+
+
+@every_kernel
+def test_integers_are_read_as_numbers(case):
+    kernel, pair, n_features = CASES[case]
+    X = np.arange(2 * n_features).reshape(2, n_features) % 2
+    assert_close(kernel(X), reference.gram(pair, X.astype(float)))
+
+
+def test_the_cubic_spline_kernel_is_its_integral():
+    for x, z in [(0.3, 0.8), (0.5, 0.5), (1.0, 0.25)]:
+        assert k.Sobolev(order=2).pair([x], [z]) == pytest.approx(reference.spline_by_quadrature(x, z), rel=1e-6)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_the_periodic_kernel_is_its_fourier_series(order):
+    for x, z in [(0.3, 0.8), (0.95, 0.1), (0.2, 0.2)]:
+        expected = reference.periodic_by_cosines(x, z, order)
+        assert k.PeriodicSobolev(order=order).pair([x], [z]) == pytest.approx(expected, abs=2e-4)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_the_periodic_kernel_does_not_notice_whole_turns(order):
+    x = draw(5, 7, 1)
+    kernel = k.PeriodicSobolev(order=order)
+    assert_close(kernel(x, x + 3.0), kernel(x))
+    on_five = k.PeriodicSobolev(order=order, interval=(-1.0, 4.0))
+    assert_close(on_five(5 * x - 1, 5 * x + 4), kernel(x))
+
+
+def test_matern_one_half_is_the_laplace_kernel():
+    X = draw(6, 10, 3)
+    assert_close(k.Matern(length_scale=0.6, smoothness=0.5)(X), k.Laplace(length_scale=0.6)(X), rtol=1e-15)
+
+
+@pytest.mark.parametrize("kernel", [k.Gaussian(0.5), k.Laplace(0.5), k.Matern(0.5, 1.5), k.Matern(0.5, 2.5)], ids=repr)
+def test_a_common_shift_of_the_covariates_changes_nothing(kernel):
+    X = np.round(draw(7, 12, 2), 6)
+    X[6] = X[5] + [2**-20, 0]  # nearly coincident points show a lost digit first
+    shifted = X + 2.0**20
+    assert_close(kernel(shifted), kernel(X), rtol=1e-8)
+
+
+def test_points_that_coincide_have_kernel_value_one():
+    X = np.array([[1234.5678, -9e5], [0.1, 0.2]])
+    for kernel in (k.Gaussian(0.01), k.Laplace(0.01), k.Matern(0.01, 1.5), k.Matern(0.01, 2.5)):
+        np.testing.assert_array_equal(np.diag(kernel(X)), [1.0, 1.0])
+        np.testing.assert_array_equal(np.diag(kernel(X, X.copy())), [1.0, 1.0])
+
+
+def test_one_far_outlier_does_not_blur_the_other_pairs():
+    X = np.vstack([draw(14, 12, 2), [[1e7, -1e7]]])
+    for kernel in (k.Gaussian(0.5), k.Laplace(0.5), k.Matern(0.5, 1.5), k.Matern(0.5, 2.5)):
+        expected = np.array([[kernel.pair(x, z) for z in X] for x in X])
+        assert_close(kernel(X), expected, rtol=1e-9)
+
+
+def test_a_point_at_the_end_of_the_number_range_has_kernel_value_zero():
+    X = np.array([[0.0], [1e200]])
+    for kernel in (k.Gaussian(1.0), k.Laplace(1.0), k.Matern(1.0, 1.5), k.Matern(1.0, 2.5)):
+        np.testing.assert_array_equal(kernel(X), np.eye(2))
+
+
+@given(seed=st.integers(0, 2**32 - 1), factor=st.floats(1e-3, 1e3))
+def test_sums_products_and_scalings_act_entry_by_entry(seed, factor):
+    X, Z = draw(seed, 5, 1), draw(seed + 1, 4, 1)
+    first, second = k.Sobolev(order=1), k.Gaussian(length_scale=0.3)
+    one, two = reference.gram(reference.sobolev(1), X, Z), reference.gram(reference.gaussian(0.3), X, Z)
+    assert_close((first + second)(X, Z), one + two)
+    assert_close((first * second)(X, Z), one * two)
+    assert_close((factor * first)(X, Z), factor * one)
+    assert_close((first * factor)(X, Z), factor * one)
+    assert_close((first + 2.0)(X, Z), one + 2.0)
+    both = factor * (first + second) * second + first
+    assert_close(both(X, Z), factor * (one + two) * two + one)
+    assert_close(both.diagonal(X), np.diag(both(X)))
+    assert both.pair(X[0], Z[0]) == pytest.approx(both(X, Z)[0, 0], rel=1e-12)
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3, 6])
+def test_a_polynomial_kernel_on_the_line_has_rank_degree_plus_one(degree):  # E4
+    values = np.linalg.eigvalsh(k.Polynomial(degree=degree)(draw(8, 30, 1, -1, 1)))[::-1]
+    assert values[degree] > 1e-9 * values[0]
+    assert np.all(np.abs(values[degree + 1 :]) < 1e-13 * values[0])
+
+
+def test_equal_settings_make_equal_kernels_that_hash_alike():
+    assert k.Gaussian(length_scale=2.0) == k.Gaussian(2.0)
+    assert hash(k.Sobolev(order=1) + k.Linear()) == hash(k.Sobolev(order=1) + k.Linear())
+    assert k.Sobolev(order=1) != k.Sobolev(order=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("sobolev1", k.Sobolev(order=1)),
+        ("sobolev2", k.Sobolev(order=2)),
+        ("polynomial2", k.Polynomial(degree=2)),
+        ("polynomial7", k.Polynomial(degree=7)),
+        ("linear", k.Linear()),
+    ],
+)
+def test_a_name_stands_for_its_kernel(name, expected):
+    assert as_kernel(name) == expected
+
+
+@pytest.mark.parametrize(("name", "smoothness"), [("matern12", 0.5), ("matern32", 1.5), ("matern52", 2.5)])
+def test_a_named_matern_kernel_has_its_smoothness(name, smoothness):
+    kernel = as_kernel(name)
+    assert isinstance(kernel, k.Matern)
+    assert kernel.smoothness == smoothness
+
+
+def test_scikit_learn_kernels_are_taken_as_they_are():
+    X, Z = draw(9, 6, 2), draw(10, 4, 2)
+    foreign = 2.0 * gp.RBF(0.6) + gp.Matern(length_scale=0.8, nu=1.5)
+    ours = 2.0 * k.Gaussian(0.6) + k.Matern(0.8, 1.5)
+    assert_close(as_kernel(foreign)(X, Z), foreign(X, Z))
+    assert_close(as_kernel(foreign)(X, Z), ours(X, Z))
+    assert_close(as_kernel(foreign).diagonal(X), ours.diagonal(X))
+
+
+def test_white_noise_sits_on_the_diagonal_of_the_training_block_only():
+    X = draw(11, 5, 1)
+    kernel = as_kernel(gp.RBF(0.5) + gp.WhiteKernel(0.25))
+    assert_close(kernel(X) - kernel(X, X.copy()), 0.25 * np.eye(5))
+
+
+def test_a_callable_is_asked_for_whole_blocks():
+    def inverse_multiquadric(X, Z):
+        return 1 / np.sqrt(1 + np.sum((X[:, None, :] - Z[None, :, :]) ** 2, axis=2))
+
+    X, Z = draw(12, 5, 2), draw(13, 3, 2)
+    kernel = as_kernel(inverse_multiquadric)
+    expected = reference.gram(lambda x, z: 1 / math.sqrt(1 + reference.distance(x, z, 1.0) ** 2), X, Z)
+    assert_close(kernel(X, Z), expected)
+    assert_close(kernel.diagonal(X), np.ones(5))
