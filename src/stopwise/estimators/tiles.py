@@ -72,6 +72,10 @@ def variance_in_tiles(
         if mean_row is not None:
             block = block - mean_row
         block = block * root
+        if path.intercept:
+            # The constant direction is the intercept's: it has its own term below, and eigenvalue zero here.
+            constant = root / np.sqrt(n)
+            block = block - np.outer(block @ constant, constant)
         inside = basis.coordinates(block.T) ** 2
         out[rows] = (weights**2 @ inside).T
         if not complete:
