@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import reference
 import stopwise as sw
+from stopwise import complexity
 
 positive = st.floats(1e-6, 1e3)
 noise_levels = st.floats(1e-3, 1e2)
@@ -154,3 +155,25 @@ def test_the_population_radius_counts_the_samples_and_not_the_eigenvalues():
     assert sw.population_critical_radius(values, 5_000, 0.3) == pytest.approx(expected, rel=1e-12)
     with_constant = reference.population_critical_radius(values, 5_000, 0.3, constant=7.0)
     assert sw.population_critical_radius(values, 5_000, 0.3, constant=7.0) == pytest.approx(with_constant, rel=1e-12)
+
+
+@given(data=st.data(), values=spectra(), noise_std=st.floats(0.05, 2.0), seed=st.integers(0, 2**32 - 1))
+def test_the_bounds_of_theorem_one_hold_for_the_exact_risk(data, values, noise_std, seed):
+    """Any truth of the unit ball, any iterate up to the stop; and after it the bound that the lemmas do prove (E5)."""
+    rng = np.random.default_rng(seed)
+    step = 0.8 * min(1.0, 1 / values[0])
+    spent = rng.dirichlet(np.ones(len(values)))  # how the squared Hilbert norm of one is shared out
+    stop = sw.stopping_time(values, step, noise_std).iteration
+    radius = sw.critical_radius(values, noise_std)
+    for t in {1, 2, 7, stop // 2, stop, stop + 1, 10 * stop + 3} - {0}:
+        eta = step * t
+        left = np.exp(t * np.log1p(-step * values))
+        risk = values @ (spent * left**2) + noise_std**2 * np.mean((1 - left) ** 2)
+        if t <= stop:
+            assert risk <= complexity.bound_before_stop(eta)
+        if t == stop:
+            # as printed; the last iterate before the crossing may lie up to one step short of it
+            assert risk <= complexity.bound_at_stop(radius) * (1 + step / eta)
+        assert complexity.risk_lower_bound(values, eta, noise_std) <= risk * (1 + 1e-9)
+        by_hand = noise_std**2 / 4 * np.mean(np.minimum(1, eta * values) ** 2)
+        assert complexity.risk_lower_bound(values, eta, noise_std) == pytest.approx(by_hand, rel=1e-12)

@@ -105,3 +105,108 @@ def test_ridge_and_flow_at_the_same_clock_have_risks_within_their_known_factor(d
     flow = descent(X, y, filter="flow", rule="critical").path_.risk(truth, 0.3, step_sum=sums)
     tikhonov = ridge(X, y).path_.risk(truth, 0.3, step_sum=sums)
     assert np.all(flow <= 1.6862 * tikhonov)
+
+
+FILTERS = {
+    "descent": sw.filters.GradientDescent(0.5),
+    "ridge": sw.filters.Ridge(),
+    "flow": sw.filters.GradientFlow(),
+    "cutoff": sw.filters.CutOff(),
+    "nu-method": sw.filters.NuMethod(),
+}
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("name", FILTERS)
+def test_the_mean_of_sure_over_noise_is_the_exact_risk(data, name, fit_intercept):
+    """SURE is quadratic in the noise, so its mean over all noise is its mean over 2n well-placed noise vectors."""
+    X, _ = data
+    n, noise_std = len(X), 0.4
+    truth = 1 + np.sin(3 * X[:, 0]) * X[:, 1]
+    noise = noise_std * math.sqrt(n) * np.vstack([np.eye(n), -np.eye(n)])
+    assert np.allclose(noise.T @ noise / (2 * n), noise_std**2 * np.eye(n))
+    model = sw.KernelGradientRegressor(
+        sw.kernels.Gaussian(length_scale=0.7),
+        rule=sw.rules.Fixed(iteration=1),
+        noise_std=noise_std,
+        schedule=0.5,
+        fit_intercept=fit_intercept,
+    ).fit(X, (truth + noise).T)
+    path = model.path_.along(FILTERS[name])
+    sums = np.array([0.0, 0.5, 3.0, 20.0, 1e3, 1e6])
+    in_problem_units = sw.rules.SURE().criterion(path, noise_std / path.scale, sums)
+    assert in_problem_units.shape == (6, 2 * n)
+    mean = (in_problem_units * path.scale**2).mean(axis=1)
+    np.testing.assert_allclose(mean, path.risk(truth, noise_std, step_sum=sums), rtol=1e-9)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("inverse_penalty", [0.1, 10.0, 1e3])
+def test_the_leave_one_out_shortcut_is_exact_for_ridge_at_a_fixed_alpha(data, inverse_penalty, fit_intercept):
+    X, y = data
+    y = y + 5.0
+    path = ridge(X, y, fit_intercept=fit_intercept).path_
+    gram = reference.gram(reference.gaussian(0.7), X)
+    expected = reference.loo_by_refits(gram, y, len(y) / inverse_penalty, fit_intercept)
+    np.testing.assert_allclose(path.leave_one_out(inverse_penalty), expected, rtol=1e-7, atol=1e-9)
+
+
+def test_the_leave_one_out_shortcut_is_called_an_approximation_for_descent_and_is_a_few_percent_off(data):
+    X, y = data
+    path = descent(X, y, schedule=0.5).path_
+    gram = reference.gram(reference.gaussian(0.7), X)
+    n, gaps = len(y), []
+    for iteration in (2, 10, 40, 200):
+        errors = np.zeros(n)
+        for i in range(n):
+            keep = [j for j in range(n) if j != i]
+            # the same step on the same matrix, a row and column gone: what deletion does to ridge at a fixed alpha
+            omega = reference.descent_omega(gram[np.ix_(keep, keep)] / n, y[keep], [0.5] * iteration)[-1]
+            errors[i] = y[i] - gram[i, keep] @ omega * math.sqrt(n - 1) / n
+        exact = np.mean(errors**2)
+        shortcut = np.mean(path.leave_one_out(iteration=iteration) ** 2)
+        gaps.append(shortcut / exact - 1)
+    assert 1e-6 < np.max(np.abs(gaps)) < 0.05
+    assert "approximation" in sw.rules.LeaveOneOut.__doc__
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("name", ["descent", "ridge"])
+def test_the_standard_deviation_of_a_prediction_is_that_of_a_linear_smoother(data, rng, name, fit_intercept):
+    X, y = data
+    n, new = len(y), rng.uniform(-1, 1, size=(6, 2))
+
+    def fitted(response):
+        if name == "ridge":
+            rule = sw.rules.Fixed(step_sum=8.0)
+            return ridge(X, response, rule=rule, fit_intercept=fit_intercept)
+        rule = sw.rules.Fixed(iteration=12)
+        return descent(X, response, rule=rule, schedule=0.5, fit_intercept=fit_intercept)
+
+    weights = np.column_stack([fitted(unit).predict(new) for unit in np.eye(n)])
+    mean, std = fitted(y).predict(new, return_std=True)
+    np.testing.assert_allclose(mean, weights @ y, atol=1e-10)
+    np.testing.assert_allclose(std, 0.3 * np.sqrt(np.sum(weights**2, axis=1)), rtol=1e-8)
+    with_noise = fitted(y).predict(new, return_std=True, interval="new")[1]
+    np.testing.assert_allclose(with_noise, np.sqrt(std**2 + 0.3**2), rtol=1e-12)
+
+
+def test_a_precomputed_gram_matrix_gives_the_same_model_as_its_kernel(data, rng):
+    X, y = data
+    new = rng.uniform(-1, 1, size=(6, 2))
+    kernel = sw.kernels.Gaussian(length_scale=0.7)
+    direct = sw.KernelGradientRegressor(kernel, rule="sure", noise_std=0.3).fit(X, y)
+    handed = sw.KernelGradientRegressor("precomputed", rule="sure", noise_std=0.3).fit(kernel(X), y)
+    assert handed.stop_.iteration == direct.stop_.iteration
+    for one, other in zip(
+        direct.predict(new, return_std=True), handed.predict(kernel(new, X), return_std=True), strict=True
+    ):
+        np.testing.assert_allclose(one, other, atol=1e-9)
+
+
+def test_single_precision_agrees_with_double_to_its_own_digits(data):
+    X, y = data
+    double = descent(X, y, rule="sure", fit_intercept=True)
+    single = descent(X, y, rule="sure", fit_intercept=True, precision="float32")
+    np.testing.assert_allclose(single.eigenvalues_[:10], double.eigenvalues_[:10], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(single.path_.fit(5.0), double.path_.fit(5.0), atol=1e-4)
