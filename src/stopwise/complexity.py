@@ -72,26 +72,27 @@ def local_complexity(
 
 def step_sum_at(density: Density, target: float) -> float:
     """The eta with eta * d(eta) = target, exactly; infinite where the spectrum is zero or the target overflows."""
+    return float(step_sums_at(density, np.array([target]))[0])
+
+
+def step_sums_at(density: Density, targets: Array) -> Array:
+    """`step_sum_at` for many targets on one spectrum."""
     keep = density.values > 0
-    if not keep.any() or target == math.inf:
-        return math.inf
+    if not keep.any():
+        return np.full(np.shape(targets), math.inf)
     order = np.argsort(-density.values[keep], kind="stable")
     values, counts = density.values[keep][order], density.multiplicities[keep][order]
-    above = np.cumsum(counts)
-    left = np.append(np.cumsum((values * counts)[::-1])[::-1][1:], 0.0)
-    with np.errstate(over="ignore", divide="ignore"):
-        at_break = (above + left / values) / values  # eta d(eta) at eta = 1/values[k], where k+1 are saturated
-    k = int(np.searchsorted(at_break, target, side="right"))
-    saturated = float(above[k - 1]) if k else 0.0
-    tail = float(left[k - 1]) if k else float(values @ counts)
-    # tail eta^2 + saturated eta = target, in the form that does not cancel.
-    if tail == 0:
-        return target / saturated
-    return (
-        2 * target / (saturated + math.sqrt(saturated) * math.sqrt(saturated + 4 * tail * (target / saturated)))
-        if saturated
-        else math.sqrt(target / tail)
-    )
+    above = np.concatenate([[0.0], np.cumsum(counts)])
+    left = np.append(np.cumsum((values * counts)[::-1])[::-1], 0.0)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        at_break = (above[1:] + left[1:] / values) / values  # eta d(eta) at eta = 1/values[k], where k+1 are saturated
+        k = np.searchsorted(at_break, targets, side="right")
+        saturated, tail = above[k], left[k]
+        # tail eta^2 + saturated eta = target, in the form that does not cancel.
+        root = np.sqrt(saturated) * np.sqrt(saturated + 4 * tail * (targets / saturated))
+        inner = np.where(tail == 0, targets / saturated, 2 * targets / (saturated + root))
+        eta = np.where(saturated == 0, np.sqrt(targets / np.where(tail == 0, 1.0, tail)), inner)
+    return cast(Array, np.where(np.isposinf(targets), math.inf, eta))
 
 
 def critical_target(n_samples: float, noise_std: float, hilbert_radius: float, constant: float) -> float:

@@ -92,11 +92,12 @@ class Minimax(Rule):
         check_reading(self.reading)
         check_radius(self.hilbert_radius, ("auto",))
 
-    def criterion(self, path: Path, sigma: float, radius: float, step_sum: Array) -> Array:
+    def criterion(self, path: Path, sigma: float | Array, radius: float | Array, step_sum: Array) -> Array:
         """The largest risk that any truth in the ball of this radius (problem units) has."""
         values = path.spectrum.eigenvalues
-        worst = (values * path.filter.shrinkage(values, step_sum) ** 2).max(axis=-1)
-        return cast(Array, radius**2 * worst + sigma**2 * path.squared_gain_sum(step_sum) / path.n_samples)
+        worst = path.beside_responses((values * path.filter.shrinkage(values, step_sum) ** 2).max(axis=-1))
+        spread = path.beside_responses(path.squared_gain_sum(step_sum) / path.n_samples)
+        return cast(Array, radius**2 * worst + sigma**2 * spread)
 
     def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
         sigma, capped = self._noise(noise_std), False
