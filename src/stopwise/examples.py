@@ -1,0 +1,54 @@
+"""Data to try things on, simulated here from a formula and a seed: the same everywhere, and nobody's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+
+@dataclass(frozen=True)
+class Example:
+    """A table, its target column, and what it stands for."""
+
+    name: str
+    frame: pd.DataFrame
+    target: str
+    story: str
+
+
+def _motorcycle() -> Example:
+    """The head of a rider in a simulated crash: still, thrown back, swinging forward, coming to rest."""
+    rng = np.random.default_rng(1985)
+    time = np.sort(np.round(rng.gamma(4.0, 7.0, size=160).clip(2.0, 60.0), 1))
+    since = np.maximum(time - 13.5, 0.0)
+    swing = -135.0 * np.sin(since / 5.2) * np.exp(-since / 16.0)
+    acceleration = np.round(swing + rng.normal(scale=14.0, size=time.size), 1)
+    frame = pd.DataFrame({"milliseconds": time, "acceleration": acceleration})
+    return Example("motorcycle", frame, "acceleration", "acceleration of a head after a simulated motorcycle crash")
+
+
+def _kiln() -> Example:
+    """Strength of bricks from three kilns: two numbers and a text column."""
+    rng = np.random.default_rng(1764)
+    size = 240
+    heat, hours = rng.uniform(880, 1120, size), rng.uniform(2, 12, size)
+    kiln = rng.choice(["north", "river", "old"], size)
+    peak = 40 * np.exp(-(((heat - 1020) / 70) ** 2)) * (1 - np.exp(-hours / 4))
+    strength = peak + np.where(kiln == "old", -5.0, 0.0) + rng.normal(scale=2.0, size=size)
+    frame = pd.DataFrame(
+        {"celsius": heat.round(), "hours": hours.round(1), "kiln": kiln, "strength": strength.round(2)}
+    )
+    return Example("kiln", frame, "strength", "strength of bricks against heat, hours and kiln, simulated")
+
+
+EXAMPLES: dict[str, Callable[[], Example]] = {"motorcycle": _motorcycle, "kiln": _kiln}
+
+
+def load_example(name: str) -> Example:
+    """An example by name."""
+    if name not in EXAMPLES:
+        raise ValueError(f"no example named {name!r}: there are {', '.join(sorted(EXAMPLES))}")
+    return EXAMPLES[name]()

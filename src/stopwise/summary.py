@@ -1,0 +1,90 @@
+"""A fitted model in numbers: what the command line prints and the report opens with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from stopwise.explain import rule_of
+from stopwise.kernels import Kernel
+from stopwise.kernels.radial import Radial
+from stopwise.rules import Stop
+
+
+def parts(kernel: Kernel) -> Iterator[Kernel]:
+    """A kernel and every kernel inside it."""
+    yield kernel
+    for inner in vars(kernel).values():
+        if isinstance(inner, Kernel):
+            yield from parts(inner)
+
+
+def length_scale(kernel: Kernel) -> Any:
+    """The length scale(s) of the one radial kernel inside, a list of them for several, None for none."""
+    found = [part.length_scale for part in parts(kernel) if isinstance(part, Radial)]
+    scales = [list(value) if isinstance(value, tuple) and len(value) > 1 else np.ravel(value)[0] for value in found]
+    return None if not scales else scales[0] if len(scales) == 1 else scales
+
+
+def relevance(model: Any) -> list[float] | None:
+    """How strongly each feature bends the fit: its spread over its length scale, the largest as 1.
+
+    None where the kernel has one length scale for all; 0 for a feature that selection left out.
+    """
+    scales = [part.scales for part in parts(model.kernel_) if isinstance(part, Radial) and part.scales.size > 1]
+    if len(scales) != 1:
+        return None
+    rates = model.X_fit_.astype(np.float64).std(axis=0) / scales[0]
+    largest = float(rates.max())
+    out = np.zeros(model.n_features_in_)
+    chosen = getattr(model, "_features", None)
+    out[slice(None) if chosen is None else chosen] = rates / largest if largest > 0 else rates
+    return [float(value) for value in out]
+
+
+def plain(value: Any) -> Any:
+    """Numbers as JSON knows them: numpy's as Python's, lists of one per response, what is not finite as None."""
+    if isinstance(value, np.ndarray | list | tuple):
+        return [plain(part) for part in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def rmse_leave_one_out(path: Any, step_sum: Any = None) -> Any:
+    """Root mean squared leave-one-out residual (rows counted by weight); None where leverages are unknown."""
+    try:
+        residuals = np.asarray(path.leave_one_out(step_sum))
+    except ValueError:
+        return None
+    weights = None if path.root_weights is None else path.root_weights**2
+    return np.sqrt(np.average(residuals**2, axis=0, weights=weights))
+
+
+def describe(model: Any) -> dict[str, Any]:
+    """The facts of a fit by the names of the public interface; several responses give lists."""
+    stops = [model.stop_] if isinstance(model.stop_, Stop) else list(model.stop_)
+
+    def pick(values: list[Any]) -> Any:
+        return values[0] if isinstance(model.stop_, Stop) else values
+
+    path = model.path_
+    return {
+        "kernel": model.kernel_.name,
+        "length_scale": plain(length_scale(model.kernel_)),
+        "relevance": plain(relevance(model)),
+        "noise_std": plain(model.noise_std_),
+        "hilbert_radius": plain(model.hilbert_radius_),
+        "rule": rule_of(model).name,
+        "constant": plain(pick([stop.details.get("constant") for stop in stops])),
+        "iteration": pick([stop.iteration for stop in stops]),
+        "step_sum": plain(model.step_sum_),
+        "reason": pick([stop.reason.name for stop in stops]),
+        "degrees_of_freedom": plain(path.degrees_of_freedom()),
+        "rmse_fit": plain(path.residual_norm()),
+        "rmse_loo": plain(rmse_leave_one_out(path)),
+        "solver": model.solver_,
+    }
