@@ -200,10 +200,14 @@ class Path:
             return path._by_row(path.filter.weight(path.spectrum.eigenvalues, sums))
 
         rows = self._evaluate(weights, step_sum, iteration)
-        if self.root_weights is not None:
-            squared = self.root_weights**2
-            axis = 0 if rows.ndim - (self.coefficients.ndim == 2) == 1 else 1
-            rows = rows * squared.reshape([-1 if a == axis else 1 for a in range(rows.ndim)])
+        axis = 0 if rows.ndim - (self.coefficients.ndim == 2) == 1 else 1
+        counts = np.ones(rows.shape[axis]) if self.root_weights is None else self.root_weights**2
+        counts = counts.reshape([-1 if a == axis else 1 for a in range(rows.ndim)])
+        rows = rows * counts
+        if self.intercept:
+            # Eigenvectors of eigenvalue zero may hold a share of the constant, which is the intercept's alone: the
+            # weight step_sum there would blow it up.
+            rows = rows - counts * (rows.sum(axis=axis, keepdims=True) / self.n_samples)
         return cast(Array, rows * (self.scale / self.n_samples))
 
     def residual_norm(self, step_sum: ArrayLike | None = None, *, iteration: ArrayLike | None = None) -> Array:
