@@ -110,7 +110,9 @@ class Critical(Rule):
             density = path.spectrum.bound
             radius = float(self.hilbert_radius) / path.scale
         critical = step_sum_at(density, critical_target(path.n_samples, sigma, radius, constant))
-        limit = max(path.step_sum_cap, 1e18 / path.spectrum.largest_bound)
+        # Weights grow with step_sum, and past 1e13 / lambda_1 a prediction made from them has no digits left; a
+        # stopping time asked of eigenvalues alone has no such limit.
+        limit = (1e18 if path.spectrum.basis is None else 1e13) / path.spectrum.largest_bound
         reason = Reason.CROSSING if critical <= limit else Reason.CAP
         stop = stop_at(path.filter, min(critical, limit), reason)
         evidence = _evidence(path, density, stop, sigma, radius, radius, constant)
