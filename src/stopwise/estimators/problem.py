@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -73,6 +75,20 @@ class Problem:
         if not self.intercept:
             return np.zeros(self.responses.shape[1])
         return cast(Array, np.average(self.responses, axis=0, weights=self.weights))
+
+
+@contextmanager
+def numbers_only() -> Iterator[None]:
+    """Around validation: an error about text that also says what to do about it."""
+    try:
+        yield
+    except ValueError as error:
+        if "could not convert string" not in str(error):
+            raise
+        raise ValueError(
+            f"{error}: every column must hold numbers; encode text columns first (scikit-learn's OneHotEncoder or "
+            "OrdinalEncoder) or leave them out"
+        ) from error
 
 
 def _power_of_two(values: Array) -> Array:
