@@ -1,6 +1,6 @@
 """stopwise: kernel regression that knows when to stop."""
 
-from stopwise import filters, kernels, noise, rules, schedules
+from stopwise import filters, kernels, landmarks, noise, rules, schedules
 from stopwise.complexity import (
     critical_radius,
     critical_step_sum,
@@ -23,6 +23,7 @@ __all__ = [
     "critical_step_sum",
     "filters",
     "kernels",
+    "landmarks",
     "load",
     "local_complexity",
     "noise",

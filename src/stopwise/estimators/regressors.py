@@ -12,21 +12,23 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from stopwise._typing import Array
-from stopwise.estimators.problem import Problem, check_weights, make_problem
+from stopwise.estimators.problem import Problem, check_weights, make_problem, numbers_only
 from stopwise.estimators.selection import choose_kernel
 from stopwise.estimators.solution import Plan, Solution
 from stopwise.estimators.solvers import choose_solver
+from stopwise.estimators.streaming import StreamingMixin
 from stopwise.estimators.tiles import predict_in_tiles, variance_in_tiles
 from stopwise.filters import Filter, Ridge, as_filter
 from stopwise.kernels import Kernel, Precomputed, as_kernel
 from stopwise.kernels.radial import Radial
-from stopwise.noise import as_noise
+from stopwise.landmarks import Leverage, Uniform
+from stopwise.noise import NoiseEstimator, as_noise
 from stopwise.rules import Critical, Rule, Stop, as_rule
 
 _SOLVERS = {"auto", "dense", "krylov", "line", "nystrom", "cuda", "dask"}
 
 
-class _KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class _KernelRegressor(StreamingMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """What the two estimators share: the way from data to a stopped fit."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -36,7 +38,7 @@ class _KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type
         "relevance": [StrOptions({"auto"}), "boolean"],
         "fit_intercept": ["boolean"],
         "solver": [StrOptions(_SOLVERS)],
-        "n_landmarks": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left"), "array-like"],
+        "n_landmarks": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left"), "array-like", Uniform, Leverage],
         "precision": [StrOptions({"float64", "float32", "fast"})],
         "tol": [Interval(Real, 0, None, closed="left")],
         "n_jobs": [Integral, None],
@@ -65,8 +67,15 @@ class _KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type
         problem, single = self._problem(X, y, sample_weight)
         rule, noise = as_rule(self.rule), as_noise(self.noise_std)
         chosen = choose_kernel(self, problem)
-        plan = Plan(
-            kernel=chosen.kernel,
+        plan = self._plan(chosen.kernel, rule, noise)
+        solution = choose_solver(self, chosen.problem, plan).solve(chosen.problem, plan)
+        self._keep(solution, plan, chosen, rule, single)
+        return self
+
+    def _plan(self, kernel: Kernel, rule: Rule, noise: NoiseEstimator) -> Plan:
+        """Everything the parameters ask for, with the kernel settled."""
+        return Plan(
+            kernel=kernel,
             filter=self._filter(),
             rule=rule,
             noise=noise,
@@ -75,15 +84,13 @@ class _KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type
             n_jobs=self.n_jobs,
             verbose=int(self.verbose),
         )
-        solution = choose_solver(self, chosen.problem, plan).solve(chosen.problem, plan)
-        self._keep(solution, plan, chosen, rule, single)
-        return self
 
     def _problem(self, X: Any, y: Any, sample_weight: Any) -> tuple[Problem, bool]:
         dtype = [np.float64, np.float32]
-        X, y = validate_data(
-            self, X, y, dtype=dtype, y_numeric=True, multi_output=True, ensure_min_samples=2, accept_sparse=False
-        )
+        with numbers_only():
+            X, y = validate_data(
+                self, X, y, dtype=dtype, y_numeric=True, multi_output=True, ensure_min_samples=2, accept_sparse=False
+            )
         if np.iscomplexobj(y):
             raise ValueError("Complex data not supported: y must be real")
         if isinstance(self._kernel_parameter(), Precomputed) and X.shape[0] != X.shape[1]:
@@ -101,8 +108,11 @@ class _KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type
         else:
             self._kept_rows = None
         weights = None if weights is None or np.all(weights == 1) else weights
-        seed = _seed(self.random_state)
+        seed = self._random_seed()
         return make_problem(X, responses, weights, intercept=self.fit_intercept, seed=seed), single
+
+    def _random_seed(self) -> int:
+        return _seed(self.random_state)
 
     def _kernel_parameter(self) -> Kernel | None:
         """The kernel as given; None for "auto"."""
@@ -129,6 +139,8 @@ class _KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type
         self.dual_coef_ = solution.dual_coef[:, 0] if single else solution.dual_coef
         self.intercept_ = float(solution.intercept[0]) if single else solution.intercept
         self._mean_row = solution.mean_row
+        self._spread = solution.spread
+        self._stream = solution.notes.get("stream")
         self._features = chosen.features
         self._rule = rule
         self._solution_notes = solution.notes
@@ -149,7 +161,9 @@ class _KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type
         if interval not in (None, "new"):
             raise ValueError(f'interval must be None or "new", got {interval!r}')
         dtype = [np.float64, np.float32]
-        X = self._to_features(validate_data(self, X, dtype=dtype, reset=False, accept_sparse=False))
+        with numbers_only():
+            X = validate_data(self, X, dtype=dtype, reset=False, accept_sparse=False)
+        X = self._to_features(X)
         values = predict_in_tiles(self.kernel_, X, self.X_fit_, self.dual_coef_, n_jobs=self.n_jobs)
         values = values + self.intercept_
         if not (return_std or interval == "new"):
@@ -167,7 +181,10 @@ class _KernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type
     def _std(self, X: Array, new: bool) -> Array:
         path, single = self.path_, self.dual_coef_.ndim == 1
         sums = np.atleast_1d(np.asarray(path.chosen))
-        variance = variance_in_tiles(self.kernel_, X, self.X_fit_, path, self._mean_row, sums)
+        if self._spread is not None:
+            variance = self._spread.variance(X)
+        else:
+            variance = variance_in_tiles(self.kernel_, X, self.X_fit_, path, self._mean_row, sums)
         variance = variance * np.atleast_1d(self.noise_std_) ** 2
         if new:
             variance = variance + np.atleast_1d(self.noise_std_) ** 2

@@ -47,6 +47,8 @@ class Solution:
     intercept: Array
     solver: str
     mean_row: Array | None = None
+    spread: Any = None
+    """Variances of predictions where they do not come from rows (landmarks): has `variance(X)`."""
     notes: dict[str, Any] = field(default_factory=dict)
 
 

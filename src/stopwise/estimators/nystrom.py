@@ -1,0 +1,258 @@
+"""The solver on landmarks: one pass over rows, an m-by-m eigenproblem, and a stop that carries its bracket."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from stopwise._typing import Array
+from stopwise.estimators.problem import Problem
+from stopwise.estimators.solution import Plan, Solution
+from stopwise.landmarks import Choice, Index, Uniform, as_points
+from stopwise.nystrom import Bracket, Decomposition, bracket_stop, decompose
+from stopwise.operators.nystrom import FeatureRows, Landmarks, Moments, make_landmarks, moments_of, row_tiles
+from stopwise.path import Path
+from stopwise.rules import Data, LeaveOneOut, Reason, Stop, minimise
+
+FIRST_SIZE = 128
+BUDGET_BYTES = 256 * 2**20
+"""What n_landmarks="auto" may take for its m-by-m matrices."""
+_MATRICES = 6
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Everything a fit keeps of its rows: landmarks, their moments, and y = shift + unit * response."""
+
+    landmarks: Landmarks
+    moments: Moments
+    shift: Array
+    unit: Array
+    intercept: bool
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Smoother:
+    """What a pass over rows needs to judge each by the others: gains and fits at several stops of one response.
+
+    Rows rotate into eigenvectors; `gains` and `weighted` (gain times coordinate) are (k, g).
+    """
+
+    landmarks: Landmarks
+    mean: Array
+    rotation: Array
+    gains: Array
+    weighted: Array
+    column: int
+    offset: float
+    n_samples: float
+    intercept: bool
+
+
+class RowSource(Protocol):
+    """Rows that can be drawn from and passed over, wherever they are; responses come in problem units."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+
+    def take(self, rows: Index) -> Array:
+        """The covariates of these rows."""
+
+    def stream(self, landmarks: Landmarks) -> Stream:
+        """The moments of all rows in one pass."""
+
+    def left_out(self, smoother: Smoother) -> Array:
+        """Sum over rows of squared leave-one-out residuals at each stop: a second pass."""
+
+    def attach(self, landmarks: Landmarks, parts: Decomposition) -> tuple[Decomposition, dict[str, Any]]:
+        """The decomposition with eigenvectors by row and what else a path wants of rows, where they are kept."""
+
+
+@dataclass(frozen=True)
+class HeldRows:
+    """Rows in memory."""
+
+    problem: Problem
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return self.problem.n_rows
+
+    def take(self, rows: Index) -> Array:
+        return self.problem.covariates[rows]
+
+    def stream(self, landmarks: Landmarks) -> Stream:
+        problem = self.problem
+        moments = moments_of(landmarks, problem.covariates, problem.responses, problem.weights)
+        return Stream(landmarks, moments, problem.offset, problem.scale, problem.intercept, problem.seed)
+
+    def left_out(self, smoother: Smoother) -> Array:
+        return left_out_squares(smoother, self.problem.covariates, self.problem.responses, self.problem.weights)
+
+    def attach(self, landmarks: Landmarks, parts: Decomposition) -> tuple[Decomposition, dict[str, Any]]:
+        problem, root = self.problem, self.problem.root_weights
+        rows = FeatureRows(landmarks, problem.covariates, root, parts.mean)
+        response = problem.responses if root is None else problem.responses * root[:, None]
+        return parts.with_rows(rows), {"response": response, "root_weights": root}
+
+
+def left_out_squares(smoother: Smoother, covariates: Array, responses: Array, weights: Array | None) -> Array:
+    """Weighted sum of squared leave-one-out residuals at each stop over these rows, by the leverage shortcut."""
+    total = np.zeros(smoother.gains.shape[1])
+    for rows in row_tiles(len(covariates), max(len(smoother.landmarks.points), total.size)):
+        features = smoother.landmarks.features(covariates[rows]).astype(np.float64, copy=False) - smoother.mean
+        vectors = features @ smoother.rotation
+        residual = (responses[rows, smoother.column] - smoother.offset)[:, None] - vectors @ smoother.weighted
+        leverage = vectors**2 @ smoother.gains + (1 / smoother.n_samples if smoother.intercept else 0.0)
+        left = 1 - leverage
+        with np.errstate(divide="ignore", invalid="ignore"):
+            squared = np.where(left > 1e-10, residual / left, np.inf) ** 2
+        total += squared.sum(axis=0) if weights is None else weights[rows] @ squared
+    return total
+
+
+class NystromSolver:
+    """Landmarks stand for all rows; what they miss of the trace is known and brackets the stop."""
+
+    name = "nystrom"
+
+    def __init__(self, n_landmarks: Any) -> None:
+        self.n_landmarks = n_landmarks
+
+    def solve(self, problem: Problem, plan: Plan) -> Solution:
+        return solve_source(HeldRows(problem), plan, self.n_landmarks, problem.seed, self.name)
+
+
+def solve_source(source: RowSource, plan: Plan, n_landmarks: Any, seed: int, name: str) -> Solution:
+    """A fit from any source of rows with the landmarks asked for."""
+    points = as_points(n_landmarks)
+    if points is not None:
+        return solve_stream(
+            source.stream(make_landmarks(plan.kernel, points.astype(plan.dtype, copy=False))), plan, name, source
+        )
+    if isinstance(n_landmarks, str):
+        return _grow(source, plan, seed, name)
+    choice: Choice = n_landmarks if isinstance(n_landmarks, Choice) else Uniform(int(n_landmarks))
+    return _solve_choice(source, plan, choice, seed, name)
+
+
+def _solve_choice(source: RowSource, plan: Plan, choice: Choice, seed: int, name: str) -> Solution:
+    points = choice.points(plan.kernel, source.n_rows, source.take, seed)
+    return solve_stream(
+        source.stream(make_landmarks(plan.kernel, points.astype(plan.dtype, copy=False))), plan, name, source
+    )
+
+
+def _grow(source: RowSource, plan: Plan, seed: int, name: str) -> Solution:
+    """Twice the landmarks until the bracket is settled, memory is spent, or every row is one."""
+    most = min(source.n_rows, int(np.sqrt(BUDGET_BYTES / (8 * _MATRICES))))
+    count = min(FIRST_SIZE, most)
+    while True:
+        solution = _solve_choice(source, plan, Uniform(count), seed, name)
+        settled = all(stop.details["settled"] for stop in solution.stops)
+        if settled or count == most:
+            break
+        count = min(2 * count, most)
+    reached = "settled" if settled else "all rows" if count == source.n_rows else "memory budget"
+    stops = [stop.with_details(grown_until=reached) for stop in solution.stops]
+    if not settled:
+        stops = [stop if stop.details["settled"] else replace(stop, reason=Reason.BUDGET) for stop in stops]
+    return replace(solution, stops=stops)
+
+
+def solve_stream(stream: Stream, plan: Plan, name: str, source: RowSource | None = None) -> Solution:
+    """Spectrum, path, noise, stops and weights from moments alone; the source serves a second pass if it is there."""
+    _needs_no_rows(plan)
+    moments, unit = stream.moments, stream.unit
+    parts = decompose(moments, centred=stream.intercept)
+    by_row: dict[str, Any] = {}
+    if source is not None:
+        parts, by_row = source.attach(stream.landmarks, parts)
+    mean = moments.response_sum / moments.weight if stream.intercept else np.zeros_like(unit)
+    offset = stream.shift + unit * mean
+    path = parts.path(plan.filter, intercept=stream.intercept, scale=unit, offset=offset, **by_row)
+    decided = [_decide(stream, plan, path, parts, j, source) for j in range(len(unit))]
+    stops = [stop for stop, _ in decided]
+    sums = np.array([stop.step_sum for stop in stops])
+    theta = parts.feature_weights(path.filter, sums) * unit
+    landmarks = stream.landmarks
+    return Solution(
+        path=path.stopped_at(tuple(float(s) for s in sums)),
+        stops=stops,
+        noise_std=np.array([sigma for _, sigma in decided]) * unit,
+        fit_covariates=landmarks.points,
+        dual_coef=landmarks.projection @ theta,
+        intercept=offset - parts.mean @ theta if stream.intercept else np.zeros(len(unit)),
+        solver=name,
+        mean_row=parts.mean @ landmarks.inverse if stream.intercept else None,
+        spread=parts.spread(landmarks, path.filter, sums, stream.intercept),
+        notes={"stream": stream},
+    )
+
+
+def _needs_no_rows(plan: Plan) -> None:
+    if plan.noise.needs_rows and plan.noise_given is None:
+        raise ValueError(
+            f"the noise estimator {type(plan.noise).__name__} needs single rows, and landmarks keep only sums over "
+            'rows: give noise_std a number, or "evidence", "gcv" or "tail"; or use solver="dense" or "krylov"'
+        )
+    if plan.rule.name == "holdout":
+        raise ValueError(
+            'the rule HoldOut needs rows to hold out, and landmarks keep only sums over rows: use rule="loo", '
+            '"gcv" or the default; or solver="dense" or "krylov"'
+        )
+
+
+def _decide(
+    stream: Stream, plan: Plan, path: Path, parts: Decomposition, column: int, source: RowSource | None
+) -> tuple[Stop, float]:
+    """The stop of one response with its bracket, and the noise level (problem units)."""
+    one = path.column(column)
+    given = plan.noise_given
+    sigma = (plan.noise.estimate(None, None, path=one) if given is None else given) / float(stream.unit[column])
+    data = Data(stream.moments.n_rows, seed=stream.seed)
+    details: dict[str, Any] = {"captured": parts.captured, "landmarks": len(stream.landmarks.points)}
+    if isinstance(plan.rule, LeaveOneOut):
+        stop = _leave_one_out(stream, plan.rule, one, parts, column, source)
+        bracket = Bracket(stop, stop)
+        settled = parts.captured >= 1 - max(plan.tol, 1e-9)
+    else:
+        stop = plan.rule.select(one, sigma, data)
+        bracket = bracket_stop(one, plan.rule, sigma, data, stop, parts)
+        settled = bracket.settled(plan.tol)
+    return stop.with_details(bracket=bracket.ends, settled=settled, **details), sigma
+
+
+def _leave_one_out(
+    stream: Stream, rule: LeaveOneOut, path: Path, parts: Decomposition, column: int, source: RowSource | None
+) -> Stop:
+    """Leave-one-out on all rows of the source, a second pass for each set of stops looked at."""
+    if source is None:
+        raise ValueError(
+            "the rule LeaveOneOut needs a second pass over the rows, and rows given in batches are not kept: use "
+            'rule="gcv" or the default, or fit all rows at once'
+        )
+    values, n = path.spectrum.eigenvalues, path.n_samples
+    mean = float(stream.moments.response_sum[column]) / n if stream.intercept else 0.0
+
+    def criterion(step_sums: Array) -> Array:
+        gains = path.filter.gain(values, np.atleast_1d(step_sums)).T
+        smoother = Smoother(
+            stream.landmarks,
+            parts.mean,
+            parts.row_rotation,
+            gains,
+            gains * path.coefficients[:, None],
+            column,
+            mean,
+            n,
+            stream.intercept,
+        )
+        return source.left_out(smoother) / n
+
+    return minimise(path, criterion, rule.reading)

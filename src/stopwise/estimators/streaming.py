@@ -1,0 +1,214 @@
+"""Rows in batches, fits from several places put together, and new responses on the same rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from stopwise._typing import Array
+from stopwise.estimators.nystrom import HeldRows, Stream, solve_stream
+from stopwise.estimators.problem import Problem, make_problem
+from stopwise.estimators.selection import Chosen, choose_kernel
+from stopwise.estimators.solution import Plan, Solution, decide, problem_path
+from stopwise.landmarks import Choice, Uniform, as_points
+from stopwise.noise import as_noise
+from stopwise.operators.nystrom import FeatureRows, Landmarks, make_landmarks, moments_of
+from stopwise.rules import as_rule
+from stopwise.rules.holdout import HoldOut
+
+FIRST_BATCH_LANDMARKS = 500
+"""How many rows of a first batch become landmarks under n_landmarks="auto": growing would need rows again."""
+
+
+class StreamingMixin:
+    """`partial_fit`, `merge` and `refit`. Batches and parts are kept as sums over landmark features (`Moments`)."""
+
+    def partial_fit(self: Any, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Add rows to the fit, by the Nystrom solver's mergeable sums.
+
+        Landmarks, kernel and scaling are settled by the first batch, or given (`n_landmarks` as an array of points, a
+        kernel without "auto"). From then on the fit depends on the rows alone, not on their order or batches. After
+        `fit` with `solver="nystrom"` it continues that fit.
+        """
+        self._validate_params()
+        _check_solver(self)
+        before: Stream | None = getattr(self, "_stream", None)
+        covariates, responses, weights, single = _batch(self, X, y, sample_weight, first=before is None)
+        if before is None:
+            chosen, stream = _begin(self, covariates, responses, weights)
+            self._kept_rows = None
+        else:
+            chosen = Chosen(self.kernel_, cast(Problem, None), self._features, self.selection_)
+            _check_responses(before, responses, single, self.dual_coef_.ndim == 1)
+            covariates = covariates if chosen.features is None else covariates[:, chosen.features]
+            stream = _extended(before, covariates, responses, weights)
+        _resolve(self, stream, chosen, single)
+        return self
+
+    def merge(self: Any, other: Any) -> Any:
+        """Add all rows that another estimator has seen (same landmarks, kernel and intercept) to this one."""
+        ours, theirs = _stream_of(self), _stream_of(other)
+        if not ours.landmarks.same_as(theirs.landmarks):
+            raise ValueError(
+                'only fits with the same kernel and landmarks merge: give both the same kernel without "auto" and the '
+                "same n_landmarks array"
+            )
+        if ours.intercept != theirs.intercept or len(ours.unit) != len(theirs.unit):
+            raise ValueError("only fits with the same fit_intercept and number of responses merge")
+        mapped = theirs.moments.mapped(theirs.unit / ours.unit, (theirs.shift - ours.shift) / ours.unit)
+        stream = replace(ours, moments=ours.moments + mapped)
+        chosen = Chosen(self.kernel_, cast(Problem, None), self._features, self.selection_)
+        _resolve(self, stream, chosen, self.dual_coef_.ndim == 1)
+        return self
+
+    def refit(self: Any, y: Any) -> Any:
+        """Fit a new response on the same rows: kernel and, for "dense" and "nystrom", the spectrum are kept."""
+        check_is_fitted(self)
+        self._validate_params()
+        responses, single = _new_responses(self, y)
+        plan = self._plan(self.kernel_, as_rule(self.rule), as_noise(self.noise_std))
+        chosen = Chosen(self.kernel_, cast(Problem, None), self._features, self.selection_)
+        self._keep(_resolved_rows(self, responses, plan), plan, chosen, plan.rule, single)
+        return self
+
+
+def _check_solver(estimator: Any) -> None:
+    if estimator.solver not in ("auto", "nystrom", "dask"):
+        raise ValueError(
+            f'rows in batches need sums that merge, which solver="nystrom" makes; got solver={estimator.solver!r}'
+        )
+
+
+def _batch(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, *, first: bool
+) -> tuple[Array, Array, Array | None, bool]:
+    """Checked covariates, responses (n, q), weights, and whether y was one column."""
+    dtype = [np.float64, np.float32]
+    X, y = validate_data(estimator, X, y, dtype=dtype, y_numeric=True, multi_output=True, reset=first)
+    if np.iscomplexobj(y):
+        raise ValueError("Complex data not supported: y must be real")
+    if estimator.precision == "float64":
+        X = X.astype(np.float64, copy=False)
+    single = y.ndim == 1
+    responses = (y[:, None] if single else y).astype(np.float64, copy=False)
+    if sample_weight is None:
+        return X, responses, None, single
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.shape != (len(X),) or not np.all(np.isfinite(weights) & (weights >= 0)):
+        raise ValueError(f"sample_weight must be {len(X)} finite numbers of at least 0: weights are frequencies")
+    keep = np.flatnonzero(weights)
+    if not keep.size:
+        raise ValueError("sample_weight leaves no row that does not have zero weight")
+    return X[keep], responses[keep], weights[keep], single
+
+
+def _begin(estimator: Any, covariates: Array, responses: Array, weights: Array | None) -> tuple[Chosen, Stream]:
+    """Landmarks, kernel and scaling from the first batch, and its moments."""
+    seed = estimator._random_seed()
+    problem = make_problem(covariates, responses, weights, intercept=estimator.fit_intercept, seed=seed)
+    chosen = choose_kernel(estimator, problem)
+    held = HeldRows(chosen.problem)
+    return chosen, held.stream(_first_landmarks(estimator, chosen, held, seed))
+
+
+def _first_landmarks(estimator: Any, chosen: Chosen, held: HeldRows, seed: int) -> Landmarks:
+    given = estimator.n_landmarks
+    points = as_points(given)
+    if points is None:
+        count = FIRST_BATCH_LANDMARKS if isinstance(given, str) else given
+        choice: Choice = count if isinstance(count, Choice) else Uniform(int(count))
+        points = choice.points(chosen.kernel, held.n_rows, held.take, seed)
+    elif chosen.features is not None:
+        points = points[:, chosen.features]
+    dtype = np.float64 if estimator.precision == "float64" else np.float32
+    return make_landmarks(chosen.kernel, points.astype(dtype, copy=False))
+
+
+def _check_responses(stream: Stream, responses: Array, single: bool, was_single: bool) -> None:
+    if responses.shape[1] != len(stream.unit) or single != was_single:
+        raise ValueError(f"y must have as many columns as before, {len(stream.unit)}; got {responses.shape[1]}")
+
+
+def _extended(stream: Stream, covariates: Array, responses: Array, weights: Array | None) -> Stream:
+    stream.landmarks.kernel.check(covariates)
+    more = moments_of(stream.landmarks, covariates, (responses - stream.shift) / stream.unit, weights)
+    return replace(stream, moments=stream.moments + more)
+
+
+def _resolve(estimator: Any, stream: Stream, chosen: Chosen, single: bool) -> None:
+    plan = estimator._plan(stream.landmarks.kernel, as_rule(estimator.rule), as_noise(estimator.noise_std))
+    estimator._keep(solve_stream(stream, plan, "nystrom"), plan, chosen, plan.rule, single)
+
+
+def _stream_of(estimator: Any) -> Stream:
+    stream = getattr(estimator, "_stream", None)
+    if stream is None:
+        raise ValueError(
+            f'{type(estimator).__name__} holds no sums to merge: fit it by partial_fit, or with solver="nystrom"'
+        )
+    return cast(Stream, stream)
+
+
+# ---- a new response -------------------------------------------------------------------------------------------
+
+
+def _new_responses(estimator: Any, y: Any) -> tuple[Array, bool]:
+    basis = estimator.path_.spectrum.basis
+    if basis is None:
+        raise ValueError("refit needs the rows of the fit, and a fit in batches or on a cluster keeps none: fit again")
+    values = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+    kept, n_rows = estimator._kept_rows, len(basis.rows)
+    if kept is not None and len(values) > int(kept.max()):
+        values = values[kept]
+    if values.ndim not in (1, 2) or len(values) != n_rows:
+        raise ValueError(f"y must have one entry for each of the {n_rows} rows of the fit, got shape {values.shape}")
+    return cast(Array, values[:, None] if values.ndim == 1 else values), values.ndim == 1
+
+
+def _resolved_rows(estimator: Any, responses: Array, plan: Plan) -> Solution:
+    path, rows = estimator.path_, estimator.path_.spectrum.basis.rows
+    covariates = rows.covariates if isinstance(rows, FeatureRows) else estimator.X_fit_
+    weights = None if path.root_weights is None else path.root_weights**2
+    seed = estimator._random_seed()
+    problem = make_problem(covariates, responses, weights, intercept=path.intercept, seed=seed)
+    if isinstance(rows, FeatureRows):
+        return _refit_landmarks(estimator, problem, plan, rows)
+    if estimator.solver_ == "dense" and not isinstance(plan.rule, HoldOut):
+        return _refit_dense(estimator, problem, plan)
+    from stopwise.estimators.solvers import choose_solver
+
+    return choose_solver(estimator, problem, plan).solve(problem, plan)
+
+
+def _refit_landmarks(estimator: Any, problem: Problem, plan: Plan, rows: FeatureRows) -> Solution:
+    """A pass for Phi'y alone: Phi'Phi stays."""
+    stream: Stream = estimator._stream
+    y, root = problem.responses, problem.root_weights
+    weighted = y if root is None else y * root[:, None]
+    total = weighted.sum(axis=0) if root is None else root @ weighted
+    cross = rows.T @ weighted + np.outer(rows.mean, total)
+    moments = replace(stream.moments, cross=cross, response_sum=total, response_square=(weighted**2).sum(axis=0))
+    stream = replace(stream, moments=moments, shift=problem.offset, unit=problem.scale)
+    return solve_stream(stream, plan, estimator.solver_, HeldRows(problem))
+
+
+def _refit_dense(estimator: Any, problem: Problem, plan: Plan) -> Solution:
+    """The same eigenvectors for the new response."""
+    path = problem_path(problem, plan, estimator.path_.spectrum)
+    decided = [decide(problem, plan, path, j) for j in range(problem.responses.shape[1])]
+    stopped = path.stopped_at(tuple(stop.step_sum for stop, _ in decided))
+    dual = stopped.dual_coef()
+    mean_row = estimator._mean_row
+    return Solution(
+        path=stopped,
+        stops=[stop for stop, _ in decided],
+        noise_std=np.asarray([sigma for _, sigma in decided]) * problem.scale,
+        fit_covariates=problem.covariates,
+        dual_coef=dual,
+        intercept=np.zeros(dual.shape[1]) if mean_row is None else problem.offset - mean_row @ dual,
+        solver=estimator.solver_,
+        mean_row=mean_row,
+    )

@@ -1,0 +1,221 @@
+"""K seen through landmarks: features whose inner products stand for the kernel, and sums of them that merge.
+
+With landmarks L and k(L, L) = V S V' the features are phi(x) = k(x, L) V S^(-1/2), so that Phi Phi' is the Nystrom
+matrix, never above the Gram matrix. Everything a path needs from n rows is then a handful of sums over rows
+(`Moments`): they add, so rows may come in tiles, in batches, or from several machines, in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import scipy.linalg
+
+from stopwise._typing import Array
+from stopwise.kernels import Kernel, Precomputed, Rows
+
+_CUT = 4.0
+"""Directions of k(L, L) below this many units of rounding of the largest are noise. No larger: a step sum of 10^6
+still sees directions of 10^-15."""
+_TILE_ENTRIES = 2_000_000
+
+
+def row_tiles(n_rows: int, n_columns: int) -> Iterator[slice]:
+    """Slices of rows whose block with so many columns stays small enough for a processor's cache to help."""
+    step = max(16, _TILE_ENTRIES // max(n_columns, 1))
+    return (slice(first, min(first + step, n_rows)) for first in range(0, n_rows, step))
+
+
+@dataclass(frozen=True)
+class Landmarks:
+    """Points that stand for all rows, and the way from a row to its features.
+
+    `projection` is V S^(-1/2) on the directions kept, (m, r); `inverse` its pseudo-inverse S^(1/2) V'.
+    """
+
+    kernel: Kernel
+    points: Array
+    projection: Array
+    inverse: Array
+
+    @property
+    def rank(self) -> int:
+        """How many features there are: the numerical rank of k(L, L)."""
+        return int(self.projection.shape[1])
+
+    @cached_property
+    def _origin(self) -> Array:
+        return cast(Array, self.points.mean(axis=0))
+
+    @cached_property
+    def _prepared(self) -> Rows:
+        return self.kernel.prepare(self.points, self._origin)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in ("kernel", "points", "projection", "inverse")}
+
+    def features(self, covariates: Array) -> Array:
+        """phi(x) for every row x, (n, r)."""
+        rows = covariates.astype(self.points.dtype, copy=False)
+        block = self.kernel.block(self.kernel.prepare(rows, self._origin), self._prepared)
+        return block @ self.projection.astype(block.dtype, copy=False)
+
+    def same_as(self, other: Landmarks) -> bool:
+        """Whether sums made with the other's features may be added to sums made with these."""
+        return (
+            self.kernel == other.kernel
+            and np.array_equal(self.points, other.points)
+            and np.array_equal(self.projection, other.projection)
+        )
+
+
+def make_landmarks(kernel: Kernel, points: Array) -> Landmarks:
+    """Landmarks at these points; a direction that rounding could have made is left out."""
+    if isinstance(kernel, Precomputed):
+        raise ValueError(
+            "landmarks need a kernel that can be evaluated between any row and a landmark, and a precomputed matrix "
+            'cannot: pass the kernel itself, or use solver="dense"'
+        )
+    kernel.check(points)
+    gram = kernel(points).astype(np.float64)
+    values, vectors = scipy.linalg.eigh(gram, overwrite_a=True, check_finite=False, driver="evd")
+    precision = float(np.finfo(points.dtype).eps)
+    if -values.min(initial=0.0) > np.sqrt(precision) * values.max(initial=0.0):
+        raise ValueError(
+            f"the kernel is not positive semi-definite: its matrix between landmarks has the eigenvalue {values[0]:g} "
+            f"(largest {values[-1]:g}); pass a positive semi-definite kernel"
+        )
+    keep = values > _CUT * precision * values.max(initial=0.0)
+    root, vectors = np.sqrt(values[keep]), vectors[:, keep]
+    return Landmarks(kernel, points, vectors / root, (vectors * root).T)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sums over rows, each counted by its weight w, of all that a path needs: phi phi', phi y, phi, y, y^2, k(x, x).
+
+    `weight` is the sum of the weights (n), `n_rows` how many rows they came from. Responses are (q,) a row.
+    """
+
+    gram: Array
+    cross: Array
+    feature_sum: Array
+    response_sum: Array
+    response_square: Array
+    diagonal_sum: float
+    weight: float
+    n_rows: int
+
+    def __add__(self, other: Moments) -> Moments:
+        return Moments(
+            self.gram + other.gram,
+            self.cross + other.cross,
+            self.feature_sum + other.feature_sum,
+            self.response_sum + other.response_sum,
+            self.response_square + other.response_square,
+            self.diagonal_sum + other.diagonal_sum,
+            self.weight + other.weight,
+            self.n_rows + other.n_rows,
+        )
+
+    def merge(self, other: Moments) -> Moments:
+        """The moments of both sets of rows together."""
+        return self + other
+
+    def mapped(self, factor: Array, shift: Array) -> Moments:
+        """The moments of factor * y + shift in place of y."""
+        return Moments(
+            self.gram,
+            self.cross * factor + np.outer(self.feature_sum, shift),
+            self.feature_sum,
+            self.response_sum * factor + self.weight * shift,
+            self.response_square * factor**2 + 2 * factor * shift * self.response_sum + self.weight * shift**2,
+            self.diagonal_sum,
+            self.weight,
+            self.n_rows,
+        )
+
+
+def moments_of(landmarks: Landmarks, covariates: Array, responses: Array, weights: Array | None = None) -> Moments:
+    """One pass over rows in tiles: responses (n, q), weights as frequencies."""
+    r, q, n = landmarks.rank, responses.shape[1], len(covariates)
+    gram: Array = np.zeros((r, r), order="F")
+    cross, feature_sum = np.zeros((r, q)), np.zeros(r)
+    diagonal_sum = 0.0
+    for rows in row_tiles(n, max(r, len(landmarks.points))):
+        features, y = landmarks.features(covariates[rows]), responses[rows]
+        diagonal = np.asarray(landmarks.kernel.diagonal(covariates[rows]), dtype=np.float64)
+        w = None if weights is None else weights[rows]
+        diagonal_sum += float(diagonal.sum() if w is None else w @ diagonal)
+        cross += features.T @ (y if w is None else w[:, None] * y)
+        feature_sum += features.sum(axis=0, dtype=np.float64) if w is None else features.T @ w
+        if w is not None:
+            features *= np.sqrt(w)[:, None].astype(features.dtype)
+        gram = _add_gram(gram, features)
+    gram = np.triu(gram) + np.triu(gram, 1).T
+    counted = responses if weights is None else weights[:, None] * responses
+    weight = float(n) if weights is None else float(weights.sum())
+    squares = np.asarray((counted * responses).sum(axis=0))
+    return Moments(gram, cross, feature_sum, counted.sum(axis=0), squares, diagonal_sum, weight, n)
+
+
+def _add_gram(total: Array, features: Array) -> Array:
+    """total + features' features in the upper triangle (half the work of a full product)."""
+    if features.dtype == np.float64:
+        return cast(Array, scipy.linalg.blas.dsyrk(1.0, features.T, beta=1.0, c=total, overwrite_c=1))
+    total += scipy.linalg.blas.ssyrk(1.0, features.T)
+    return total
+
+
+@dataclass(frozen=True)
+class FeatureRows:
+    """sqrt(w) (phi(x) - mean) for every training row, made anew a tile at a time whenever it is multiplied.
+
+    It takes the place of an (n, r) matrix in a `Basis`, at the price of a pass over the rows for each use.
+    """
+
+    landmarks: Landmarks
+    covariates: Array
+    root_weights: Array | None
+    mean: Array
+
+    @property
+    def dtype(self) -> Any:
+        """Features are float64 whatever the kernel is computed in."""
+        return np.dtype(np.float64)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, r), as of the matrix it stands for."""
+        return len(self.covariates), self.landmarks.rank
+
+    def __len__(self) -> int:
+        return len(self.covariates)
+
+    def __getitem__(self, rows: slice) -> Array:
+        features = self.landmarks.features(self.covariates[rows]).astype(np.float64, copy=False) - self.mean
+        return features if self.root_weights is None else cast(Array, features * self.root_weights[rows, None])
+
+    def tiles(self) -> Iterator[slice]:
+        """Slices that cover all rows."""
+        return row_tiles(len(self), max(self.shape[1], len(self.landmarks.points)))
+
+    def __matmul__(self, block: Array) -> Array:
+        return np.concatenate([self[rows] @ block for rows in self.tiles()])
+
+    @property
+    def T(self) -> _Transposed:
+        """The transpose, to multiply from the right."""
+        return _Transposed(self)
+
+
+@dataclass(frozen=True)
+class _Transposed:
+    rows: FeatureRows
+
+    def __matmul__(self, block: Array) -> Array:
+        return cast(Array, sum(self.rows[part].T @ block[part] for part in self.rows.tiles()))
