@@ -15,7 +15,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from stopwise._typing import Array, ArrayLike
-from stopwise.schedules import Schedule, as_schedule
+from stopwise.schedules import Constant, Schedule, as_schedule
 
 CONSTANT_2E = 2 * math.e
 
@@ -33,14 +33,19 @@ class Filter(ABC):
         return self
 
     @abstractmethod
-    def _weight(self, eigenvalues: Array, step_sum: float) -> Array:
+    def _weight(self, eigenvalues: Array, step_sum: Any) -> Array:
         """gain / lambda at one clock reading."""
 
     @abstractmethod
-    def _shrinkage(self, eigenvalues: Array, step_sum: float) -> Array:
+    def _shrinkage(self, eigenvalues: Array, step_sum: Any) -> Array:
         """S at one clock reading."""
 
-    def _gain(self, eigenvalues: Array, step_sum: float) -> Array:
+    @property
+    def _broadcasts(self) -> bool:
+        """True where these also take a column of clock readings, all at once."""
+        return False
+
+    def _gain(self, eigenvalues: Array, step_sum: Any) -> Array:
         return cast(Array, self._weight(eigenvalues, step_sum) * eigenvalues)
 
     def snap(self, step_sum: ArrayLike) -> Array:
@@ -64,17 +69,17 @@ class Filter(ABC):
         sums = np.asarray(step_sum, dtype=np.float64)
         if sums.ndim == 0:
             return cast(Array, rule(values, float(sums)))
+        if self._broadcasts:
+            return cast(Array, rule(values, sums[..., None]))
         return cast(
             Array, np.stack([rule(values, float(s)) for s in sums]) if sums.size else np.empty((0, values.size))
         )
 
 
-def _gain_over(eigenvalues: Array, gain: Array, limit: float) -> Array:
+def _gain_over(eigenvalues: Array, gain: Array, limit: ArrayLike) -> Array:
     """gain / lambda, and `limit` where lambda is zero (or so small that the quotient overflows)."""
-    out = np.full_like(eigenvalues, limit)
     positive = eigenvalues > np.finfo(np.float64).tiny
-    out[positive] = gain[positive] / eigenvalues[positive]
-    return out
+    return cast(Array, np.where(positive, gain / np.where(positive, eigenvalues, 1.0), limit))
 
 
 class SteppedFilter(Filter):
@@ -115,17 +120,22 @@ class GradientDescent(SteppedFilter):
     def iteration(self, step_sum: ArrayLike) -> Array:
         return self._bound_schedule().iteration(step_sum)
 
-    def _log(self, eigenvalues: Array, step_sum: float) -> Array:
-        return self._bound_schedule().log_shrinkage(eigenvalues, float(self.iteration(step_sum)))
+    @property
+    def _broadcasts(self) -> bool:
+        return isinstance(self.schedule, Constant)
 
-    def _shrinkage(self, eigenvalues: Array, step_sum: float) -> Array:
+    def _log(self, eigenvalues: Array, step_sum: Any) -> Array:
+        iteration = self.iteration(step_sum)
+        return self._bound_schedule().log_shrinkage(eigenvalues, iteration if iteration.ndim else float(iteration))
+
+    def _shrinkage(self, eigenvalues: Array, step_sum: Any) -> Array:
         return cast(Array, np.exp(self._log(eigenvalues, step_sum)))
 
-    def _gain(self, eigenvalues: Array, step_sum: float) -> Array:
+    def _gain(self, eigenvalues: Array, step_sum: Any) -> Array:
         return cast(Array, -np.expm1(self._log(eigenvalues, step_sum)))
 
-    def _weight(self, eigenvalues: Array, step_sum: float) -> Array:
-        return _gain_over(eigenvalues, self._gain(eigenvalues, step_sum), float(self.snap(step_sum)))
+    def _weight(self, eigenvalues: Array, step_sum: Any) -> Array:
+        return _gain_over(eigenvalues, self._gain(eigenvalues, step_sum), self.snap(step_sum))
 
 
 @dataclass(frozen=True)
@@ -135,10 +145,14 @@ class Ridge(Filter):
     name: ClassVar[str] = "ridge"
     default_constant: ClassVar[float] = 4.0
 
-    def _shrinkage(self, eigenvalues: Array, step_sum: float) -> Array:
+    @property
+    def _broadcasts(self) -> bool:
+        return True
+
+    def _shrinkage(self, eigenvalues: Array, step_sum: Any) -> Array:
         return cast(Array, 1.0 / (1.0 + step_sum * eigenvalues))
 
-    def _weight(self, eigenvalues: Array, step_sum: float) -> Array:
+    def _weight(self, eigenvalues: Array, step_sum: Any) -> Array:
         return cast(Array, step_sum / (1.0 + step_sum * eigenvalues))
 
 
@@ -148,13 +162,17 @@ class GradientFlow(Filter):
 
     name: ClassVar[str] = "flow"
 
-    def _shrinkage(self, eigenvalues: Array, step_sum: float) -> Array:
+    @property
+    def _broadcasts(self) -> bool:
+        return True
+
+    def _shrinkage(self, eigenvalues: Array, step_sum: Any) -> Array:
         return cast(Array, np.exp(-step_sum * eigenvalues))
 
-    def _gain(self, eigenvalues: Array, step_sum: float) -> Array:
+    def _gain(self, eigenvalues: Array, step_sum: Any) -> Array:
         return cast(Array, -np.expm1(-step_sum * eigenvalues))
 
-    def _weight(self, eigenvalues: Array, step_sum: float) -> Array:
+    def _weight(self, eigenvalues: Array, step_sum: Any) -> Array:
         return _gain_over(eigenvalues, self._gain(eigenvalues, step_sum), step_sum)
 
 
@@ -164,16 +182,20 @@ class CutOff(Filter):
 
     name: ClassVar[str] = "cutoff"
 
+    @property
+    def _broadcasts(self) -> bool:
+        return True
+
     def _kept(self, eigenvalues: Array, step_sum: float) -> Any:
         return eigenvalues * step_sum >= 1.0
 
-    def _shrinkage(self, eigenvalues: Array, step_sum: float) -> Array:
+    def _shrinkage(self, eigenvalues: Array, step_sum: Any) -> Array:
         return np.where(self._kept(eigenvalues, step_sum), 0.0, 1.0)
 
-    def _gain(self, eigenvalues: Array, step_sum: float) -> Array:
+    def _gain(self, eigenvalues: Array, step_sum: Any) -> Array:
         return np.where(self._kept(eigenvalues, step_sum), 1.0, 0.0)
 
-    def _weight(self, eigenvalues: Array, step_sum: float) -> Array:
+    def _weight(self, eigenvalues: Array, step_sum: Any) -> Array:
         return _gain_over(eigenvalues, self._gain(eigenvalues, step_sum), 0.0)
 
 
@@ -244,10 +266,10 @@ class NuMethod(SteppedFilter):
     def shrinkage(self, eigenvalues: ArrayLike, step_sum: ArrayLike) -> Array:
         return cast(Array, 1.0 - self.gain(eigenvalues, step_sum))
 
-    def _weight(self, eigenvalues: Array, step_sum: float) -> Array:
+    def _weight(self, eigenvalues: Array, step_sum: Any) -> Array:
         return self.weight(eigenvalues, step_sum)
 
-    def _shrinkage(self, eigenvalues: Array, step_sum: float) -> Array:
+    def _shrinkage(self, eigenvalues: Array, step_sum: Any) -> Array:
         return self.shrinkage(eigenvalues, step_sum)
 
 

@@ -40,7 +40,7 @@ class Schedule(ABC):
         """eta_t = alpha_0 + ... + alpha_{t-1} (RWY14, running sum)."""
 
     @abstractmethod
-    def log_shrinkage(self, eigenvalues: Array, iteration: float) -> Array:
+    def log_shrinkage(self, eigenvalues: Array, iteration: Any) -> Array:
         """sum over tau < t of log(1 - alpha_tau lambda)."""
 
     @abstractmethod
@@ -87,10 +87,11 @@ class Constant(Schedule):
     def step_sum(self, iteration: ArrayLike) -> Array:
         return cast(Array, np.asarray(iteration, dtype=np.float64) * self.step)
 
-    def log_shrinkage(self, eigenvalues: Array, iteration: float) -> Array:
-        if iteration == 0:
-            return np.zeros_like(eigenvalues)
-        return cast(Array, iteration * _log1p_negative(self.step * eigenvalues))
+    def log_shrinkage(self, eigenvalues: Array, iteration: Any) -> Array:
+        with np.errstate(invalid="ignore"):
+            # No step leaves everything, also where one step would leave nothing.
+            logs = np.asarray(iteration) * _log1p_negative(self.step * eigenvalues)
+        return cast(Array, np.where(np.asarray(iteration) == 0, 0.0, logs))
 
     def iteration(self, step_sum: ArrayLike) -> Array:
         target = np.asarray(step_sum, dtype=np.float64)
@@ -154,7 +155,7 @@ class PolynomialDecay(_Searched):
         sums = [float(self._sum(lambda s: s[..., None], np.zeros(1), float(t))[0]) for t in counts.ravel()]
         return cast(Array, np.array(sums).reshape(counts.shape))
 
-    def log_shrinkage(self, eigenvalues: Array, iteration: float) -> Array:
+    def log_shrinkage(self, eigenvalues: Array, iteration: Any) -> Array:
         return self._sum(lambda s: _log1p_negative(s[..., None] * eigenvalues), eigenvalues, iteration)
 
     def _sum(self, term: Any, like: Array, count: float) -> Array:
@@ -217,7 +218,7 @@ class Sequence(_Searched):
         inside = np.minimum(counts, len(self.steps)).astype(np.int64)
         return cast(Array, self._sums[inside] + (counts - inside) * self.steps[-1])
 
-    def log_shrinkage(self, eigenvalues: Array, iteration: float) -> Array:
+    def log_shrinkage(self, eigenvalues: Array, iteration: Any) -> Array:
         inside = int(min(iteration, len(self.steps)))
         total = np.zeros_like(eigenvalues)
         for first in range(0, inside, _HEAD):
