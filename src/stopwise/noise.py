@@ -265,9 +265,9 @@ class SpectralTail(NoiseEstimator):
         weights: Array | None = None,
     ) -> float:
         path = self._path(path)
-        sure = len(path.coefficients)
+        sure = path.spectrum.rank  # beyond it every direction is noise, and which comes first is chance
         if path.spectrum.converged is not None:
-            sure = int(np.argmin(np.append(path.spectrum.converged, False)))
+            sure = min(sure, int(np.argmin(np.append(path.spectrum.converged, False))))
         wanted = int(path.n_samples // 2) if self.leading == "auto" else int(self.leading)
         if not 0 <= wanted < path.n_samples - float(path.intercept):
             raise ValueError(f"leading must lie between 0 and n - 1 = {path.n_samples - 1:g}, got {wanted}")
