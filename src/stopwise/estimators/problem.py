@@ -123,8 +123,12 @@ def check_weights(weights: Any, n_rows: int) -> Array | None:
         values = np.full(n_rows, float(values))
     if values.shape != (n_rows,):
         raise ValueError(f"sample_weight must have one entry per row, {n_rows}; got shape {values.shape}")
-    if not np.all(np.isfinite(values)) or np.any(values < 0):
-        raise ValueError("sample_weight must be finite and at least 0: weights are frequencies")
+    wrong = ~(np.isfinite(values) & (values >= 0))
+    if wrong.any():
+        raise ValueError(
+            f"sample_weight must be finite and at least 0, got {float(values[wrong][0])!r}: weights are frequencies; "
+            "leave out rows that should not count"
+        )
     if np.count_nonzero(values) < 2 or not math.isfinite(values.sum()):
         raise ValueError(
             f"sample_weight must leave at least 2 rows that do not have zero weight, got {np.count_nonzero(values)}"
