@@ -23,6 +23,7 @@ from stopwise.kernels import Kernel, Precomputed, as_kernel
 from stopwise.kernels.radial import Radial
 from stopwise.landmarks import Leverage, Uniform
 from stopwise.noise import NoiseEstimator, as_noise
+from stopwise.ranges import feature_range, warn_outside
 from stopwise.rules import Critical, Rule, Stop, as_rule
 
 _SOLVERS = {"auto", "dense", "krylov", "line", "nystrom", "cuda", "dask"}
@@ -70,6 +71,7 @@ class _KernelRegressor(StreamingMixin, MultiOutputMixin, RegressorMixin, BaseEst
         plan = self._plan(chosen.kernel, rule, noise)
         solution = choose_solver(self, chosen.problem, plan).solve(chosen.problem, plan)
         self._keep(solution, plan, chosen, rule, single)
+        self.feature_range_ = None if isinstance(plan.kernel, Precomputed) else feature_range(problem.covariates)
         return self
 
     def _plan(self, kernel: Kernel, rule: Rule, noise: NoiseEstimator) -> Plan:
@@ -163,6 +165,8 @@ class _KernelRegressor(StreamingMixin, MultiOutputMixin, RegressorMixin, BaseEst
         dtype = [np.float64, np.float32]
         with numbers_only():
             X = validate_data(self, X, dtype=dtype, reset=False, accept_sparse=False)
+        if self.feature_range_ is not None:
+            warn_outside(self.feature_range_, X, getattr(self, "feature_names_in_", None))
         X = self._to_features(X)
         values = predict_in_tiles(self.kernel_, X, self.X_fit_, self.dual_coef_, n_jobs=self.n_jobs)
         values = values + self.intercept_

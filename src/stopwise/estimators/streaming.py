@@ -16,6 +16,7 @@ from stopwise.estimators.solution import Plan, Solution, decide, problem_path
 from stopwise.landmarks import Choice, Uniform, as_points
 from stopwise.noise import as_noise
 from stopwise.operators.nystrom import FeatureRows, Landmarks, make_landmarks, moments_of
+from stopwise.ranges import feature_range, widest
 from stopwise.rules import as_rule
 from stopwise.rules.holdout import HoldOut
 
@@ -37,6 +38,7 @@ class StreamingMixin:
         _check_solver(self)
         before: Stream | None = getattr(self, "_stream", None)
         covariates, responses, weights, single = _batch(self, X, y, sample_weight, first=before is None)
+        ranges = widest(None if before is None else self.feature_range_, feature_range(covariates))
         if before is None:
             chosen, stream = _begin(self, covariates, responses, weights)
             self._kept_rows = None
@@ -46,6 +48,7 @@ class StreamingMixin:
             covariates = covariates if chosen.features is None else covariates[:, chosen.features]
             stream = _extended(before, covariates, responses, weights)
         _resolve(self, stream, chosen, single)
+        self.feature_range_ = ranges
         return self
 
     def merge(self: Any, other: Any) -> Any:
@@ -62,6 +65,7 @@ class StreamingMixin:
         stream = replace(ours, moments=ours.moments + mapped)
         chosen = Chosen(self.kernel_, cast(Problem, None), self._features, self.selection_)
         _resolve(self, stream, chosen, self.dual_coef_.ndim == 1)
+        self.feature_range_ = widest(self.feature_range_, other.feature_range_)
         return self
 
     def refit(self: Any, y: Any) -> Any:
