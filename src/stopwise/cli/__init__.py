@@ -1,0 +1,26 @@
+"""The command line: stopwise fit, predict, compare, info, reproduce."""
+
+from __future__ import annotations
+
+import click
+
+from stopwise.cli.app import Commands
+from stopwise.cli.compare import compare
+from stopwise.cli.fit import fit
+from stopwise.cli.info import info
+from stopwise.cli.predict import predict
+
+_EPILOG = """Shell completion: eval "$(_STOPWISE_COMPLETE=bash_source stopwise)" in ~/.bashrc (zsh_source, fish_source
+for other shells)."""
+
+
+@click.group(
+    name="stopwise",
+    cls=Commands,
+    commands=[fit, predict, compare, info],
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(package_name="stopwise", prog_name="stopwise")
+def main() -> None:
+    """Kernel regression that knows when to stop, and says why."""

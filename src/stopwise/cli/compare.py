@@ -1,0 +1,107 @@
+"""stopwise compare: every rule on one path, and cross-validated ridge."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stopwise.cli import options
+from stopwise.cli.fit import read
+from stopwise.cli.output import Notes, Progress, emit_json, number, print_facts, print_table
+from stopwise.comparison import Comparison
+from stopwise.comparison import compare as compare_rules
+from stopwise.examples import EXAMPLES
+from stopwise.io import atomic_path
+from stopwise.summary import length_scale, plain
+from stopwise.tables import shown
+
+
+def _plotter() -> Any:
+    try:
+        return importlib.import_module("stopwise.plot").compare
+    except ModuleNotFoundError as problem:
+        if problem.name == "stopwise.plot":
+            raise click.ClickException("this installation of stopwise draws no figures; leave --figure out") from None
+        raise click.ClickException(f"--figure needs {problem.name}: pip install 'stopwise[report]'") from None
+
+
+def _draw(comparison: Comparison, figure: Path) -> None:
+    axes = _plotter()(comparison)
+    with atomic_path(figure) as temporary:
+        axes.figure.savefig(temporary, format=figure.suffix.lstrip(".") or "png", dpi=150, bbox_inches="tight")
+
+
+def as_object(comparison: Comparison, target: str, figure: Path | None, notes: Notes) -> dict[str, Any]:
+    """A comparison as one JSON object."""
+    model = comparison.model
+    rows = [{key: plain(value) for key, value in row.items()} for row in comparison.table()]
+    return {
+        "rows": comparison.n_rows,
+        "holdout_rows": comparison.n_holdout,
+        "target": target,
+        "kernel": model.kernel_.name,
+        "length_scale": plain(length_scale(model.kernel_)),
+        "noise_std": plain(model.noise_std_),
+        "rules": rows,
+        "seconds": round(comparison.seconds, 3),
+        "warnings": notes.lines,
+        "figure": str(figure) if figure else None,
+    }
+
+
+@click.command(epilog=options.DATA_HELP)
+@click.argument("data", type=options.FILE, required=False)
+@click.option("--example", type=click.Choice(sorted(EXAMPLES)), help="Compare on simulated data instead of a file.")
+@options.table_options
+@options.model_options
+@click.option("--holdout", type=click.FloatRange(0, 0.9), default=0.0, help="The share of rows to measure errors on.")
+@click.option("--figure", type=options.FILE, help="Draw the comparison here (.png, .svg, .pdf).")
+@options.output_options
+def compare(data: Path | None, holdout: float, figure: Path | None, as_json: bool, quiet: bool, **given: Any) -> None:
+    """Where each rule stops on one path, beside cross-validated ridge: stop, error and cost."""
+    options.check_outputs(data, figure)
+    if figure:
+        _plotter()
+    notes = Notes(quiet=quiet or as_json)
+    table = {name: given.pop(name) for name in ("example", "target", "separator", "features", "exclude", "missing")}
+    with Progress("reading", notes.quiet):
+        training = read(data, max_levels=given.pop("max_levels"), **table)
+    for note in training.notes:
+        notes.add(note)
+    matrix = training.features.to_numpy()
+    settings = {"kernel": options.kernel_for(given["kernel"], given["length_scale"], matrix), "solver": given["solver"]}
+    settings |= {"noise_std": options.noise_for(given["noise_std"]), "fit_intercept": given["intercept"]}
+    with Progress("comparing", notes.quiet), notes.listening():
+        comparison = compare_rules(matrix, training.target, holdout=holdout, seed=given["seed"], **settings)
+        if figure:
+            _draw(comparison, figure)
+    result = as_object(comparison, str(training.columns.target), figure, notes)
+    if as_json:
+        emit_json(result)
+    elif not quiet:
+        _print(result)
+
+
+def _print(result: dict[str, Any]) -> None:
+    held = f", {result['holdout_rows']:,} held out" if result["holdout_rows"] else ""
+    facts = [("data", f"{result['rows']:,} rows{held}"), ("kernel", shown(result["kernel"]))]
+    facts += [("noise level", number(result["noise_std"])), ("time", f"{number(result['seconds'], 3)} s")]
+    print_facts(f"Rules for '{shown(result['target'])}'", facts)
+    headings = ["rule", "steps", "step_sum", "degrees of freedom", "leave-one-out", "held-out", "seconds", "more fits"]
+    lines = [
+        [
+            row["rule"],
+            "" if row["iteration"] is None else f"{row['iteration']:,}",
+            number(row["step_sum"]),
+            number(row["degrees_of_freedom"]),
+            number(row["rmse_loo"]),
+            "" if row["rmse_holdout"] is None else number(row["rmse_holdout"]),
+            f"{row['seconds']:.3f}",
+            str(row["fits"]),
+        ]
+        for row in result["rules"]
+    ]
+    print_table(headings, lines)

@@ -1,0 +1,57 @@
+"""stopwise info: what is in a model file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stopwise.cli import options
+from stopwise.cli.fit import print_summary
+from stopwise.cli.output import emit_json, print_facts
+from stopwise.explain import explain
+from stopwise.io import Saved, read_model
+from stopwise.summary import describe
+from stopwise.tables import shown
+
+
+def feature_names(saved: Saved) -> list[str]:
+    """The names of a model's features, or their numbers."""
+    names = getattr(saved.model, "feature_names_in_", range(saved.model.n_features_in_))
+    return [str(name) for name in names]
+
+
+def facts_of(saved: Saved, path: Path) -> dict[str, Any]:
+    """A model file as one JSON object."""
+    model = saved.model
+    return {
+        "model": str(path),
+        "bytes": path.stat().st_size,
+        "schema": saved.schema,
+        "versions": saved.versions,
+        "estimator": type(model).__name__,
+        "rows": len(model.X_fit_),
+        "features": feature_names(saved),
+        "columns": None if saved.table is None else saved.table.names,
+        "target": None if saved.table is None else saved.table.target,
+        **describe(model),
+        "why": explain(model),
+    }
+
+
+@click.command()
+@click.argument("model", type=options.FILE)
+@options.output_options
+def info(model: Path, as_json: bool, quiet: bool) -> None:
+    """Say what a model file holds."""
+    saved = read_model(model)
+    facts = facts_of(saved, model)
+    if as_json:
+        emit_json(facts)
+    elif not quiet:
+        summary = {**facts, "target": facts["target"] or "response", "report": None, "seconds": None}
+        print_summary(summary, facts["why"])
+        versions = ", ".join(f"{name} {version}" for name, version in saved.versions.items())
+        about = [("kind", facts["estimator"]), ("schema", str(saved.schema)), ("size", f"{facts['bytes']:,} bytes")]
+        print_facts("File", [*about, ("made by", shown(versions, 200))])

@@ -1,0 +1,131 @@
+"""Options that commands share, and what their words mean."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import numpy as np
+from click.shell_completion import CompletionItem
+
+from stopwise._typing import Array
+from stopwise.kernels import Radial, Sobolev, as_kernel
+from stopwise.tables import FORMATS, MAX_LEVELS, MISSING
+
+F = TypeVar("F", bound=Callable[..., Any])
+RULES = ("auto", "critical", "minimax", "sure", "gcv", "loo", "discrepancy", "holdout")
+FILTERS = ("descent", "flow", "cutoff", "nu-method", "ridge")
+SOLVERS = ("auto", "dense", "krylov", "line", "nystrom", "cuda", "dask")
+KERNELS = (
+    *("auto", "gaussian", "laplace", "matern12", "matern32", "matern52", "sobolev1", "sobolev2"),
+    *("periodicsobolev1", "periodicsobolev2", "linear", "polynomial2", "polynomial3"),
+)
+FILE = click.Path(path_type=Path)
+
+
+def _complete_kernel(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in KERNELS if name.startswith(incomplete)]
+
+
+def _stacked(options: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+output_options = _stacked(
+    [
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object for machines."),
+        click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors."),
+    ]
+)
+separator_option = click.option("--separator", help="What separates fields, for text files that are not .csv or .tsv.")
+table_options = _stacked(
+    [
+        click.option("--target", help="The column to predict."),
+        click.option("--features", multiple=True, help="A column to use, or several with commas; may be repeated."),
+        click.option("--exclude", multiple=True, help="A column to leave out; may be repeated."),
+        click.option(
+            "--missing",
+            type=click.Choice(MISSING),
+            default="refuse",
+            show_default=True,
+            help="Rows with missing values.",
+        ),
+        click.option(
+            "--max-levels",
+            type=click.IntRange(1),
+            default=MAX_LEVELS,
+            show_default=True,
+            help="The most values a text column may have (one 0/1 feature each).",
+        ),
+        separator_option,
+    ]
+)
+model_options = _stacked(
+    [
+        click.option(
+            "--kernel", default="auto", show_default=True, shell_complete=_complete_kernel, help=", ".join(KERNELS)
+        ),
+        click.option("--length-scale", help="A number, or one per feature with commas."),
+        click.option("--noise-std", default="auto", show_default=True, help="A number, or how to estimate it."),
+        click.option("--intercept/--no-intercept", default=True, show_default=True, help="Leave the constant free."),
+        click.option("--solver", type=click.Choice(SOLVERS), default="auto", show_default=True),
+        click.option("--seed", type=click.IntRange(0), default=0, show_default=True),
+    ]
+)
+DATA_HELP = f"DATA is {FORMATS}."
+
+
+def names_among(given: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Column names as given; one that is no column is read as several with commas."""
+    names: list[str] = []
+    for name in given:
+        split = [part.strip() for part in name.split(",")]
+        names += split if name not in columns and all(part in columns for part in split) else [name]
+    return names
+
+
+def kernel_for(name: str, length_scale: str | None, covariates: Array) -> Any:
+    """The kernel meant by the options; a Sobolev kernel is stretched over data that leave [0, 1]."""
+    kernel = "auto" if name == "auto" else as_kernel(name)
+    if kernel != "auto" and name == "precomputed":
+        raise click.UsageError("a precomputed kernel takes a matrix, not a table: use the Python library")
+    if length_scale is not None:
+        if not isinstance(kernel, Radial):
+            raise click.UsageError("--length-scale needs --kernel gaussian, laplace or matern*")
+        scales = [float(part) for part in length_scale.split(",")]
+        kernel = kernel.with_length_scale(scales[0] if len(scales) == 1 else scales)
+    one = covariates.shape[1] == 1
+    if isinstance(kernel, Sobolev) and one and (covariates.min() < 0 or covariates.max() > 1):
+        kernel = dataclasses.replace(kernel, interval="auto").resolved(np.asarray(covariates, dtype=np.float64))
+    return kernel
+
+
+def noise_for(text: str) -> Any:
+    """A number where it is one, else the name of an estimator."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def check_outputs(data: Path | None, *outputs: Path | None) -> None:
+    """Outputs must differ from the input and from one another, and their folders must exist: said before the work."""
+    named = [path for path in outputs if path is not None]
+    for path in named:
+        if data is not None and path.exists() and data.exists() and os.path.samefile(data, path):
+            raise click.UsageError(f"{path} is the input: name another file to write to")
+        if not path.absolute().parent.is_dir():
+            raise click.UsageError(f"the folder {path.absolute().parent} does not exist: make it first")
+        if path.is_dir():
+            raise click.UsageError(f"{path} is a folder: name a file")
+    if len({os.path.realpath(path) for path in named}) < len(named):
+        raise click.UsageError("two outputs have the same name")

@@ -1,0 +1,161 @@
+"""Every rule on one path, and cross-validated ridge beside them: where each stops, how well, at what cost."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+import numpy as np
+from sklearn.model_selection import KFold
+
+from stopwise._typing import Array
+from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
+from stopwise.estimators.tiles import predict_in_tiles
+from stopwise.filters import Ridge
+from stopwise.path import Path
+from stopwise.rules import Fixed, Reason, Stop, as_rule, clock_grid, stop_at
+from stopwise.summary import rmse_leave_one_out
+
+RULES = ("auto", "critical", "minimax", "sure", "gcv", "loo", "discrepancy", "holdout")
+RIDGE = "ridge, 5-fold"
+_FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Row:
+    """One rule's answer; `seconds` and `fits` are what the choice cost beyond the shared path."""
+
+    rule: str
+    filter: str
+    iteration: int | None
+    step_sum: float
+    reason: str
+    degrees_of_freedom: float
+    rmse_loo: float | None
+    rmse_holdout: float | None
+    seconds: float
+    fits: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All rows, the model whose path they share, and how many rows were fitted and held out."""
+
+    rows: tuple[Row, ...]
+    model: Any
+    n_rows: int
+    n_holdout: int
+    seconds: float
+
+    def table(self) -> list[dict[str, Any]]:
+        """The rows as dictionaries."""
+        return [asdict(row) for row in self.rows]
+
+
+def predict_at(model: Any, X: Array, step_sums: Any, path: Path | None = None) -> Array:
+    """Predictions of a fitted single-response model had it stopped elsewhere: (m,) or (m, g) for g clock readings.
+
+    `path` may be another filter on the same spectrum, `model.path_.along(...)`.
+    """
+    path = model.path_ if path is None else path
+    dual = path.dual_coef(step_sums).T
+    if len(dual) != len(model.X_fit_):
+        raise ValueError(
+            f'predictions at other stops need weights on every row; fit with solver="dense", not {model.solver_}'
+        )
+    offset = path.offset - (0.0 if model._mean_row is None else model._mean_row @ dual)
+    return cast(Array, predict_in_tiles(model.kernel_, model._to_features(X), model.X_fit_, dual) + offset)
+
+
+def _rmse(predicted: Array, target: Array) -> Array:
+    return cast(Array, np.sqrt(np.mean((predicted.T - target) ** 2, axis=-1)))
+
+
+def _held_out_stop(model: Any, X: Array, y: Array) -> Stop:
+    """Hold-out needs rows, not a path: a second fit with the same kernel."""
+    again = KernelGradientRegressor(
+        model.kernel_, rule="holdout", filter=model.filter, schedule=model.schedule, fit_intercept=model.fit_intercept
+    )
+    return cast(Stop, again.set_params(random_state=model.random_state, solver=model.solver).fit(X, y).stop_)
+
+
+def cross_validated_ridge(model: Any, X: Array, y: Array, seed: int) -> float:
+    """The inverse penalty with the smallest error over 5 folds, on the kernel that a model uses."""
+    grid = clock_grid(model.path_.along(Ridge()), ratio=1.25)
+    errors = np.zeros_like(grid)
+    for train, test in KFold(_FOLDS, shuffle=True, random_state=seed).split(X):
+        part = KernelRidgeRegressor(model.kernel_, rule=Fixed(step_sum=1.0), fit_intercept=model.fit_intercept)
+        part.set_params(solver=model.solver).fit(X[train], y[train])
+        errors += len(test) * _rmse(predict_at(part, X[test], grid), y[test]) ** 2
+    return float(grid[int(np.argmin(errors))])
+
+
+class _Judge:
+    """Turns a stop into a row: its errors, and the seconds since the last one."""
+
+    def __init__(self, model: Any, held_X: Array, held_y: Array) -> None:
+        self.model, self.held_X, self.held_y = model, held_X, held_y
+        self.clock = time.perf_counter()
+
+    def row(self, rule: str, stop: Stop, path: Path, fits: int = 0) -> Row:
+        seconds = time.perf_counter() - self.clock
+        loo = rmse_leave_one_out(path, stop.step_sum)
+        held = None
+        if len(self.held_y):
+            held = float(_rmse(predict_at(self.model, self.held_X, stop.step_sum, path), self.held_y))
+        row = Row(
+            rule=rule,
+            filter=path.filter.name,
+            iteration=stop.iteration,
+            step_sum=float(stop.step_sum),
+            reason=stop.reason.name,
+            degrees_of_freedom=float(path.degrees_of_freedom(stop.step_sum)),
+            rmse_loo=None if loo is None else float(loo),
+            rmse_holdout=held,
+            seconds=seconds,
+            fits=fits,
+        )
+        self.clock = time.perf_counter()
+        return row
+
+
+def compare(X: Array, y: Array, *, holdout: float = 0.0, seed: int = 0, **settings: Any) -> Comparison:
+    """Fit once, then let every rule choose its stop on that path.
+
+    Parameters
+    ----------
+    X, y : arrays
+        Rows and one response.
+    holdout : float
+        The share of rows kept aside to measure every rule's error on; 0 for none.
+    seed : int
+        For the split, the folds and the hold-out rule.
+    settings
+        Parameters of `KernelGradientRegressor`, such as `kernel`.
+    """
+    started = time.perf_counter()
+    if not 0 <= holdout < 1:
+        raise ValueError(f"holdout must be at least 0 and below 1, got {holdout!r}")
+    X, y = np.asarray(X), np.asarray(y, dtype=np.float64)
+    order = np.random.default_rng(seed).permutation(len(y)) if holdout else np.arange(len(y))
+    held, kept = np.split(order, [round(len(y) * holdout)])
+    if len(kept) < 2 * _FOLDS:
+        raise ValueError(f"a comparison needs at least {2 * _FOLDS} rows to fit to, got {len(kept)}")
+    held, kept = np.sort(held), np.sort(kept)
+    model = KernelGradientRegressor(random_state=seed, **settings).fit(X[kept], y[kept])
+    rows = _rows(model, X[kept], y[kept], _Judge(model, X[held], y[held]), seed)
+    return Comparison(tuple(rows), model, len(kept), len(held), time.perf_counter() - started)
+
+
+def _rows(model: Any, X: Array, y: Array, judge: _Judge, seed: int) -> list[Row]:
+    path, sigma = model.path_, model.noise_std_ / model.path_.scale
+    used = model._to_features(X)
+    rows = []
+    for name in RULES:
+        stop = _held_out_stop(model, used, y) if name == "holdout" else as_rule(name).select(path, sigma)
+        rows.append(judge.row(name, stop, path, fits=2 * (name == "holdout")))
+    ridge = path.along(Ridge())
+    stop = stop_at(ridge.filter, cross_validated_ridge(model, used, y, seed), Reason.MINIMUM)
+    rows.append(judge.row(RIDGE, stop, ridge, fits=_FOLDS))
+    return rows
