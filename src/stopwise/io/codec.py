@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stopwise.exceptions import CannotSave
-from stopwise.io.registry import ENUMS, build, known_types, type_name
+from stopwise.io.registry import ENUMS, STAND_INS, build, find_type, known_types, type_name
 
 Tensor = npt.NDArray[Any]
 _TENSOR_KINDS = "fiub"
@@ -52,6 +52,8 @@ class Encoder:
             if isinstance(value, enum):
                 return {"$": name, "is": value.name}
         cls = type(value)
+        if cls.__module__.startswith("stopwise.") and type_name(cls) in STAND_INS:
+            return self.encode(STAND_INS[type_name(cls)](value), where)
         if dataclasses.is_dataclass(cls) and cls in known_types().values():
             fields = {f.name: self.encode(getattr(value, f.name), f"{where}.{f.name}") for f in dataclasses.fields(cls)}
             return {"$": type_name(cls), "fields": fields}
@@ -113,10 +115,7 @@ class Decoder:
             return _DECODERS[kind](self, data)
         if kind in ENUMS:
             return ENUMS[kind][data["is"]]
-        types = known_types()
-        if kind not in types:
-            raise ValueError(f"the file names the type {kind!r}, which this version of stopwise does not have")
-        return build(types[kind], {name: self.decode(part) for name, part in data["fields"].items()})
+        return build(find_type(kind), {name: self.decode(part) for name, part in data["fields"].items()})
 
     def _float(self, data: dict[str, Any]) -> float:
         return {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}[data["is"]]

@@ -6,15 +6,21 @@ class ("kernels.Gaussian"), each rebuilt through its own constructor from its ow
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import importlib
 import inspect
+import pkgutil
 import sys
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import stopwise
 from stopwise.exceptions import CannotSave
 from stopwise.kernels import FromCallable, FromSklearn, Kernel, Precomputed
 from stopwise.rules import Reason
+from stopwise.spectrum import Basis
 
 _INSTEAD = "fit with a sw.kernels kernel (they combine by + and *), or keep the Python object with joblib.dump"
 REFUSED: dict[type[Any], str] = {
@@ -26,6 +32,11 @@ REFUSED: dict[type[Any], str] = {
         "fit with a sw.kernels kernel"
     ),
 }
+STAND_INS: dict[str, Callable[[Any], Any]] = {
+    # Vectors on a GPU come home to be saved.
+    "operators.DeviceBasis": lambda basis: Basis(basis.rows, basis.rotation),
+}
+_ELSEWHERE = tuple(f"stopwise.{name}" for name in ("cli", "experiments", "report", "plot", "__main__"))
 ENUMS: dict[str, type[Reason]] = {"rules.Reason": Reason}
 
 
@@ -43,8 +54,20 @@ def _types_in(n_modules: int) -> dict[str, type[Any]]:
 
 
 def known_types() -> dict[str, type[Any]]:
-    """Every type a file may name, by its name there."""
+    """Every type a file may name, by its name there, of the modules imported so far."""
     return _types_in(len(sys.modules))
+
+
+def find_type(name: str) -> type[Any]:
+    """The type of that name; rooms that are only imported when needed (solvers) are looked into last."""
+    if name not in known_types():
+        for module in pkgutil.walk_packages(stopwise.__path__, "stopwise."):
+            if not module.name.startswith(_ELSEWHERE):
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(module.name)
+    if name not in known_types():
+        raise ValueError(f"the file names the type {name!r}, which this version of stopwise does not have")
+    return known_types()[name]
 
 
 def check_kernel(kernel: Any) -> None:
