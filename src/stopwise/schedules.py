@@ -62,7 +62,9 @@ def _check_step(value: Any, name: str = "step_size") -> float:
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
     step = float(value)
     if not math.isfinite(step) or step <= 0:
-        raise InvalidSchedule(f"boundedness broken: {name} must be positive and finite, got {step!r}")
+        raise InvalidSchedule(
+            f"boundedness broken: {name} must be positive and finite, at most min(1, 1/lambda_1); got {step!r}"
+        )
     return step
 
 
@@ -192,12 +194,13 @@ class Sequence(_Searched):
             raise InvalidSchedule("a sequence of steps needs at least one step size in one dimension")
         if not np.all(np.isfinite(values)) or np.any(values < 0):
             bad = values[~np.isfinite(values) | (values < 0)][0]
-            raise InvalidSchedule(f"boundedness broken: steps must be non-negative and finite, got {bad!r}")
+            raise InvalidSchedule(f"boundedness broken: steps must be positive and finite, got {float(bad)!r}")
         rises = np.flatnonzero(np.diff(values) > 0)
         if rises.size:
             at = int(rises[0])
             raise InvalidSchedule(
-                f"non-increasing broken: step {at + 1} is {values[at + 1]:g}, above step {at} = {values[at]:g}"
+                f"non-increasing broken: step {at + 1} is {values[at + 1]:g}, above step {at} = {values[at]:g}; steps must "
+                "stay level or shrink, so sort them in descending order"
             )
         if values[-1] == 0:
             raise InvalidSchedule(
