@@ -115,8 +115,15 @@ class Spectrum:
         return replace(self, density=density)
 
 
-def clean_eigenvalues(values: Array, precision: float, what: str = "the kernel matrix") -> Array:
-    """Rounding's tiny negatives set to zero; a really negative one is an error that names it."""
+def clean_eigenvalues(
+    values: Array, precision: float, what: str = "the kernel matrix", *, rounding: float = 0.0
+) -> Array:
+    """Rounding's tiny negatives set to zero; a really negative one is an error that names it.
+
+    `rounding`: what the arithmetic before the eigenvalues could have left behind on its own (centring a matrix that
+    is nearly constant leaves little else); values up to it, of either sign, are zero.
+    """
+    values = np.where(np.abs(values) <= rounding, 0.0, values)
     largest, smallest = float(values.max(initial=0.0)), float(values.min(initial=0.0))
     if -smallest > np.sqrt(precision) * max(largest, -smallest * 1e-3):
         raise IndefiniteMatrix(
@@ -130,8 +137,10 @@ def dense_spectrum(operator: Dense) -> Spectrum:
     """Every eigenpair, by LAPACK."""
     values, vectors = operator.eigh()
     precision = float(np.finfo(operator.gram.dtype).eps)
-    values = clean_eigenvalues(values, precision)
-    # Eigenvalues that rounding alone could have made are zero: they would be amplified by gain / lambda.
+    # The trace before centring bounds every entry that was rounded on the way.
+    weights = operator.root_weights**2
+    before = float(np.abs(operator.gram.diagonal()).astype(np.float64) @ weights) / operator.n_samples
+    values = clean_eigenvalues(values, precision, rounding=4 * precision * before)
     density = Density(values, np.ones_like(values), operator.n_samples)
     largest = float(values[0]) if values.size else 0.0
     return Spectrum(
