@@ -96,11 +96,15 @@ class _KernelRegressor(StreamingMixin, MultiOutputMixin, RegressorMixin, BaseEst
         if np.iscomplexobj(y):
             raise ValueError("Complex data not supported: y must be real")
         if isinstance(self._kernel_parameter(), Precomputed) and X.shape[0] != X.shape[1]:
-            raise ValueError(f"a precomputed kernel matrix must be square, got shape {X.shape}")
+            raise ValueError(
+                f"a precomputed kernel matrix must be square, got shape {X.shape}: pass the kernel between all pairs of "
+                "training rows"
+            )
         if self.precision == "float64":
             X = X.astype(np.float64, copy=False)
         single = y.ndim == 1
-        responses = (y[:, None] if single else y).astype(np.float64, copy=False)
+        with numbers_only():
+            responses = (y[:, None] if single else y).astype(np.float64, copy=False)
         weights = check_weights(sample_weight, len(X))
         if weights is not None and np.any(weights == 0):
             keep = np.flatnonzero(weights)
@@ -159,7 +163,7 @@ class _KernelRegressor(StreamingMixin, MultiOutputMixin, RegressorMixin, BaseEst
         With `return_std=True` also the standard deviation of the estimated mean (its noise part; bias is not in it);
         `interval="new"` adds the noise of a new observation to it.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "dual_coef_")
         if interval not in (None, "new"):
             raise ValueError(f'interval must be None or "new", got {interval!r}')
         dtype = [np.float64, np.float32]
