@@ -100,8 +100,8 @@ class Spectrum:
     replicas: tuple[Density, ...] = ()
     diagonal_left: Array | None = None
     converged: Array | None = None
+    residuals: Array | None = None
     products: int = 0
-    residual: float = 0.0
 
     @property
     def rank(self) -> int:

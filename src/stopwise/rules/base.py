@@ -60,6 +60,8 @@ class Data:
     n_rows: int
     split: Callable[[Array, Array], HeldOut] | None = None
     seed: int = 0
+    groups: Callable[[], Array | None] | None = None
+    """For each row the number of its distinct covariates, or None where no two rows share theirs."""
 
 
 class Rule(ABC):
@@ -93,7 +95,7 @@ def stop_at(filter: Filter, step_sum: float, reason: Reason, **details: Any) -> 
     return Stop(None, float(step_sum), reason, details)
 
 
-def clock_grid(path: Path, ratio: float = 1.03) -> Array:
+def clock_grid(path: Path, ratio: float = 1.1) -> Array:
     """Reachable clock readings from nothing to everything, evenly spaced on a log scale; zero first."""
     cap = path.step_sum_cap
     if cap == 0:

@@ -1,0 +1,15 @@
+"""One setting for threads: tiles and BLAS together."""
+
+from __future__ import annotations
+
+import os
+
+
+def thread_count(n_jobs: int | None) -> int:
+    """How many threads `n_jobs` asks for: None and -1 mean all usable cores, -2 all but one, as in scikit-learn."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if n_jobs is None:
+        return usable
+    if n_jobs == 0:
+        raise ValueError("n_jobs must not be 0: give a number of threads, or -1 for all cores")
+    return max(1, usable + 1 + n_jobs) if n_jobs < 0 else n_jobs

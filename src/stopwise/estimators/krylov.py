@@ -1,0 +1,305 @@
+"""The matrix-free solver: grow a block Krylov space until the stop is settled."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from stopwise._typing import Array
+from stopwise.estimators.problem import Problem
+from stopwise.estimators.solution import Plan, Solution, decide, finish
+from stopwise.exceptions import StopwiseWarning
+from stopwise.filters import SteppedFilter
+from stopwise.krylov import BlockKrylov, NumpyStore, Store, with_diagonal
+from stopwise.memory import free_bytes
+from stopwise.operators import Operator
+from stopwise.path import Path
+from stopwise.progress import Progress
+from stopwise.rules import Critical, Fixed, LeaveOneOut, Prudent, Reason, Stop
+from stopwise.rules.risk import Discrepancy, Oracle
+from stopwise.spectrum import Spectrum
+
+_SIGMAS = 3.5
+"""Jackknife standard errors on either side of a bracket: eight groups leave seven degrees of freedom."""
+_CERTAIN = 1e-9
+
+
+class UnsettledWarning(StopwiseWarning):
+    """The stop's bracket is wider than was asked for."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A stop with its bracket, and whether it may be trusted as it is."""
+
+    stop: Stop
+    sigma: float
+    low: float
+    high: float
+    residual: float
+    settled: bool
+
+
+class KrylovSolver:
+    """Products with K until the bracket on the stop is at most `tol` wide and the estimate's residual is small."""
+
+    def __init__(self, name: str, make_operator: Callable[[Problem, Plan], Operator], make_store: Any = None) -> None:
+        self.name = name
+        self.make_operator = make_operator
+        self.make_store = make_store
+
+    def solve(self, problem: Problem, plan: Plan) -> Solution:
+        operator = self.make_operator(problem, plan)
+        plan = _noise_first(problem, plan)
+        responses = _weighted(problem)
+        limit = _column_limit(problem, plan)
+        probes = _probe_count(problem, plan)
+        store = self._store(operator, limit, problem)
+        precision = float(np.finfo(plan.dtype).eps)
+        space = BlockKrylov(operator, store, responses, probes, seed=problem.seed, precision=precision)
+        with Progress(plan.verbose) as progress:
+            path, verdicts = self._until_settled(problem, plan, operator, space, limit, progress)
+        stops = [_with_bracket(v, path.spectrum, space.products) for v in verdicts]
+        if not all(v.settled for v in verdicts):
+            _warn(verdicts, plan.tol, space)
+        return finish(problem, operator, path, stops, [v.sigma for v in verdicts], self.name, products=space.products)
+
+    def _store(self, operator: Operator, limit: int, problem: Problem) -> Store:
+        if self.make_store is not None:
+            made: Store = self.make_store(operator, limit)
+            return made
+        return NumpyStore(problem.n_rows, limit, operator.centre, canonical_order(problem))
+
+    def _until_settled(
+        self, problem: Problem, plan: Plan, operator: Operator, space: BlockKrylov, limit: int, progress: Progress
+    ) -> tuple[Path, list[Verdict]]:
+        before: list[Stop] | None = None
+        looked = 0
+        while True:
+            more = space.grow()
+            progress.show(f"{space.products} products, {space._processed} columns")
+            done = not more or space._processed >= limit
+            if not done and (space.products < 2 or space._processed < 1.12 * looked):
+                continue
+            looked = space._processed
+            path = krylov_path(problem, plan, operator, space)
+            verdicts = self._judge(problem, plan, path, space, before)
+            before = [v.stop for v in verdicts]
+            _tell(progress, space, verdicts)
+            if done or all(v.settled for v in verdicts):
+                return path, verdicts
+
+    def _judge(
+        self, problem: Problem, plan: Plan, path: Path, space: BlockKrylov, before: list[Stop] | None
+    ) -> list[Verdict]:
+        previous = before or [None] * space.n_responses
+        return [_verdict(problem, plan, path, space, j, previous[j]) for j in range(space.n_responses)]
+
+
+def krylov_path(problem: Problem, plan: Plan, operator: Operator, space: BlockKrylov) -> Path:
+    """The path of all responses on the space as it is."""
+    spectrum = space.spectrum()
+    if isinstance(plan.rule, LeaveOneOut | Prudent) and not spectrum.complete:
+        spectrum = with_diagonal(spectrum, operator.diagonal)
+    assert spectrum.basis is not None and spectrum.basis.rotation is not None
+    responses = _weighted(problem)
+    return Path(
+        spectrum=spectrum,
+        filter=plan.filter.bind(spectrum.largest_bound),
+        coefficients=space.response_coordinates(spectrum.basis.rotation),
+        energy=(responses**2).sum(axis=0),
+        intercept=problem.intercept,
+        root_weights=problem.root_weights,
+        response=responses,
+        scale=problem.scale,
+        offset=problem.offset,
+    )
+
+
+def _verdict(
+    problem: Problem, plan: Plan, path: Path, space: BlockKrylov, column: int, previous: Stop | None
+) -> Verdict:
+    stop, sigma = decide(problem, plan, path, column)
+    residual = _estimate_residual(path, space, stop, column)
+    accurate = residual <= (1e-12 if plan.tol == 0 else 1e-6 if plan.dtype == np.float64 else 1e-4)
+    if space.complete:
+        return Verdict(stop, sigma, stop.step_sum, stop.step_sum, residual, True)
+    if plan.rule.one_sided and not plan.noise.needs_path:
+        low, high = _one_sided_bracket(problem, plan, path, column, stop)
+    else:
+        low, high = _statistical_bracket(problem, plan, path, column, stop, previous)
+    narrow = high <= low * (1 + plan.tol) or _same_iterate(path, low, high)
+    if plan.tol == 0 and high > low:
+        narrow = False
+    return Verdict(stop, sigma, low, high, residual, accurate and narrow)
+
+
+def _same_iterate(path: Path, low: float, high: float) -> bool:
+    if not isinstance(path.filter, SteppedFilter) or not math.isfinite(high):
+        return low == high
+    return bool(path.filter.iteration(low) == path.filter.iteration(high))
+
+
+def _one_sided_bracket(problem: Problem, plan: Plan, path: Path, column: int, stop: Stop) -> tuple[float, float]:
+    """With radius and noise given the stop from the bound is never late; it is exact once no eigenvalue is missed.
+
+    Every Ritz value near or above the threshold 1/eta being an eigenpair, and the next ones lying well below it, a
+    random start has found them all (with probability one, multiplicities up to the block width).
+    """
+    spectrum = path.spectrum
+    low = float(stop.details.get("critical_step_sum", stop.step_sum))
+    threshold = 1 / low if low > 0 else math.inf
+    assert spectrum.converged is not None
+    near = spectrum.eigenvalues > 0.5 * threshold
+    found = bool(np.all(spectrum.converged[near])) and not bool(np.all(near))
+    if found and plan.tol > 0:
+        return low, low * (1 + 0.2 * plan.tol)
+    if found:
+        sharp = spectrum.eigenvalues[near]
+        return low, low if sharp.size == 0 or _sharp(path, near) else math.inf
+    statistical = replace(spectrum, bound=spectrum.density)
+    other, _ = decide(problem, plan, replace(path, spectrum=statistical), column)
+    high = float(other.details.get("critical_step_sum", other.step_sum))
+    error = _jackknife(problem, plan, path, column, as_bound=True)
+    return low, max(low, high * math.exp(min(_SIGMAS * error, 50.0)))
+
+
+def _sharp(path: Path, near: Array) -> bool:
+    """Are all eigenvalues near the threshold known to working precision?"""
+    residuals = path.spectrum.residuals
+    return residuals is not None and bool(
+        np.all(residuals[near] ** 2 <= _CERTAIN**1.5 * path.spectrum.eigenvalues[near] ** 2)
+    )
+
+
+def _statistical_bracket(
+    problem: Problem, plan: Plan, path: Path, column: int, stop: Stop, previous: Stop | None
+) -> tuple[float, float]:
+    """The stop give or take its jackknife error over probes and its last change."""
+    at = stop.step_sum
+    if previous is None:
+        return 0.0, math.inf
+    drift = _log_gap(previous.step_sum, at)
+    if drift > max(plan.tol, 1e-12):
+        return at * math.exp(-min(drift, 50.0)), at * math.exp(min(drift, 50.0))
+    half = min(_SIGMAS * _jackknife(problem, plan, path, column) + drift, 50.0)
+    return at * math.exp(-half), at * math.exp(half)
+
+
+def _log_gap(first: float, second: float) -> float:
+    if first == second:
+        return 0.0
+    return abs(math.log(first / second)) if min(first, second) > 0 else math.inf
+
+
+def _reads_traces(plan: Plan) -> bool:
+    """Does the decision depend on sums over all eigenvalues?"""
+    noise = plan.rule.needs_noise and plan.noise.needs_path
+    return noise or not isinstance(plan.rule, Discrepancy | Fixed | Oracle)
+
+
+def _jackknife(problem: Problem, plan: Plan, path: Path, column: int, as_bound: bool = False) -> float:
+    """Standard error of log(step_sum) over groups of probes."""
+    replicas = path.spectrum.replicas
+    if not _reads_traces(plan) or not replicas:
+        return 0.0
+    if isinstance(plan.rule, Critical):
+        key = "critical_step_sum"
+    else:
+        key = ""
+    logs = []
+    for replica in replicas:
+        spectrum = path.spectrum.with_density(replica)
+        if as_bound:
+            spectrum = replace(spectrum, bound=replica)
+        stop, _ = decide(problem, plan, replace(path, spectrum=spectrum), column)
+        logs.append(math.log(max(float(stop.details.get(key, stop.step_sum)), 1e-300)))
+    count = len(logs)
+    return math.sqrt((count - 1) / count * float(np.sum((np.array(logs) - np.mean(logs)) ** 2)))
+
+
+def _estimate_residual(path: Path, space: BlockKrylov, stop: Stop, column: int) -> float:
+    """|K a - f| over |y|: how far weights and fitted values are from belonging together."""
+    energy = float(path.energy[column])
+    if energy == 0:
+        return 0.0
+    weight = path.filter.weight(path.spectrum.eigenvalues, stop.step_sum)
+    assert path.spectrum.basis is not None and path.spectrum.basis.rotation is not None
+    return space.estimate_residual(path.spectrum.basis.rotation, weight * path.coefficients[:, column]) / math.sqrt(
+        energy
+    )
+
+
+def _with_bracket(verdict: Verdict, spectrum: Spectrum, products: int) -> Stop:
+    stop = verdict.stop
+    if not verdict.settled:
+        stop = replace(stop, reason=Reason.BUDGET)
+    return stop.with_details(
+        bracket=(verdict.low, verdict.high),
+        settled=verdict.settled,
+        products=products,
+        residual=verdict.residual,
+        columns=len(spectrum.eigenvalues),
+    )
+
+
+def _warn(verdicts: list[Verdict], tol: float, space: BlockKrylov) -> None:
+    worst = next(v for v in verdicts if not v.settled)
+    warnings.warn(
+        f"the stop is not settled: step_sum lies between {worst.low:.4g} and {worst.high:.4g} after {space.products} "
+        f"products ({space._processed} columns; tol = {tol:g}, residual {worst.residual:.1e}); it may be trusted that "
+        'far. Raise tol, free memory, or use solver="nystrom"',
+        UnsettledWarning,
+        stacklevel=5,
+    )
+
+
+def _tell(progress: Progress, space: BlockKrylov, verdicts: list[Verdict]) -> None:
+    first = verdicts[0]
+    progress.show(f"{space.products} products, step_sum in [{first.low:.4g}, {first.high:.4g}]")
+
+
+def _weighted(problem: Problem) -> Array:
+    root = problem.root_weights
+    return problem.responses if root is None else problem.responses * root[:, None]
+
+
+def _noise_first(problem: Problem, plan: Plan) -> Plan:
+    """A noise level that only looks at rows is estimated once."""
+    if not plan.rule.needs_noise or plan.noise.needs_path or problem.responses.shape[1] != 1:
+        return plan
+    sigma = plan.noise.estimate(problem.covariates, problem.in_y_units(0), weights=problem.weights)
+    return replace(plan, noise_given=sigma)
+
+
+def _probe_count(problem: Problem, plan: Plan) -> int:
+    """Few probes where eigenvalues settle the stop, more where only statistics can."""
+    wanted = 16 if (plan.rule.one_sided and not plan.noise.needs_path) or not _reads_traces(plan) else 48
+    return max(1, min(wanted - problem.responses.shape[1], problem.n_rows - 1))
+
+
+def _column_limit(problem: Problem, plan: Plan) -> int:
+    """As many columns as a third of free memory holds."""
+    fits = int(free_bytes() / 3 / (8 * problem.n_rows))
+    if fits < 64:
+        raise MemoryError(
+            f"a Krylov basis of 64 columns for {problem.n_rows} rows does not fit into a third of the free memory; free "
+            'memory, or use solver="nystrom"'
+        )
+    most = 6000 if plan.tol == 0 else 2500
+    return min(problem.n_rows, fits, most)
+
+
+def canonical_order(problem: Problem) -> Array:
+    """Rows in an order that shuffling does not change: by covariates, then responses."""
+    keys = (
+        np.column_stack([problem.covariates, problem.responses])
+        if problem.covariates.shape[1] < 64
+        else problem.responses
+    )
+    return np.lexsort(keys.T[::-1])

@@ -1,0 +1,353 @@
+"""Block Krylov: the spectrum of K, and of K with respect to the responses, from a few products.
+
+The space starts from a block that holds the responses and random probes, and grows by one product with K at a time,
+fully reorthogonalised. On it K is a small matrix T = Q'KQ whose eigenpairs (Ritz pairs) stand for those of K:
+
+- Responses lie in the space, so everything that reads them (fits, residuals, norms) converges like Gauss quadrature.
+- Ritz values never exceed eigenvalues, so with the exact trace the complexity is over-estimated: `Spectrum.bound`.
+- Probes lie in the space too: each z'phi(K)z is known as well, so traces of any function get a statistical estimate,
+  exact on converged pairs and averaged over probes elsewhere (`Spectrum.density`), calibrated to the trace and, where
+  known, the Frobenius norm, with jackknife replicas over groups of probes for its error.
+
+The store holds tall blocks and does their algebra, so that a device or a cluster can keep them: see `Store`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from stopwise._typing import Array
+from stopwise.spectrum import Basis, Density, Spectrum, clean_eigenvalues, spread_density
+
+_CONVERGED = 1e-3
+"""A Ritz pair counts as an eigenpair when its residual is below this share of its value."""
+_GROUPS = 8
+
+
+class Multiplier(Protocol):
+    """What the driver asks of an operator; blocks are whatever the store holds."""
+
+    n_rows: int
+    n_samples: float
+    centred: bool
+
+    @property
+    def trace(self) -> float: ...
+    @property
+    def square_sum(self) -> float | None: ...
+    def multiply(self, block: Any) -> Any: ...
+
+
+class Store(Protocol):
+    """Orthonormal tall columns and the algebra on them. Small results are float64 numpy arrays."""
+
+    @property
+    def width(self) -> int:
+        """How many columns are held."""
+
+    def start(self, responses: Array, n_probes: int, seed: int) -> tuple[Any, Array]:
+        """A first block [responses, probes] of unit-size columns, and the scale taken out of each column."""
+
+    def random(self, n_columns: int, seed: int) -> Any:
+        """A fresh block of random columns."""
+
+    def inner(self, block: Any) -> Array:
+        """Q' block for all columns held."""
+
+    def remove(self, block: Any, coefficients: Array) -> Any:
+        """block - Q coefficients."""
+
+    def factor(self, block: Any) -> tuple[Any, Array]:
+        """An orthonormal block U and a small R with block = U R (a thin QR)."""
+
+    def turn(self, block: Any, small: Array) -> Any:
+        """block @ small."""
+
+    def append(self, block: Any) -> None:
+        """Hold these orthonormal columns too."""
+
+    def block(self, first: int, last: int) -> Any:
+        """Some of the columns held, as a block to multiply."""
+
+    def basis(self, width: int, rotation: Array) -> Basis:
+        """The first `width` columns, rotated."""
+
+
+class NumpyStore:
+    """Columns in memory, in one growing array."""
+
+    def __init__(self, n_rows: int, capacity: int, centre: Any, order: Array | None = None) -> None:
+        self._columns = np.empty((n_rows, min(capacity, 64)), order="F")
+        self._capacity, self._centre, self._order = capacity, centre, order
+        self.width = 0
+
+    def _probes(self, n_columns: int, seed: int) -> Array:
+        raw = np.random.default_rng(seed).standard_normal((len(self._columns), n_columns))
+        if self._order is not None:
+            # Probes follow a canonical order of the rows, so that shuffling rows changes nothing.
+            shuffled = np.empty_like(raw)
+            shuffled[self._order] = raw
+            raw = shuffled
+        return cast(Array, self._centre(raw))
+
+    def start(self, responses: Array, n_probes: int, seed: int) -> tuple[Array, Array]:
+        block = np.column_stack([responses, self._probes(n_probes, seed)])
+        sizes = np.linalg.norm(block, axis=0)
+        scales = np.where(sizes > 0, sizes, 1.0)
+        return block / scales, scales
+
+    def random(self, n_columns: int, seed: int) -> Array:
+        block = self._probes(n_columns, seed)
+        return cast(Array, block / np.linalg.norm(block, axis=0))
+
+    @property
+    def held(self) -> Array:
+        return self._columns[:, : self.width]
+
+    def inner(self, block: Array) -> Array:
+        return cast(Array, self.held.T @ block)
+
+    def remove(self, block: Array, coefficients: Array) -> Array:
+        return cast(Array, block - self.held @ coefficients)
+
+    def factor(self, block: Array) -> tuple[Array, Array]:
+        return cast(tuple[Array, Array], np.linalg.qr(block))
+
+    def turn(self, block: Array, small: Array) -> Array:
+        return cast(Array, block @ small)
+
+    def append(self, block: Array) -> None:
+        needed = self.width + block.shape[1]
+        if needed > self._columns.shape[1]:
+            grown = np.empty(
+                (len(self._columns), min(max(needed, 2 * self._columns.shape[1]), max(self._capacity, needed))),
+                order="F",
+            )
+            grown[:, : self.width] = self.held
+            self._columns = grown
+        self._columns[:, self.width : needed] = block
+        self.width = needed
+
+    def block(self, first: int, last: int) -> Array:
+        return np.ascontiguousarray(self._columns[:, first:last])
+
+    def basis(self, width: int, rotation: Array) -> Basis:
+        return Basis(self._columns[:, :width], rotation)
+
+
+@dataclass
+class BlockKrylov:
+    """The growing space. Call `grow` for one more product and `spectrum` for what is known by now."""
+
+    operator: Multiplier
+    store: Store
+    responses: Array
+    n_probes: int
+    seed: int = 0
+    precision: float = 2.2e-16
+
+    def __post_init__(self) -> None:
+        self.n_responses = self.responses.shape[1]
+        self.products = 0
+        self.complete = False
+        self._draws = 0
+        self._projected = np.zeros((0, 0))
+        self._processed = 0
+        self._coupling = np.zeros((0, 0))
+        block, scales = self.store.start(self.responses, self.n_probes, self.seed)
+        pending = self._orthonormal(block, 1e-10)
+        if pending is None:
+            self.complete = True
+            self._start_coordinates = np.zeros((0, len(scales)))
+            return
+        self.store.append(pending)
+        self._start_coordinates = self.store.inner(block) * scales
+
+    # ---- growing --------------------------------------------------------------------------------------------------
+
+    @property
+    def dimension(self) -> int:
+        """How large the space can get: rows, less one direction for an intercept."""
+        return self.operator.n_rows - int(self.operator.centred)
+
+    def _orthonormal(self, block: Any, smallest: float) -> Any | None:
+        """Columns orthonormal to each other and to all held; directions below `smallest` are dropped."""
+        for attempt in range(2):
+            if self.store.width:
+                block = self.store.remove(block, self.store.inner(block))
+            unit, r = self.store.factor(block)
+            left, sizes, _ = np.linalg.svd(r)
+            keep = sizes > (smallest if attempt == 0 else 0.5)
+            if not keep.any():
+                return None
+            block = self.store.turn(unit, left[:, keep])
+        if self.store.width:
+            block = self.store.remove(block, self.store.inner(block))
+        return self.store.factor(block)[0]
+
+    def grow(self) -> bool:
+        """Multiply the newest block, project K, and add the next block; False when the space is exhausted."""
+        if self.complete:
+            return False
+        first, last = self._processed, self.store.width
+        image = self.operator.multiply(self.store.block(first, last))
+        self.products += 1
+        across = self.store.inner(image)
+        self._extend_projection(across, first, last)
+        rest = self.store.remove(image, across)
+        again = self.store.inner(rest)
+        rest = self.store.remove(rest, again)
+        unit, r = self.store.factor(rest)
+        self._coupling = r
+        scale = max(float(np.abs(np.diagonal(self._projected)).max(initial=0.0)), np.finfo(float).tiny)
+        self._next(unit, r, scale)
+        return not self.complete
+
+    def _extend_projection(self, across: Array, first: int, last: int) -> None:
+        grown = np.zeros((last, last))
+        grown[:first, :first] = self._projected
+        grown[:, first:last] = across
+        grown[first:last, :first] = across[:first].T
+        self._projected = grown
+        self._processed = last
+
+    def _next(self, unit: Any, r: Array, scale: float) -> None:
+        if self._processed >= self.dimension:
+            self._finish()
+            return
+        floor = max(100 * self.precision, 1e-14) * scale * np.sqrt(self.operator.n_rows) ** 0.5
+        left, sizes, _ = np.linalg.svd(r)
+        keep = sizes > floor
+        room = self.dimension - self._processed
+        block = self.store.turn(unit, left[:, keep][:, :room]) if keep.any() else None
+        block = None if block is None else self._orthonormal(block, 0.5)
+        if block is None:
+            block = self._fresh(scale, room)
+        if block is None:
+            self._finish()
+        else:
+            self.store.append(block)
+
+    def _fresh(self, scale: float, room: int) -> Any | None:
+        """After a breakdown: a random block if there is trace left to find, else None."""
+        left = self.operator.trace - float(np.trace(self._projected))
+        if left <= max(1e-12, 1e3 * self.precision) * max(self.operator.trace, scale):
+            return None
+        self._coupling = np.zeros((0, 0))
+        self._draws += 1
+        return self._orthonormal(
+            self.store.random(min(max(self.n_probes, 1), room), self.seed + 7919 * self._draws), 1e-8
+        )
+
+    def _finish(self) -> None:
+        self.complete = True
+
+    # ---- reading --------------------------------------------------------------------------------------------------
+
+    def coordinates(self) -> Array:
+        """The starting columns, responses then probes, in the columns held."""
+        out = np.zeros((self._processed, self._start_coordinates.shape[1]))
+        rows = min(self._processed, len(self._start_coordinates))
+        out[:rows] = self._start_coordinates[:rows]
+        return out
+
+    def ritz(self) -> tuple[Array, Array, Array]:
+        """Ritz values (descending), their coordinates, and the norms of their residuals."""
+        matrix = (self._projected + self._projected.T) / 2
+        values, vectors = np.linalg.eigh(matrix)
+        values, vectors = values[::-1], vectors[:, ::-1]
+        if self.complete or not self._coupling.size:
+            residuals = np.zeros_like(values)
+        else:
+            tail = self._coupling.shape[1]
+            residuals = np.linalg.norm(self._coupling @ vectors[-tail:], axis=0)
+        return clean_eigenvalues(values, self.precision), vectors, residuals
+
+    def spectrum(self) -> Spectrum:
+        """What is known by now, with a deterministic bound and a statistical estimate for the rest."""
+        values, vectors, residuals = self.ritz()
+        n, trace = self.operator.n_samples, self.operator.trace
+        if self.complete:
+            density = Density(values, np.ones_like(values), n)
+            trace, replicas, bound = density.trace, (), density
+        else:
+            bound = spread_density(values, max(trace, float(values.sum())), n)
+            density, replicas = self._statistical(values, vectors, residuals)
+        largest = float(values[0] + residuals[0]) if values.size else 0.0
+        return Spectrum(
+            eigenvalues=values,
+            basis=self.store.basis(self._processed, vectors),
+            trace=trace,
+            n_samples=n,
+            density=density,
+            bound=bound,
+            largest_bound=largest * (1 + 1e-13),
+            complete=self.complete,
+            replicas=replicas,
+            converged=residuals <= _CONVERGED * values,
+            residuals=residuals,
+            products=self.products,
+        )
+
+    def response_coordinates(self, vectors: Array) -> Array:
+        """The responses in Ritz vectors."""
+        return cast(Array, vectors.T @ self.coordinates()[:, : self.n_responses])
+
+    def estimate_residual(self, vectors: Array, weighted: Array) -> float:
+        """|K a - f| for weights a given by their Ritz coefficients: what the space cannot see of the estimate."""
+        if self.complete or not self._coupling.size:
+            return 0.0
+        tail = self._coupling.shape[1]
+        return float(np.linalg.norm(self._coupling @ vectors[-tail:] @ weighted))
+
+    def _statistical(self, values: Array, vectors: Array, residuals: Array) -> tuple[Density, tuple[Density, ...]]:
+        probes = (vectors.T @ self.coordinates()[:, self.n_responses :]) ** 2
+        known = np.cumprod(residuals <= _CONVERGED * values).astype(bool)
+        targets = [float(self.dimension - known.sum()), self.operator.trace - float(values[known].sum())]
+        squares = self.operator.square_sum
+        if squares is not None and self.products > 1:
+            targets.append(squares - float((values[known] ** 2).sum()))
+        groups = np.array_split(np.arange(probes.shape[1]), min(_GROUPS, probes.shape[1]))
+
+        def density(columns: Array) -> Density:
+            counts = np.ones_like(values)
+            counts[~known] = _calibrated(values[~known], probes[~known][:, columns].mean(axis=1), targets)
+            return Density(values, counts, self.operator.n_samples)
+
+        everyone = np.arange(probes.shape[1])
+        replicas = tuple(density(np.setdiff1d(everyone, group)) for group in groups) if len(groups) > 1 else ()
+        return density(everyone), replicas
+
+
+def _calibrated(values: Array, counts: Array, targets: list[float]) -> Array:
+    """Multiplicities moved as little as possible so that sum of 1, lambda, lambda^2 are what is known of them.
+
+    The regression estimator of survey sampling; constraints that would turn a multiplicity negative are dropped, the
+    highest power first.
+    """
+    if not values.size:
+        return counts
+    unit = float(values.max())
+    if unit <= 0 or targets[1] <= 0:
+        return counts
+    powers = np.stack([(values / unit) ** k for k in range(len(targets))])
+    wanted = np.array([target / unit**k for k, target in enumerate(targets)])
+    for use in ([0, 1, 2], [0, 1], [1]):
+        rows = [k for k in use if k < len(targets)]
+        matrix = (powers[rows] * counts) @ powers[rows].T
+        gap = wanted[rows] - powers[rows] @ counts
+        solution = np.linalg.lstsq(matrix, gap, rcond=1e-12)[0]
+        moved = counts * (1 + solution @ powers[rows])
+        if np.all(moved >= 0.2 * counts) or rows == [1]:
+            return cast(Array, np.maximum(moved, 0.0))
+    return counts
+
+
+def with_diagonal(spectrum: Spectrum, diagonal: Array) -> Spectrum:
+    """The spectrum with what its known part leaves of the diagonal of K, as leverages need it."""
+    assert spectrum.basis is not None
+    left = np.maximum(diagonal - spectrum.basis.squared(spectrum.eigenvalues), 0.0)
+    return replace(spectrum, diagonal_left=left)

@@ -1,0 +1,38 @@
+"""How much memory is free, and what would not fit."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def free_bytes() -> int:
+    """Memory that can be taken without swapping: the system's, or the control group's limit if that is lower."""
+    free = _meminfo()
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ):
+        try:
+            free = min(free, int(Path(limit).read_text()) - int(Path(used).read_text()))
+        except (OSError, ValueError):
+            continue
+    return max(free, 0)
+
+
+def _meminfo() -> int:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (ValueError, OSError):
+        return 4 * 2**30
+
+
+def gibibytes(count: float) -> str:
+    """A byte count for people."""
+    return f"{count / 2**30:.1f} GiB"

@@ -1,0 +1,97 @@
+"""K on the fly: tiles of the kernel made and multiplied on threads, nothing n-by-n ever held."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from stopwise._typing import Array
+from stopwise._threads import thread_count
+from stopwise.kernels import Kernel, take_rows
+from stopwise.operators.base import Operator
+
+_TILE_BYTES = 2_000_000
+"""A tile that stays in a core's cache while it is made and used."""
+
+
+class Tiled(Operator):
+    """K V from k(X, X) in tiles; only the upper half is made, each tile serving its mirror image too.
+
+    The block of results is summed tile by tile in a fixed order for each tile row, so the answer depends on threads
+    and tile size by rounding alone.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        covariates: Array,
+        *,
+        weights: Array | None = None,
+        centred: bool = False,
+        dtype: Any = np.float64,
+        n_jobs: int | None = None,
+        tile_rows: int | None = None,
+    ) -> None:
+        super().__init__(len(covariates), weights=weights, centred=centred)
+        kernel.check(covariates)
+        self.kernel, self.dtype = kernel, np.dtype(dtype)
+        self.covariates = covariates.astype(self.dtype, copy=False)
+        self.prepared = kernel.prepare(self.covariates, self.covariates.mean(axis=0))
+        self.n_threads = thread_count(n_jobs)
+        self.tile_rows = tile_rows or max(16, int(np.sqrt(_TILE_BYTES / 8)))
+        self._square_total: float | None = None
+
+    def _starts(self) -> list[slice]:
+        step = self.tile_rows
+        return [slice(first, min(first + step, self.n_rows)) for first in range(0, self.n_rows, step)]
+
+    def _gram_product(self, block: Array) -> Array:
+        block = np.ascontiguousarray(block, dtype=self.dtype)
+        tiles = self._starts()
+        shares = [tiles[worker :: self.n_threads] for worker in range(self.n_threads)]
+        count_squares = self._square_total is None
+        with threadpool_limits(limits=1, user_api="blas"):
+            if self.n_threads == 1:
+                parts = [self._share(shares[0], tiles, block, count_squares)]
+            else:
+                with ThreadPoolExecutor(self.n_threads) as pool:
+                    jobs = [pool.submit(self._share, share, tiles, block, count_squares) for share in shares]
+                    parts = [job.result() for job in jobs]
+        total, squares = parts[0]
+        for part, more in parts[1:]:
+            total += part
+            squares += more
+        if count_squares:
+            self._square_total = squares
+        return total
+
+    def _share(self, mine: list[slice], tiles: list[slice], block: Array, squares: bool) -> tuple[Array, float]:
+        """The part of Gram @ block that comes from some tile rows of the upper half."""
+        out = np.zeros(block.shape, dtype=np.float64)
+        total = 0.0
+        for rows in mine:
+            left = take_rows(self.prepared, rows)
+            for columns in tiles:
+                if columns.start < rows.start:
+                    continue
+                tile = self.kernel.block(left, take_rows(self.prepared, columns))
+                out[rows] += tile @ block[columns]
+                if columns.start > rows.start:
+                    out[columns] += tile.T @ block[rows]
+                if squares:
+                    total += self._weighted_squares(tile, rows, columns) * (1 + (columns.start > rows.start))
+        return out, total
+
+    def _weighted_squares(self, tile: Array, rows: slice, columns: slice) -> float:
+        if self.weights is None:
+            return float(np.vdot(tile, tile))
+        return float(self.weights[rows] @ (tile * tile) @ self.weights[columns])
+
+    def _gram_diagonal(self) -> Array:
+        return self.kernel.diagonal(self.covariates)
+
+    def _gram_square_sum(self) -> float | None:
+        return self._square_total
