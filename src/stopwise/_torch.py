@@ -1,0 +1,63 @@
+"""The one door to torch and triton: imported here or nowhere, with an error that names the extra."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from functools import cache
+from typing import Any
+
+
+class MissingDevice(RuntimeError):
+    """A GPU was asked for and something it needs is not there."""
+
+
+@cache
+def torch() -> Any:
+    """The torch module, or an error that says how to get it."""
+    try:
+        return importlib.import_module("torch")
+    except ImportError as error:
+        raise ImportError(
+            'this needs torch, which is not installed: pip install "stopwise[torch]" (and, for solver="cuda", an '
+            "NVIDIA GPU)"
+        ) from error
+
+
+def has_torch() -> bool:
+    """Whether torch is installed; does not import it."""
+    return importlib.util.find_spec("torch") is not None
+
+
+@cache
+def triton() -> Any | None:
+    """The triton module, or None where it is missing: plain torch tiles serve then."""
+    try:
+        return importlib.import_module("triton")
+    except ImportError:
+        return None
+
+
+def is_tensor(value: object) -> bool:
+    """Whether a value is a torch tensor, asked without importing torch."""
+    return type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "data_ptr")
+
+
+def has_gpu() -> bool:
+    """Whether torch is installed and sees a GPU."""
+    return has_torch() and bool(torch().cuda.is_available())
+
+
+def pick_device(device: Any = None) -> Any:
+    """The device to work on: the one named, else the GPU, else an error that names what is missing."""
+    library = torch()
+    if device is not None:
+        return library.device(device)
+    if not library.cuda.is_available():
+        built = library.version.cuda
+        reason = "this torch was built without CUDA" if built is None else f"torch (CUDA {built}) sees no GPU"
+        raise MissingDevice(
+            f'solver="cuda" needs an NVIDIA GPU: {reason}; install a CUDA build of torch on a machine with a GPU, or '
+            'use solver="krylov"'
+        )
+    return library.device("cuda", library.cuda.current_device())

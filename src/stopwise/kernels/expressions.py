@@ -1,0 +1,267 @@
+"""Small expressions of inner products, which every array library can evaluate.
+
+An expression has `Dot` leaves, one matrix product each, whose rows are made ready once (`Dot.sides`); above them stand
+a few element-wise nodes. Evaluated with numpy, torch or (to write source code) with text, it is the same formula.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+
+class Ops(ABC):
+    """The element-wise arithmetic an expression needs, for one kind of value."""
+
+    @abstractmethod
+    def affine(self, value: Any, slope: float, shift: float) -> Any:
+        """slope * value + shift."""
+
+    @abstractmethod
+    def add(self, first: Any, second: Any) -> Any: ...
+
+    @abstractmethod
+    def multiply(self, first: Any, second: Any) -> Any: ...
+
+    @abstractmethod
+    def exp2(self, value: Any) -> Any: ...
+
+    @abstractmethod
+    def root(self, value: Any) -> Any:
+        """sqrt(max(value, 0))."""
+
+
+class Term(ABC):
+    """A node. `times` and `plus` fold constants downwards, so that most of them end up in the rows of a leaf."""
+
+    @abstractmethod
+    def compute(self, ops: Ops, memo: dict[Term, Any]) -> Any:
+        """The node's value; parts that appear twice are computed once."""
+
+    @abstractmethod
+    def parts(self) -> tuple[Term, ...]: ...
+
+    def times(self, factor: float) -> Term:
+        """The same expression times a positive constant."""
+        return self if factor == 1 else Affine(self, slope=factor)
+
+    def plus(self, shift: float) -> Term:
+        """The same expression plus a constant."""
+        return self if shift == 0 else Affine(self, shift=shift)
+
+    def value(self, ops: Ops, memo: dict[Term, Any]) -> Any:
+        """The node's value, computed unless `memo` (which holds the leaves) knows it."""
+        if self not in memo:
+            memo[self] = self.compute(ops, memo)
+        return memo[self]
+
+    def leaves(self) -> tuple[Dot, ...]:
+        """Every distinct leaf, in order of appearance."""
+        if isinstance(self, Dot):
+            return (self,)
+        return tuple(dict.fromkeys(leaf for part in self.parts() for leaf in part.leaves()))
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Rows of a leaf on both sides: its value at (i, j) is left_i . right_j + constant_i + constant_j + shift."""
+
+    left: Any
+    right: Any
+    constant: Any
+    shift: float
+
+
+@dataclass(frozen=True)
+class Dot(Term):
+    """A leaf: factor * (a bilinear or squared-distance form of x and z) + shift."""
+
+    factor: float
+    shift: float = 0.0
+
+    def compute(self, ops: Ops, memo: dict[Term, Any]) -> Any:
+        raise KeyError(f"the leaf {self} was not given")
+
+    def parts(self) -> tuple[Term, ...]:
+        return ()
+
+    def times(self, factor: float) -> Term:
+        return replace(self, factor=self.factor * factor, shift=self.shift * factor)
+
+    def plus(self, shift: float) -> Term:
+        return replace(self, shift=self.shift + shift)
+
+    @abstractmethod
+    def sides(self, rows: Any, origin: Any, asarray: Callable[[Any], Any]) -> Sides:
+        """The rows made ready; works on numpy arrays and torch tensors alike."""
+
+    @abstractmethod
+    def diagonal(self, rows: Any) -> Any:
+        """The value where x = z, for every row."""
+
+
+@dataclass(frozen=True)
+class SquaredDistance(Dot):
+    """factor * |(x - z) / scales|^2 + shift; `origin` is taken off first to keep rounding small."""
+
+    scales: tuple[float, ...] = (1.0,)
+
+    def scaled(self, rows: Any, origin: Any, asarray: Callable[[Any], Any]) -> Any:
+        """(x - origin) sqrt|factor| / scales: the value is sign(factor) times a squared distance of these, + shift."""
+        return (rows - origin) * asarray([math.sqrt(abs(self.factor)) / scale for scale in self.scales])
+
+    def sides(self, rows: Any, origin: Any, asarray: Callable[[Any], Any]) -> Sides:
+        scaled = self.scaled(rows, origin, asarray)
+        sign = math.copysign(1.0, self.factor)
+        norms = (scaled * scaled).sum(-1) * sign
+        root_two = math.sqrt(2.0)
+        return Sides(scaled * (-sign * root_two), scaled * root_two, norms, self.shift)
+
+    def diagonal(self, rows: Any) -> Any:
+        return rows[:, 0] * 0 + self.shift
+
+
+@dataclass(frozen=True)
+class Inner(Dot):
+    """factor * <x, z> + shift."""
+
+    def sides(self, rows: Any, origin: Any, asarray: Callable[[Any], Any]) -> Sides:
+        scaled = rows * math.sqrt(self.factor)
+        return Sides(scaled, scaled, rows[:, 0] * 0, self.shift)
+
+    def diagonal(self, rows: Any) -> Any:
+        return (rows * rows).sum(-1) * self.factor + self.shift
+
+
+@dataclass(frozen=True)
+class Affine(Term):
+    """slope * inner + shift."""
+
+    inner: Term
+    slope: float = 1.0
+    shift: float = 0.0
+
+    def compute(self, ops: Ops, memo: dict[Term, Any]) -> Any:
+        return ops.affine(self.inner.value(ops, memo), self.slope, self.shift)
+
+    def parts(self) -> tuple[Term, ...]:
+        return (self.inner,)
+
+    def times(self, factor: float) -> Term:
+        return replace(self, slope=self.slope * factor, shift=self.shift * factor)
+
+    def plus(self, shift: float) -> Term:
+        return replace(self, shift=self.shift + shift)
+
+
+@dataclass(frozen=True)
+class Exp2(Term):
+    """2 ** inner."""
+
+    inner: Term
+
+    def compute(self, ops: Ops, memo: dict[Term, Any]) -> Any:
+        return ops.exp2(self.inner.value(ops, memo))
+
+    def parts(self) -> tuple[Term, ...]:
+        return (self.inner,)
+
+    def times(self, factor: float) -> Term:
+        return Exp2(self.inner.plus(math.log2(factor)))
+
+
+@dataclass(frozen=True)
+class Root(Term):
+    """sqrt(max(inner, 0))."""
+
+    inner: Term
+
+    def compute(self, ops: Ops, memo: dict[Term, Any]) -> Any:
+        return ops.root(self.inner.value(ops, memo))
+
+    def parts(self) -> tuple[Term, ...]:
+        return (self.inner,)
+
+
+@dataclass(frozen=True)
+class Total(Term):
+    """first + second."""
+
+    first: Term
+    second: Term
+
+    def compute(self, ops: Ops, memo: dict[Term, Any]) -> Any:
+        return ops.add(self.first.value(ops, memo), self.second.value(ops, memo))
+
+    def parts(self) -> tuple[Term, ...]:
+        return (self.first, self.second)
+
+    def times(self, factor: float) -> Term:
+        return Total(self.first.times(factor), self.second.times(factor))
+
+
+@dataclass(frozen=True)
+class Times(Term):
+    """first * second."""
+
+    first: Term
+    second: Term
+
+    def compute(self, ops: Ops, memo: dict[Term, Any]) -> Any:
+        return ops.multiply(self.first.value(ops, memo), self.second.value(ops, memo))
+
+    def parts(self) -> tuple[Term, ...]:
+        return (self.first, self.second)
+
+    def times(self, factor: float) -> Term:
+        # Into an exponential it goes for nothing; a square takes its root twice and stays a square.
+        if isinstance(self.first, Exp2):
+            return Times(self.first.times(factor), self.second)
+        if self.first == self.second:
+            half = self.first.times(math.sqrt(factor))
+            return Times(half, half)
+        return super().times(factor)
+
+
+@dataclass(frozen=True)
+class Fixed(Term):
+    """A constant; a leaf that is zero everywhere gives it its shape."""
+
+    constant: float
+
+    def compute(self, ops: Ops, memo: dict[Term, Any]) -> Any:
+        return ops.affine(Inner(0.0).value(ops, memo), 1.0, self.constant)
+
+    def parts(self) -> tuple[Term, ...]:
+        return (Inner(0.0),)
+
+    def times(self, factor: float) -> Term:
+        return Fixed(self.constant * factor)
+
+
+def total(first: Term, second: Term) -> Term:
+    """first + second; a constant is folded into the other."""
+    if isinstance(first, Fixed):
+        first, second = second, first
+    return first.plus(second.constant) if isinstance(second, Fixed) else Total(first, second)
+
+
+def product(first: Term, second: Term) -> Term:
+    """first * second; a constant is folded into the other, an exponential comes first."""
+    if isinstance(first, Fixed):
+        first, second = second, first
+    if isinstance(second, Fixed):
+        return first.times(second.constant)
+    return Times(first, second) if isinstance(first, Exp2) else Times(second, first)
+
+
+def power(base: Term, degree: int) -> Term:
+    """base ** degree by repeated squaring; shared parts are computed once."""
+    if degree == 1:
+        return base
+    half = power(base, degree // 2)
+    square = Times(half, half)
+    return square if degree % 2 == 0 else Times(square, base)

@@ -1,0 +1,126 @@
+"""How a kernel's tile is computed on a device: each kernel type registers its expression; `+`, `*` compose.
+
+To put a new kernel on the GPU, register its expression:
+
+    @form_of.register
+    def _(kernel: Yours) -> Form:
+        return Form(Exp2(SquaredDistance(-1.0)))
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import singledispatch
+from typing import Any
+
+from stopwise.kernels.base import Constant, Kernel, Product, Scaled, Sum
+from stopwise.kernels.expressions import (
+    Affine,
+    Dot,
+    Exp2,
+    Fixed,
+    Inner,
+    Root,
+    SquaredDistance,
+    Term,
+    Times,
+    power,
+    product,
+    total,
+)
+from stopwise.kernels.inner import Linear, Polynomial
+from stopwise.kernels.radial import Gaussian, Laplace, Matern
+
+_LOG2E = math.log2(math.e)
+_LN2 = math.log(2.0)
+
+
+@dataclass(frozen=True)
+class Form:
+    """A kernel's expression. `rough`: it has a kink where x = z, so that rounding of a distance shows as its root."""
+
+    term: Term
+    rough: bool = False
+
+    @property
+    def leaves(self) -> tuple[Dot, ...]:
+        """The matrix products a tile needs."""
+        return self.term.leaves()
+
+    def times(self, factor: float) -> Form:
+        """The same form times a positive constant."""
+        return replace(self, term=self.term.times(factor))
+
+
+class NoForm(TypeError):
+    """A kernel that has no expression: it cannot be computed on a device."""
+
+
+@singledispatch
+def form_of(kernel: Kernel) -> Form:
+    """The expression of a kernel; register one for a new type with `@form_of.register`."""
+    raise NoForm(
+        f"the {kernel.name} kernel has no device form: use a Gaussian, Laplace, Matern, polynomial or linear kernel or "
+        'sums and products of them, or solver="krylov"'
+    )
+
+
+@form_of.register
+def _(kernel: Gaussian) -> Form:
+    return Form(Exp2(SquaredDistance(-0.5 * _LOG2E, scales=tuple(kernel.scales.tolist()))))
+
+
+def _scaled_distance(scales: Any, speed: float) -> Term:
+    """log2(e) * speed * |x - z| / l, ready for exp2."""
+    return Root(SquaredDistance((speed * _LOG2E) ** 2, scales=tuple(scales.tolist())))
+
+
+@form_of.register
+def _(kernel: Laplace) -> Form:
+    return Form(Exp2(Affine(_scaled_distance(kernel.scales, 1.0), slope=-1.0)), rough=True)
+
+
+@form_of.register
+def _(kernel: Matern) -> Form:
+    s = _scaled_distance(kernel.scales, math.sqrt(2 * kernel.smoothness))
+    decay = Exp2(Affine(s, slope=-1.0))
+    if kernel.smoothness == 0.5:
+        return Form(decay, rough=True)
+    # s is in units of log2(e): 1 + s ln 2, or 1 + s ln 2 (1 + s ln 2 / 3).
+    growth = Affine(s, slope=_LN2, shift=1.0)
+    if kernel.smoothness == 2.5:
+        growth = Affine(Times(Affine(s, slope=_LN2), Affine(s, slope=_LN2 / 3, shift=1.0)), shift=1.0)
+    return Form(Times(decay, growth))
+
+
+@form_of.register
+def _(kernel: Linear) -> Form:
+    return Form(Inner(1.0))
+
+
+@form_of.register
+def _(kernel: Polynomial) -> Form:
+    return Form(power(Inner(1.0, shift=1.0), kernel.degree))
+
+
+@form_of.register
+def _(kernel: Constant) -> Form:
+    return Form(Fixed(kernel.value))
+
+
+@form_of.register
+def _(kernel: Scaled) -> Form:
+    return form_of(kernel.inner).times(kernel.factor)
+
+
+@form_of.register
+def _(kernel: Sum) -> Form:
+    first, second = form_of(kernel.first), form_of(kernel.second)
+    return Form(total(first.term, second.term), rough=first.rough or second.rough)
+
+
+@form_of.register
+def _(kernel: Product) -> Form:
+    first, second = form_of(kernel.first), form_of(kernel.second)
+    return Form(product(first.term, second.term), rough=first.rough or second.rough)
