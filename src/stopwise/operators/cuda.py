@@ -1,0 +1,189 @@
+"""K on a GPU: tiles of the kernel made and consumed on chip, blocks as torch tensors.
+
+`Cuda` is the operator as numpy sees it; `Cuda.on_device` is the same matrix for tensors that stay where they are, which
+is what the Krylov driver multiplies with. `Cross` is the rectangular k(new, training) for predictions.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from stopwise._torch import is_tensor, pick_device, torch
+from stopwise._typing import Array
+from stopwise.kernels import Kernel
+from stopwise.kernels.forms import Form, form_of
+from stopwise.operators.base import Operator
+from stopwise.operators.features import diagonal_of
+from stopwise.operators.torch_tiles import TorchTiles
+from stopwise.operators.triton_source import Scheme
+from stopwise.operators.triton_tiles import FusedTiles, can_fuse, pick_scheme
+
+Precision = Literal["float32", "fast", "float64"]
+WIDEST = 64
+"""Wider blocks are multiplied in parts of this width."""
+
+
+def as_tensor(values: Any, device: Any, dtype: Any = None) -> Any:
+    """A tensor on the device: a torch tensor moved if it has to be, anything else through numpy."""
+    if not is_tensor(values):
+        values = torch().from_numpy(np.ascontiguousarray(values))
+    return values.to(device=device, dtype=dtype)
+
+
+def block_dtype(precision: Precision) -> Any:
+    """The type that blocks have in a mode."""
+    return torch().float64 if precision == "float64" else torch().float32
+
+
+class Cross:
+    """k(left, right) as something that multiplies blocks of tensors; fused where Triton runs, else in plain torch."""
+
+    def __init__(
+        self,
+        form: Form,
+        left: Any,
+        right: Any,
+        origin: Any,
+        *,
+        precision: Precision = "float32",
+        same: bool = False,
+        scheme: Scheme | None = None,
+    ) -> None:
+        self.shape = (len(left), len(right))
+        self.dtype = block_dtype(precision)
+        self.tiles: FusedTiles | TorchTiles
+        if precision != "float64" and can_fuse(left.device):
+            scheme = scheme or pick_scheme(form, left if same else torch().cat([left, right]), origin, precision)
+            self.tiles = FusedTiles(form, left, right, origin, same=same, scheme=scheme)
+        else:
+            self.tiles = TorchTiles(form, left, right, origin, same=same, dtype=self.dtype)
+
+    def product(self, block: Any) -> Any:
+        """k(left, right) @ block."""
+        block = block.to(self.dtype)
+        if block.shape[1] <= WIDEST:
+            return self.tiles.product(block)
+        return torch().cat([self.tiles.product(part) for part in block.split(WIDEST, dim=1)], 1)
+
+
+class Cuda(Operator):
+    """K with fused tiles on the GPU. `precision`: "float32" (to rounding), "fast" (about 3 digits) or "float64".
+
+    `device` names another torch device; with "cpu" everything runs in plain torch tiles, as the tests do.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        covariates: Any,
+        *,
+        weights: Array | None = None,
+        centred: bool = False,
+        precision: Precision = "float32",
+        device: Any = None,
+        scheme: Scheme | None = None,
+    ) -> None:
+        super().__init__(len(covariates), weights=weights, centred=centred)
+        self.kernel, self.precision = kernel, precision
+        self.device = pick_device(covariates.device if device is None and is_tensor(covariates) else device)
+        self.form = form_of(kernel)
+        self._rows = as_tensor(covariates, self.device, torch().float64)
+        if self._rows.ndim == 1:
+            self._rows = self._rows[:, None]
+        self.origin = self._rows.mean(0)
+        self._scheme = scheme
+
+    @cached_property
+    def cross(self) -> Cross:
+        """The raw Gram matrix as something that multiplies tensors."""
+        return self._cross(self.form)
+
+    def _cross(self, form: Form) -> Cross:
+        return Cross(
+            form, self._rows, self._rows, self.origin, precision=self.precision, same=True, scheme=self._scheme
+        )
+
+    @cached_property
+    def on_device(self) -> OnDevice:
+        """The same operator for blocks that are tensors on the device."""
+        return OnDevice(self)
+
+    def _gram_product(self, block: Array) -> Array:
+        out = self.cross.product(as_tensor(block, self.device))
+        return cast(Array, out.double().cpu().numpy())
+
+    def _gram_diagonal(self) -> Array:
+        return cast(Array, diagonal_of(self.form, self._rows).cpu().numpy())
+
+    def _gram_square_sum(self) -> float:
+        # k * k is a kernel as well: one more product, of width one.
+        squared = self._cross(form_of(self.kernel * self.kernel))
+        weights = as_tensor(self.root_weights**2, self.device)
+        return float((squared.product(weights[:, None])[:, 0].double() * weights).sum())
+
+
+class OnDevice:
+    """K for tensors: weights and centring as in `Operator`, done on the device."""
+
+    def __init__(self, operator: Cuda) -> None:
+        self.operator = operator
+        self.n_rows, self.n_samples, self.centred = operator.n_rows, operator.n_samples, operator.centred
+        self.device, self.dtype = operator.device, block_dtype(operator.precision)
+        self._constant = as_tensor(operator.constant_direction, self.device, torch().float64)
+        weighted = operator.weights is not None
+        self._root = as_tensor(operator.root_weights, self.device, self.dtype)[:, None] if weighted else None
+
+    @property
+    def trace(self) -> float:
+        """The trace of K."""
+        return self.operator.trace
+
+    @property
+    def square_sum(self) -> float | None:
+        """The squared Frobenius norm of K."""
+        return self.operator.square_sum
+
+    def centre(self, block: Any) -> Any:
+        """H block; the mean is taken in float64."""
+        if not self.centred:
+            return block
+        means = self._constant @ block.double()
+        return (block - self._constant[:, None] * means).to(block.dtype)
+
+    def multiply(self, block: Any) -> Any:
+        """K @ block, a tensor like `block`."""
+        self.operator.products += block.shape[1]
+        block = self.centre(block.to(self.dtype))
+        if self._root is None:
+            out = self.operator.cross.product(block)
+        else:
+            out = self._root * self.operator.cross.product(self._root * block)
+        return self.centre(out / self.n_samples)
+
+
+def predict_on_device(
+    kernel: Kernel,
+    new: Any,
+    training: Any,
+    dual_coef: Any,
+    *,
+    precision: Precision = "float32",
+    device: Any = None,
+    rows_at_once: int = 1 << 18,
+) -> Any:
+    """k(new, training) @ dual_coef: tensors in, a tensor out; numpy in, numpy out."""
+    device = pick_device(training.device if device is None and is_tensor(training) else device)
+    right = as_tensor(training, device, torch().float64)
+    origin, form = right.mean(0), form_of(kernel)
+    block = as_tensor(dual_coef, device)
+    flat = block[:, None] if block.ndim == 1 else block
+    parts = []
+    for first in range(0, len(new), rows_at_once):
+        left = as_tensor(new[first : first + rows_at_once], device, torch().float64)
+        parts.append(Cross(form, left, right, origin, precision=precision).product(flat))
+    out = torch().cat(parts) if parts else flat.new_empty((0, flat.shape[1]))
+    out = out[:, 0] if block.ndim == 1 else out
+    return out if is_tensor(new) else out.double().cpu().numpy()

@@ -1,0 +1,113 @@
+"""Rows made ready for a device: the sides of every leaf, whole or cut into half-precision pieces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stopwise._torch import torch
+from stopwise.kernels.expressions import Dot, Ops, Sides, SquaredDistance, Term
+from stopwise.kernels.forms import Form
+from stopwise.operators.triton_source import Scheme, row_length
+
+PAD = 256
+"""Prepared rows are padded to a multiple of this, so that no tile needs a mask."""
+
+
+class TorchOps(Ops):
+    """Element-wise arithmetic on torch tensors."""
+
+    def affine(self, value: Any, slope: float, shift: float) -> Any:
+        return value * slope + shift
+
+    def add(self, first: Any, second: Any) -> Any:
+        return first + second
+
+    def multiply(self, first: Any, second: Any) -> Any:
+        return first * second
+
+    def exp2(self, value: Any) -> Any:
+        return torch().exp2(value)
+
+    def root(self, value: Any) -> Any:
+        return torch().sqrt(value.clamp(min=0))
+
+
+def evaluate(form: Form, leaves: list[Any]) -> Any:
+    """The form's value from its leaves' values."""
+    memo: dict[Term, Any] = dict(zip(form.leaves, leaves, strict=True))
+    return form.term.value(TorchOps(), memo)
+
+
+def diagonal_of(form: Form, rows: Any) -> Any:
+    """k(x, x) for every row of a float64 tensor."""
+    return evaluate(form, [leaf.diagonal(rows) for leaf in form.leaves])
+
+
+def sides_of(leaf: Dot, rows: Any, origin: Any) -> Sides:
+    """Both sides of a leaf, float64, on the rows' device."""
+    return leaf.sides(rows, origin, rows.new_tensor)
+
+
+def padded(count: int) -> int:
+    """The next multiple of `PAD`."""
+    return -(-count // PAD) * PAD
+
+
+def split(values: Any, pieces: int, dtype: Any) -> list[Any]:
+    """A float tensor as a sum of `pieces` tensors of a shorter type, largest first."""
+    out = []
+    for _ in range(pieces):
+        piece = values.to(dtype)
+        out.append(piece)
+        values = values - piece.to(values.dtype)
+    return out
+
+
+def _halves(core: Any, sides: Sides, scheme: Scheme, left: bool) -> Any:
+    """[x, constant, 1, shift] with x in one or two float16 pieces and the constants in three.
+
+    Small products come first, then the large ones next to the constants that cancel them, the shift last: the matrix
+    units round towards zero at every step, so each sum is kept as small as it can be.
+    """
+    library, half = torch(), torch().float16
+    high, low = split(core, 2, half)
+    pieces = [piece[:, None] for piece in split(sides.constant, 3, half)]
+    ones = [library.ones_like(pieces[0])] * 3
+    shift = [each * one for each, one in zip(split(core.new_tensor(sides.shift), 3, half), ones, strict=True)]
+    lead = [high, *pieces, *ones, *ones] if left else [high, *ones, *pieces, *shift]
+    if scheme.dot == "f16x1":
+        return library.cat(lead, 1)
+    return library.cat([high, low, *lead] if left else [low, high, *lead], 1)
+
+
+def _singles(core: Any, sides: Sides, left: bool) -> Any:
+    constant = sides.constant[:, None]
+    ones = torch().ones_like(constant)
+    parts = [core, constant, ones] if left else [core, ones, constant + sides.shift]
+    return torch().cat(parts, 1).to(torch().float32)
+
+
+def prepare_leaf(leaf: Dot, rows: Any, origin: Any, scheme: Scheme, *, left: bool) -> Any:
+    """The rows of one side of a leaf as the fused kernel reads them: padded with zeros, contiguous."""
+    n, d = rows.shape
+    if scheme.dot == "difference":
+        assert isinstance(leaf, SquaredDistance)
+        out = rows.new_zeros((d, padded(n)), dtype=torch().float32)
+        out[:, :n] = leaf.scaled(rows, origin, rows.new_tensor).T
+        return out
+    sides = sides_of(leaf, rows, origin)
+    core = sides.left if left else sides.right
+    half = scheme.dot.startswith("f16")
+    ready = _halves(core, sides, scheme, left) if half else _singles(core, sides, left)
+    out = ready.new_zeros((padded(n), row_length(scheme, d)))
+    out[:n, : ready.shape[1]] = ready
+    return out
+
+
+def largest_entry(form: Form, rows: Any, origin: Any) -> float:
+    """The largest number that would stand in a prepared row: what decides whether float16 can hold it."""
+    sizes = [0.0]
+    for leaf in form.leaves:
+        sides = sides_of(leaf, rows, origin)
+        sizes += [float(part.abs().max()) for part in (sides.left, sides.constant) if part.numel()]
+    return max(sizes)

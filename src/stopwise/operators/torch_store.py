@@ -1,0 +1,161 @@
+"""Tall orthonormal columns kept on a device, with the algebra a Krylov driver needs.
+
+Columns are held in slabs: on the device while there is room, then in pinned host memory, from where they are brought
+back a slab at a time. Inner products are summed in float64 whatever the columns' type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from stopwise._torch import torch
+from stopwise._typing import Array
+from stopwise.operators.cuda import OnDevice, as_tensor
+from stopwise.operators.torch_tiles import free_bytes
+
+SLAB = 64
+_ROWS = 1 << 17
+
+
+class TorchStore:
+    """A `Store` (see `stopwise.krylov`) whose blocks are tensors on the operator's device."""
+
+    def __init__(self, operator: OnDevice, *, reserve: int = 0, order: Array | None = None) -> None:
+        self.operator, self.device, self.dtype = operator, operator.device, operator.dtype
+        self.n_rows, self.width = operator.n_rows, 0
+        self._slabs: list[Any] = []
+        self._reserve, self._order = reserve, order
+
+    # ---- blocks ---------------------------------------------------------------------------------------------------
+
+    def _probes(self, n_columns: int, seed: int) -> Any:
+        raw = np.random.default_rng(seed).standard_normal((self.n_rows, n_columns))
+        if self._order is not None:
+            shuffled = np.empty_like(raw)
+            shuffled[self._order] = raw
+            raw = shuffled
+        return self.operator.centre(as_tensor(raw, self.device))
+
+    def start(self, responses: Any, n_probes: int, seed: int) -> tuple[Any, Array]:
+        """A first block [responses, probes] of unit-size columns, and the scale taken out of each column."""
+        block = torch().cat([as_tensor(responses, self.device, torch().float64), self._probes(n_probes, seed)], 1)
+        sizes = block.norm(dim=0)
+        scales = torch().where(sizes > 0, sizes, torch().ones_like(sizes))
+        return (block / scales).to(self.dtype), scales.cpu().numpy()
+
+    def random(self, n_columns: int, seed: int) -> Any:
+        """A fresh block of random columns."""
+        block = self._probes(n_columns, seed)
+        return (block / block.norm(dim=0)).to(self.dtype)
+
+    def factor(self, block: Any) -> tuple[Any, Array]:
+        """An orthonormal block U and a small R with block = U R."""
+        unit, r = torch().linalg.qr(block.double())
+        return unit.to(self.dtype), r.cpu().numpy()
+
+    def turn(self, block: Any, small: Array) -> Any:
+        """block @ small."""
+        return (block.double() @ as_tensor(small, self.device, torch().float64)).to(self.dtype)
+
+    # ---- held columns ---------------------------------------------------------------------------------------------
+
+    def _slab(self) -> Any:
+        size = SLAB * self.n_rows * self.dtype.itemsize
+        if self.device.type != "cuda" or free_bytes(self.device) - self._reserve > size:
+            return torch().empty((SLAB, self.n_rows), dtype=self.dtype, device=self.device)
+        return torch().empty((SLAB, self.n_rows), dtype=self.dtype, pin_memory=True)
+
+    def append(self, block: Any) -> None:
+        """Hold these columns too."""
+        for column in block.T:
+            if self.width == SLAB * len(self._slabs):
+                self._slabs.append(self._slab())
+            self._slabs[-1][self.width % SLAB] = column
+            self.width += 1
+
+    def pieces(self, width: int | None = None) -> Iterator[tuple[slice, slice, Any]]:
+        """Held columns as (which columns, which rows, tensor (columns, rows) on the device)."""
+        width = self.width if width is None else width
+        for first in range(0, width, SLAB):
+            last = min(first + SLAB, width)
+            slab = self._slabs[first // SLAB][: last - first]
+            for top in range(0, self.n_rows, _ROWS):
+                rows = slice(top, min(top + _ROWS, self.n_rows))
+                yield slice(first, last), rows, slab[:, rows].to(self.device, non_blocking=True)
+
+    def inner(self, block: Any) -> Array:
+        """Q' block for all columns held."""
+        return cast(Array, _coordinates(self, block, self.width).cpu().numpy())
+
+    def remove(self, block: Any, coefficients: Array) -> Any:
+        """block - Q coefficients."""
+        return block - _combine(self, coefficients, self.width).to(self.dtype)
+
+    def block(self, first: int, last: int) -> Any:
+        """Some of the columns held, as a block to multiply."""
+        columns = [self._slabs[k // SLAB][k % SLAB].to(self.device) for k in range(first, last)]
+        return torch().stack(columns, 1)
+
+    def basis(self, width: int, rotation: Array) -> Any:
+        """The first `width` columns, rotated; has the methods of `stopwise.spectrum.Basis`."""
+        return DeviceBasis(self, width, rotation)
+
+
+def _coordinates(store: TorchStore, block: Any, width: int) -> Any:
+    out = torch().zeros((width, block.shape[1]), dtype=torch().float64, device=store.device)
+    for columns, rows, piece in store.pieces(width):
+        out[columns] += piece.double() @ block[rows].double()
+    return out
+
+
+def _combine(store: TorchStore, coefficients: Array, width: int) -> Any:
+    small = as_tensor(coefficients, store.device, torch().float64)
+    out = torch().zeros((store.n_rows, small.shape[1]), dtype=torch().float64, device=store.device)
+    for columns, rows, piece in store.pieces(width):
+        out[rows] += piece.double().T @ small[columns]
+    return out
+
+
+@dataclass(frozen=True)
+class DeviceBasis:
+    """Orthonormal vectors held by a store, rotated: numpy in, numpy out, the work on the device."""
+
+    store: TorchStore
+    width: int
+    rotation: Array
+
+    @property
+    def rows(self) -> Array:
+        """The unrotated vectors, (n, width), on the host."""
+        out = np.empty((self.store.n_rows, self.width), dtype=np.float64)
+        for columns, rows, piece in self.store.pieces(self.width):
+            out[rows, columns] = piece.T.double().cpu().numpy()
+        return out
+
+    def combine(self, coefficients: Array) -> Array:
+        """The vectors summed with these coefficients: (k,) or (k, q) -> (n,) or (n, q)."""
+        flat = (self.rotation @ coefficients).reshape(self.width, -1)
+        out = _combine(self.store, flat, self.width).cpu().numpy()
+        return cast(Array, out.reshape(len(out), *coefficients.shape[1:]))
+
+    def coordinates(self, vectors: Array) -> Array:
+        """Inner products of every vector with `vectors`: (n,) or (n, q) -> (k,) or (k, q)."""
+        block = as_tensor(vectors, self.store.device)
+        flat = _coordinates(self.store, block.reshape(len(block), -1), self.width).cpu().numpy()
+        return cast(Array, self.rotation.T @ flat.reshape(self.width, *vectors.shape[1:]))
+
+    def squared(self, weights: Array, tile: int = 1 << 15) -> Array:
+        """Sum over j of weights_j v_ij^2 for every row i: (k,) or (k, g) -> (n,) or (n, g)."""
+        small = as_tensor(weights, self.store.device, torch().float64)
+        turn = as_tensor(self.rotation, self.store.device, torch().float64)
+        out = np.empty((self.store.n_rows, *weights.shape[1:]))
+        for top in range(0, self.store.n_rows, tile):
+            rows = slice(top, min(top + tile, self.store.n_rows))
+            held = torch().cat([slab[:, rows].to(self.store.device) for slab in self.store._slabs])[: self.width]
+            vectors = held.T.double() @ turn
+            out[rows] = ((vectors * vectors) @ small).cpu().numpy()
+        return out

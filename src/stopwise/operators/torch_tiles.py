@@ -1,0 +1,69 @@
+"""Products in plain torch: a tile of rows at a time, on any device torch knows.
+
+Inner products are taken in float64 (a distance is a difference of large numbers), the rest in the precision asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stopwise._torch import torch
+from stopwise.kernels.expressions import SquaredDistance
+from stopwise.kernels.forms import Form
+from stopwise.operators.features import evaluate, sides_of
+
+_HOST_BUDGET = 1 << 28
+_COPIES = 5
+"""Tiles of this many float64 copies are alive at once, at most, while an expression is evaluated."""
+
+
+def free_bytes(device: Any) -> int:
+    """Device memory that can still be had; on the host, a modest budget."""
+    if device.type != "cuda":
+        return _HOST_BUDGET
+    library = torch()
+    free, _ = library.cuda.mem_get_info(device)
+    cached = library.cuda.memory_reserved(device) - library.cuda.memory_allocated(device)
+    return int(free + cached)
+
+
+class TorchTiles:
+    """k(left, right) as something that multiplies, tile by tile."""
+
+    def __init__(self, form: Form, left: Any, right: Any, origin: Any, *, same: bool, dtype: Any) -> None:
+        self.form, self.dtype, self.same = form, dtype, same
+        self.n_left, self.n_right = len(left), len(right)
+        self._left = [sides_of(leaf, left, origin) for leaf in form.leaves]
+        self._right = self._left if same else [sides_of(leaf, right, origin) for leaf in form.leaves]
+        budget = free_bytes(left.device) // 4
+        self.tile = max(1, min(self.n_left, budget // max(1, 8 * _COPIES * self.n_right)))
+
+    def rows(self, first: int, last: int) -> Any:
+        """k between some rows on the left and all on the right."""
+        leaves = []
+        for leaf, x, z in zip(self.form.leaves, self._left, self._right, strict=True):
+            value = torch().addmm(z.constant[None, :], x.left[first:last], z.right.T)
+            value += (x.constant + x.shift)[first:last, None]
+            if self.same and self.form.rough and isinstance(leaf, SquaredDistance):
+                inside = torch().arange(first, last, device=value.device)
+                value[inside - first, inside] = leaf.shift
+            leaves.append(value.to(self.dtype))
+        return evaluate(self.form, leaves)
+
+    def product(self, block: Any) -> Any:
+        """k(left, right) @ block. Where memory runs out in flight, the tile is halved and the walk goes on."""
+        block = block.to(self.dtype)
+        out = block.new_empty((self.n_left, block.shape[1]))
+        first = 0
+        while first < self.n_left:
+            last = min(first + self.tile, self.n_left)
+            try:
+                out[first:last] = self.rows(first, last) @ block
+            except torch().OutOfMemoryError:
+                if self.tile == 1:
+                    raise
+                self.tile = max(1, self.tile // 2)
+                torch().cuda.empty_cache()
+                continue
+            first = last
+        return out

@@ -1,0 +1,258 @@
+"""The text of a fused Triton kernel for one expression: tiles of k(x_i, x_j) made and consumed on chip.
+
+For each tile of rows a program walks over tiles of columns: the leaves' inner products, the expression, then its
+product with the block. The block's product is added up in plain float32 outside the matrix units, tile by tile,
+because these round towards zero and over 10^5 tiles that would show.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from stopwise.kernels.expressions import Dot, Ops, SquaredDistance, Term
+from stopwise.kernels.forms import Form
+
+RESIDENT = 352
+"""Rows of a leaf up to this many entries stay on chip for the whole walk; longer ones are streamed."""
+STREAM = 64
+
+DOTS = ("f16x3", "f16x1", "tf32x3", "tf32", "ieee", "difference")
+"""Leaves: float16 pieces (three products in one, or one), float32 rows at three precisions, or plain differences."""
+PRODUCTS = ("f16x4", "f16x3", "f16x1", "bf16x4", "bf16x3", "tf32x3", "tf32", "ieee")
+"""The product with the block: two half-precision pieces of each side (4, 3 or 1 products), or float32 operands."""
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """How a tile's two stages are computed: `dot` one of `DOTS`, `product` one of `PRODUCTS`."""
+
+    dot: str = "f16x3"
+    product: str = "f16x4"
+
+    def __post_init__(self) -> None:
+        if self.dot not in DOTS or self.product not in PRODUCTS:
+            raise ValueError(f"a scheme is one of {DOTS} and one of {PRODUCTS}, got {self.dot!r} and {self.product!r}")
+
+    @property
+    def pieces(self) -> int:
+        """How many half-precision pieces a block entry is cut into (0: it stays float32)."""
+        return {"x4": 2, "x3": 2, "x1": 1}[self.product[-2:]] if "f16" in self.product else 0
+
+    @property
+    def bfloat(self) -> bool:
+        """Whether the pieces are bfloat16, which has range where float16 has digits."""
+        return self.product.startswith("bf16")
+
+    @property
+    def outputs(self) -> int:
+        """How many partial products of the block's width come out, to be added up."""
+        return {"x4": 2, "x3": 3, "x1": 1}[self.product[-2:]] if "f16" in self.product else 1
+
+
+class _Text(Ops):
+    """Arithmetic that writes statements and hands back the names of their results."""
+
+    def __init__(self, interpret: bool) -> None:
+        self.lines: list[str] = []
+        self._suffix = "" if interpret else "_fast"
+
+    def _emit(self, expression: str) -> str:
+        name = f"t{len(self.lines)}"
+        self.lines.append(f"{name} = {expression}")
+        return name
+
+    def affine(self, value: str, slope: float, shift: float) -> str:
+        scaled = {1.0: value, -1.0: f"-{value}"}.get(slope, f"{value} * {slope!r}")
+        if shift and slope == -1.0:
+            return self._emit(f"{shift!r} - {value}")
+        return self._emit(f"{scaled} + {shift!r}" if shift else scaled)
+
+    def add(self, first: str, second: str) -> str:
+        return self._emit(f"{first} + {second}")
+
+    def multiply(self, first: str, second: str) -> str:
+        return self._emit(f"{first} * {second}")
+
+    def exp2(self, value: str) -> str:
+        return self._emit(f"exp2{self._suffix}({value})")
+
+    def root(self, value: str) -> str:
+        return self._emit(f"sqrt{self._suffix}(tl.maximum({value}, 0.0))")
+
+
+def chunks(length: int) -> list[tuple[int, int]]:
+    """A multiple of 16 as (start, size) pieces of power-of-two size, small ones first."""
+    out, start = [], 0
+    for bit in range(4, length.bit_length()):
+        if length >> bit & 1:
+            out.append((start, 1 << bit))
+            start += 1 << bit
+    return out
+
+
+def row_length(scheme: Scheme, n_features: int) -> int:
+    """Entries in a prepared row: a multiple of 16 (of `STREAM` when streamed); exactly the features for differences."""
+    if scheme.dot == "difference":
+        return n_features
+    needed = {"f16x3": 3 * n_features + 9, "f16x1": n_features + 9}.get(scheme.dot, n_features + 2)
+    step = 16 if needed <= RESIDENT else STREAM
+    return -(-needed // step) * step
+
+
+_PRELUDE = """
+@triton.jit
+def exp2_fast(x):
+    return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+
+@triton.jit
+def sqrt_fast(x):
+    return tl.inline_asm_elementwise("sqrt.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+
+@triton.jit
+def exp2(x):
+    return tl.exp2(x)
+
+@triton.jit
+def sqrt(x):
+    return tl.sqrt(x)
+"""
+
+
+class _Writer:
+    """Puts the kernel's source together, one part of the walk at a time."""
+
+    def __init__(self, form: Form, scheme: Scheme, n_features: int, same: bool, interpret: bool) -> None:
+        self.form, self.scheme, self.d = form, scheme, n_features
+        self.leaves = form.leaves
+        if scheme.dot == "difference" and not all(isinstance(leaf, SquaredDistance) for leaf in self.leaves):
+            raise ValueError("differences serve kernels of distances alone: take another scheme for inner products")
+        self.length = row_length(scheme, n_features)
+        self.mark_diagonal = same and form.rough and scheme.dot != "difference"
+        self.text = _Text(interpret)
+        precision = scheme.dot if scheme.dot in ("tf32x3", "tf32", "ieee") else None
+        self.precision = f', input_precision="{precision}"' if precision else ""
+
+    def before(self) -> list[str]:
+        """What is loaded once for a tile of rows."""
+        lines: list[str] = []
+        for g in range(len(self.leaves)):
+            if self.scheme.dot == "difference":
+                lines += [f"x{g}_{k} = tl.load(left{g} + {k} * n_left + row)" for k in range(self.d)]
+            elif self.length <= RESIDENT:
+                lines.append(f"l{g} = left{g} + row.to(tl.int64)[:, None] * {self.length}")
+                lines += [f"x{g}_{c} = tl.load(l{g} + ({c} + tl.arange(0, {w}))[None, :])" for c, w in self.chunks()]
+            else:
+                lines.append(f"l{g} = left{g} + row.to(tl.int64)[:, None] * {self.length} + span[None, :]")
+        return lines
+
+    def chunks(self) -> list[tuple[int, int]]:
+        return chunks(self.length)
+
+    def dots(self) -> list[str]:
+        """The leaves' values on one tile."""
+        lines: list[str] = []
+        for g, leaf in enumerate(self.leaves):
+            if self.scheme.dot == "difference":
+                lines += self._difference(g, leaf)
+            elif self.length <= RESIDENT:
+                lines.append(f"r{g} = right{g} + base * {self.length} + lane[None, :] * {self.length}")
+                for index, (c, w) in enumerate(self.chunks()):
+                    start = "" if index == 0 else f", d{g}"
+                    lines.append(f"z = tl.load(r{g} + ({c} + tl.arange(0, {w}))[:, None])")
+                    lines.append(f"d{g} = tl.dot(x{g}_{c}, z{start}{self.precision})")
+            else:
+                lines += self._streamed(g)
+            if self.mark_diagonal and isinstance(leaf, SquaredDistance):
+                lines.append(f"d{g} = tl.where(row[:, None] == (base + lane)[None, :], {leaf.shift!r}, d{g})")
+        return lines
+
+    def _difference(self, g: int, leaf: Dot) -> list[str]:
+        lines = []
+        for k in range(self.d):
+            lines.append(f"e = x{g}_{k}[:, None] - tl.load(right{g} + {k} * n_right + base + lane)[None, :]")
+            lines.append(f"d{g} = e * e" if k == 0 else f"d{g} += e * e")
+        sign = "" if leaf.factor > 0 else "-"
+        if sign or leaf.shift:
+            lines.append(f"d{g} = {leaf.shift!r} {sign or '+'} d{g}")
+        return lines
+
+    def _streamed(self, g: int) -> list[str]:
+        return [
+            f"d{g} = tl.zeros((BM, BN), tl.float32)",
+            f"r{g} = right{g} + base * {self.length} + lane[None, :] * {self.length} + span[:, None]",
+            f"for k in range(0, {self.length}, {STREAM}):",
+            f"    d{g} = tl.dot(tl.load(l{g} + k), tl.load(r{g} + k), d{g}{self.precision})",
+        ]
+
+    def expression(self) -> tuple[list[str], str]:
+        memo: dict[Term, Any] = {leaf: f"d{g}" for g, leaf in enumerate(self.leaves)}
+        name = self.form.term.value(self.text, memo)
+        return self.text.lines, name
+
+    def consume(self, value: str) -> list[str]:
+        """The product of the tile with the block, added to the running totals."""
+        scheme = self.scheme
+        load = "v = tl.load(block + base * BW + lane[:, None] * BW + wide[None, :])"
+        if not scheme.pieces:
+            return [load, f'total += tl.dot({value}, v, input_precision="{scheme.product}") * unit']
+        half = "tl.bfloat16" if scheme.bfloat else "tl.float16"
+        lines = [load, f"high = {value}.to({half})"]
+        if scheme.pieces == 1:
+            return [*lines, "total += tl.dot(high, v) * unit"]
+        lines.append(f"low = ({value} - high.to(tl.float32)).to({half})")
+        if scheme.outputs == 2:
+            return [*lines, "part = tl.dot(high, v)", "total += tl.dot(low, v, part) * unit"]
+        return [
+            *lines,
+            "total += tl.dot(high, v) * unit",
+            "w = tl.load(block + base * BW + lane[:, None] * BW + narrow[None, :])",
+            "rest += tl.dot(low, w) * unit",
+        ]
+
+    def source(self) -> str:
+        rows = ", ".join(f"left{g}, right{g}" for g in range(len(self.leaves)))
+        three = self.scheme.outputs == 3
+        width = "3 * BW // 2" if three else "BW"
+        body, value = self.expression()
+        indent = "\n    "
+        head = [
+            "row = tl.program_id(0) * BM + tl.arange(0, BM)",
+            "lane = tl.arange(0, BN)",
+            "wide = tl.arange(0, BW)",
+            *(["narrow = tl.arange(0, BW // 2)", "rest = tl.zeros((BM, BW // 2), tl.float32)"] if three else []),
+            *([f"span = tl.arange(0, {STREAM})"] if self.length > RESIDENT else []),
+            *self.before(),
+            "total = tl.zeros((BM, BW), tl.float32)",
+            "first = tl.program_id(1) * tiles",
+            "for tile in range(first, tl.minimum(first + tiles, n_tiles)):",
+            "    base = tl.cast(tile, tl.int64) * BN",
+            *(f"    {line}" for line in [*self.dots(), *body, *self.consume(value)]),
+            f"at = out + (tl.program_id(1).to(tl.int64) * n_left + row.to(tl.int64))[:, None] * ({width})",
+            "tl.store(at + wide[None, :], total)",
+            *(["tl.store(at + BW + narrow[None, :], rest)"] if three else []),
+        ]
+        return (
+            f"import triton\nimport triton.language as tl\n{_PRELUDE}\n"
+            f'@triton.jit(do_not_specialize=["n_tiles", "tiles"])\n'
+            f"def fused(out, block, unit, n_tiles, tiles, n_left, n_right, {rows}, BM: tl.constexpr, "
+            f"BN: tl.constexpr, BW: tl.constexpr):{indent}{indent.join(head)}\n"
+        )
+
+
+def write_source(form: Form, scheme: Scheme, n_features: int, *, same: bool, interpret: bool = False) -> str:
+    """The source of `fused` for one form; `same`: rows and columns are the same points."""
+    return _Writer(form, scheme, n_features, same, interpret).source()
+
+
+@lru_cache(maxsize=256)
+def load_source(source: str) -> Any:
+    """The kernel function of a source text; kept in `linecache`, where Triton looks for it."""
+    name = f"<stopwise fused kernel {hashlib.sha256(source.encode()).hexdigest()[:16]}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    scope: dict[str, Any] = {"__name__": "stopwise.operators.fused"}
+    exec(compile(source, name, "exec"), scope)
+    return scope["fused"]

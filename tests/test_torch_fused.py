@@ -1,0 +1,54 @@
+"""Fused Triton kernels: run in Triton's interpreter, and compiled for a GPU that need not be there."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed: pip install 'stopwise[torch]'")
+triton = pytest.importorskip("triton", reason="triton is not installed: it comes with torch for NVIDIA GPUs")
+pytestmark = pytest.mark.torch
+
+# The interpreter is chosen before triton is imported, so it gets a process of its own.
+PROGRAM = """
+import json, torch
+from stopwise import kernels
+from stopwise.kernels.forms import form_of
+from stopwise.operators.triton_source import Scheme
+from stopwise.operators.triton_tiles import FusedTiles, Launch
+from stopwise.operators.torch_tiles import TorchTiles
+
+generator = torch.Generator().manual_seed(7)
+draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)
+gaussian, distances = kernels.Gaussian(2.0), ("difference", "f16x4")
+cases = [
+    (gaussian, 3, ("f16x3", "f16x4")), (gaussian, 3, ("f16x3", "f16x3")), (gaussian, 3, ("f16x3", "f16x1")),
+    (gaussian, 3, ("tf32x3", "tf32x3")), (gaussian, 1, distances), (kernels.Gaussian(10.0), 130, ("f16x3", "f16x4")),
+    (kernels.Laplace(2.0), 3, distances), (kernels.Laplace(2.0), 3, ("f16x3", "f16x4")),
+    (kernels.Matern(2.0, 2.5), 3, ("f16x3", "f16x4")), (kernels.Polynomial(3), 3, ("f16x3", "f16x3")),
+    (0.5 * gaussian + kernels.Linear() * kernels.Matern(2.0, 1.5) + 1, 3, ("f16x3", "f16x4")),
+]
+out = []
+for kernel, d, names in cases:
+    for same in (True, False):
+        left = draw(70, d) + 3
+        right = left if same else draw(90, d) + 3
+        block, origin, form = draw(len(right), 5).float(), left.mean(0), form_of(kernel)
+        truth = TorchTiles(form, left, right, origin, same=same, dtype=torch.float64).product(block)
+        fused = FusedTiles(form, left, right, origin, same=same, scheme=Scheme(*names))
+        gap = (fused.product(block, Launch(64, 64)).double() - truth).norm() / truth.norm()
+        out.append([f"{kernel.name} d={d} {names} same={same}", float(gap), 2e-3 if names[1] == "f16x1" else 2e-6])
+print(json.dumps(out))
+"""
+
+
+def test_interpreted_kernels_agree_with_float64_tiles():
+    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=600)
+    if "only 0-dimensional arrays" in done.stderr or "only length-1 arrays" in done.stderr:
+        pytest.skip("this Triton's interpreter does not work with this numpy")
+    assert done.returncode == 0, done.stderr
+    wrong = [case for case in json.loads(done.stdout.splitlines()[-1]) if not case[1] < case[2]]
+    assert not wrong
