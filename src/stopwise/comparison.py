@@ -14,10 +14,15 @@ from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.estimators.tiles import predict_in_tiles
 from stopwise.filters import Ridge
 from stopwise.path import Path
-from stopwise.rules import Fixed, Reason, Stop, as_rule, clock_grid, stop_at
+from stopwise.rules import Critical, Fixed, Reason, Stop, as_rule, clock_grid, stop_at
 from stopwise.summary import rmse_leave_one_out
 
-RULES = ("auto", "critical", "minimax", "sure", "gcv", "loo", "discrepancy", "holdout")
+RULES: dict[str, Any] = {
+    "auto": "auto",
+    "critical": "critical",
+    "critical, self": Critical(hilbert_radius="self"),
+    **{name: name for name in ("minimax", "sure", "gcv", "loo", "discrepancy", "holdout")},
+}
 RIDGE = "ridge, 5-fold"
 _FOLDS = 5
 
@@ -152,8 +157,10 @@ def _rows(model: Any, X: Array, y: Array, judge: _Judge, seed: int) -> list[Row]
     path, sigma = model.path_, model.noise_std_ / model.path_.scale
     used = model._to_features(X)
     rows = []
-    for name in RULES:
-        stop = _held_out_stop(model, used, y) if name == "holdout" else as_rule(name).select(path, sigma)
+    for name, rule in RULES.items():
+        stop = _held_out_stop(model, used, y) if name == "holdout" else as_rule(rule).select(path, sigma)
+        # What the model itself was stopped by also saw which rows repeat.
+        stop = model.stop_ if name == "auto" else stop
         rows.append(judge.row(name, stop, path, fits=2 * (name == "holdout")))
     ridge = path.along(Ridge())
     stop = stop_at(ridge.filter, cross_validated_ridge(model, used, y, seed), Reason.MINIMUM)

@@ -71,6 +71,13 @@ def _crossing(stop: Stop, rule: Rule, path: Any) -> str:
 
 
 def _minimum(stop: Stop, rule: Rule, path: Any) -> str:
+    seen = stop.details
+    if {"lowest_step_sum", "allowance"} <= seen.keys():
+        return (
+            f": the earliest point whose leave-one-out error is within {seen['allowance']:g} standard errors of the "
+            f"smallest on the path (at step_sum {seen['lowest_step_sum']:.4g}); the data cannot tell the two apart, "
+            "and the earlier fit is the simpler one."
+        )
     return f": {_MINIMISED.get(rule.name, f'the criterion of the rule {rule.name}')} is smallest there."
 
 

@@ -14,10 +14,11 @@ from click.shell_completion import CompletionItem
 
 from stopwise._typing import Array
 from stopwise.kernels import Radial, Sobolev, as_kernel
+from stopwise.rules import _NAMED as NAMED_RULES
 from stopwise.tables import FORMATS, MAX_LEVELS, MISSING
 
 F = TypeVar("F", bound=Callable[..., Any])
-RULES = ("auto", "critical", "minimax", "sure", "gcv", "loo", "discrepancy", "holdout")
+RULES = tuple(sorted(NAMED_RULES))
 FILTERS = ("descent", "flow", "cutoff", "nu-method", "ridge")
 SOLVERS = ("auto", "dense", "krylov", "line", "nystrom", "cuda", "dask")
 KERNELS = (

@@ -35,26 +35,27 @@ def checksum(document: str, tensors: dict[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
+def _text(document: dict[str, Any]) -> str:
+    return json.dumps(document, allow_nan=False, ensure_ascii=True)
+
+
 def write_container(path: str | os.PathLike[str], document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Write document and tensors; the file at `path` is the old one or the new one, never a part."""
-    text = json.dumps(document, allow_nan=False, ensure_ascii=True)
-    metadata = {FORMAT: text, _CHECKSUM: checksum(text, tensors)}
+    sealed = {_CHECKSUM: checksum(_text(document), tensors)} | document
     with atomic_path(path) as temporary:
-        save_file(tensors, temporary, metadata)
+        save_file(tensors, temporary, {FORMAT: _text(sealed)})
 
 
-def _parse(path: str | os.PathLike[str]) -> tuple[str, str, dict[str, Tensor]]:
+def _parse(path: str | os.PathLike[str]) -> tuple[str, dict[str, Tensor]]:
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            if FORMAT not in metadata or _CHECKSUM not in metadata:
-                raise ModelFileError(f"{path} is not a stopwise model: its header says nothing of stopwise")
+            text = (file.metadata() or {}).get(FORMAT)
             tensors = {name: np.array(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
     except (safetensors.SafetensorError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as problem:
-        if isinstance(problem, ModelFileError):
-            raise
         raise ModelFileError(f"{path} is not a whole model file: it is truncated, damaged or not one") from problem
-    return metadata[FORMAT], metadata[_CHECKSUM], tensors
+    if text is None:
+        raise ModelFileError(f"{path} is not a stopwise model: its header says nothing of stopwise")
+    return text, tensors
 
 
 def read_container(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor], bool]:
@@ -62,11 +63,10 @@ def read_container(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[s
     if os.path.isdir(path):
         raise ModelFileError(f"{path} is a folder, not a model file")
     os.stat(path)  # a missing file is the system's own error, with its own words
-    text, stated, tensors = _parse(path)
+    text, tensors = _parse(path)
     try:
         document = json.loads(text)
-    except (ValueError, RecursionError) as problem:
-        raise ModelFileError(f"{path} is damaged: its header is not JSON") from problem
-    if not isinstance(document, dict):
-        raise ModelFileError(f"{path} is damaged: its header is not a JSON object")
-    return document, tensors, stated == checksum(text, tensors)
+        stated = document.pop(_CHECKSUM)
+        return document, tensors, stated == checksum(_text(document), tensors)
+    except (ValueError, RecursionError, KeyError, AttributeError, TypeError) as problem:
+        raise ModelFileError(f"{path} is damaged: its header is not what stopwise writes") from problem

@@ -1,0 +1,26 @@
+"""A model in a file: exact, safe to open, and usable from the command line."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import stopwise as sw
+
+rng = np.random.default_rng(3)
+X = rng.uniform(-1, 1, size=(80, 2))
+y = np.sin(3 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=80)
+kernel = sw.kernels.Gaussian(0.5) + 0.1 * sw.kernels.Linear()
+model = sw.KernelRidgeRegressor(kernel, rule="gcv").fit(X, y)
+with tempfile.TemporaryDirectory() as folder:
+    path = Path(folder) / "waves.stopwise"
+    sw.save(model, path)
+    again = sw.load(path)
+    print(
+        f"{path.stat().st_size:,} bytes; the same to the last bit: {np.array_equal(model.predict(X), again.predict(X))}"
+    )
+
+try:
+    sw.save(sw.KernelRidgeRegressor(lambda left, right: left @ right.T).fit(X, y), "never.stopwise")
+except TypeError as problem:
+    print(problem)
