@@ -77,6 +77,12 @@ def test_a_larger_ball_is_the_same_as_quieter_noise(values, noise_std, hilbert_r
     assert in_ball == pytest.approx(sw.critical_radius(values, noise_std / hilbert_radius), rel=1e-12)
 
 
+def assume_that_the_trace_can_tell(values, keep):
+    """The trace is one rounded number: what was left out must not vanish in it."""
+    left_out = values[keep:].sum()
+    assume(left_out == 0 or left_out > 1e-3 * values.sum())
+
+
 @given(values=spectra(), noise_std=noise_levels, keep=st.integers(1, 24), missing=st.integers(0, 40))
 def test_leading_eigenvalues_and_the_trace_are_enough(values, noise_std, keep, missing):
     full = np.concatenate([values, np.zeros(missing)])
@@ -84,6 +90,7 @@ def test_leading_eigenvalues_and_the_trace_are_enough(values, noise_std, keep, m
     leading = full[:keep]
     # exact as long as what was left out lies below the radius
     assume(keep >= len(full) or full[keep] <= expected**2)
+    assume_that_the_trace_can_tell(full, keep)
     settings = {"n_samples": len(full), "trace": float(full.sum())}
     assert sw.critical_radius(leading, noise_std, **settings) == pytest.approx(expected, rel=1e-11)
     complexity = reference.local_complexity(full, expected)
@@ -92,6 +99,7 @@ def test_leading_eigenvalues_and_the_trace_are_enough(values, noise_std, keep, m
 
 @given(values=spectra(), noise_std=noise_levels, keep=st.integers(1, 24))
 def test_too_few_eigenvalues_stop_early_and_never_late(values, noise_std, keep):
+    assume_that_the_trace_can_tell(values, keep)
     settings = {"n_samples": len(values), "trace": float(values.sum())}
     partial = sw.critical_step_sum(values[:keep], noise_std, **settings)
     assert partial <= sw.critical_step_sum(values, noise_std) * (1 + 1e-11)
@@ -120,7 +128,7 @@ def schedules(draw, largest):
     return sw.schedules.Sequence(values), itertools.chain(values, itertools.repeat(values[-1]))
 
 
-@given(data=st.data(), values=spectra(), crossing=st.floats(0.01, 300))
+@given(data=st.data(), values=spectra(), crossing=st.floats(0.01, 100))
 def test_the_stopping_time_is_the_last_iterate_before_the_crossing(data, values, crossing):
     schedule, steps = data.draw(schedules(values[0]))
     steps = list(itertools.islice(steps, 20_000))
