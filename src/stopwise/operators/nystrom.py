@@ -159,8 +159,9 @@ def moments_of(landmarks: Landmarks, covariates: Array, responses: Array, weight
     gram = np.triu(gram) + np.triu(gram, 1).T
     counted = responses if weights is None else weights[:, None] * responses
     weight = float(n) if weights is None else float(weights.sum())
+    counted_rows = n if weights is None else int(np.count_nonzero(weights))
     squares = np.asarray((counted * responses).sum(axis=0))
-    return Moments(gram, cross, feature_sum, counted.sum(axis=0), squares, diagonal_sum, weight, n)
+    return Moments(gram, cross, feature_sum, counted.sum(axis=0), squares, diagonal_sum, weight, counted_rows)
 
 
 def _add_gram(total: Array, features: Array) -> Array:

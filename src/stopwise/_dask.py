@@ -1,0 +1,59 @@
+"""The one door to dask: imported here or nowhere, with an error that names the extra."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from stopwise._threads import thread_count
+
+_GRAPH_LIMIT = "256 MiB"
+"""Landmarks travel inside the graph, so that a worker's death cannot lose them; dask's own limit warns at 10 MB."""
+
+
+def dask(part: str = "dask") -> Any:
+    """A module of dask ("dask", "dask.array", "distributed", ...), or an error that says how to get it."""
+    try:
+        return importlib.import_module(part)
+    except ImportError as error:
+        raise ImportError(
+            f'this needs {part}, which is not installed: pip install "stopwise[dask]", or pass numpy arrays'
+        ) from error
+
+
+def is_dask(value: object) -> bool:
+    """Whether a value is a dask collection (array, dataframe, series), asked without importing dask."""
+    return hasattr(value, "__dask_graph__") and hasattr(value, "dask")
+
+
+def is_frame(value: Any) -> bool:
+    """Whether a dask collection is a dataframe or a series."""
+    return (
+        is_dask(value)
+        and hasattr(value, "to_delayed")
+        and hasattr(value, "npartitions")
+        and hasattr(value, "divisions")
+    )
+
+
+@contextmanager
+def connected(n_jobs: int | None = None) -> Iterator[Any]:
+    """The client that the user has connected, or a local cluster of one process a core while the block lasts."""
+    distributed = dask("distributed")
+    limit = {"distributed.admin.large-graph-warning-threshold": _GRAPH_LIMIT}
+    try:
+        client = distributed.default_client()
+    except ValueError:
+        client = None
+    with dask().config.set(limit):
+        if client is not None:
+            yield client
+            return
+        workers = thread_count(n_jobs)
+        with (
+            distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster,
+            distributed.Client(cluster) as own,
+        ):
+            yield own
