@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -53,7 +54,9 @@ def connected(n_jobs: int | None = None) -> Iterator[Any]:
             return
         workers = thread_count(n_jobs)
         with (
-            distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster,
+            distributed.LocalCluster(
+                n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
+            ) as cluster,
             distributed.Client(cluster) as own,
         ):
             yield own

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 import pyarrow as pa
 
 from stopwise.cli import options
+from stopwise.cli.chunks import fit_in_chunks
 from stopwise.cli.output import Notes, Progress, emit_json, number, print_facts
 from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.examples import EXAMPLES, load_example
@@ -44,14 +46,14 @@ def read(data: Path | None, example: str | None, target: str | None, separator: 
     return prepare(table, target, **given)
 
 
-def _estimator(training: Training, rule: str, filter: str, given: dict[str, Any]) -> Any:
-    matrix = training.features.to_numpy()
+def _estimator(matrix: Any, rule: str, filter: str, given: dict[str, Any]) -> Any:
     settings = {
         "kernel": options.kernel_for(given["kernel"], given["length_scale"], matrix),
         "rule": rule,
         "noise_std": options.noise_for(given["noise_std"]),
         "fit_intercept": given["intercept"],
         "solver": given["solver"],
+        "n_landmarks": given["landmarks"] or "auto",
         "random_state": given["seed"],
     }
     return KernelRidgeRegressor(**settings) if filter == "ridge" else KernelGradientRegressor(filter=filter, **settings)
@@ -102,6 +104,7 @@ def fit(data: Path | None, out: Path | None, report: Path | None, as_json: bool,
     \b
     stopwise fit --example motorcycle
     stopwise fit data.csv --target y --out model.stopwise --report report.html
+    stopwise fit FOLDER --target y --solver dask --landmarks 500
     """
     started = time.perf_counter()
     options.check_outputs(data, out, report)
@@ -109,20 +112,28 @@ def fit(data: Path | None, out: Path | None, report: Path | None, as_json: bool,
         report_writer()
     notes = Notes(quiet=quiet or as_json)
     table = {name: given.pop(name) for name in ("example", "target", "separator", "features", "exclude", "missing")}
+    written = {"model": str(out) if out else None, "report": str(report) if report else None}
+    if given["solver"] == "dask":
+        estimator = _estimator(np.zeros((1, 2)), given["rule"], given["filter"], given)
+        model, result = fit_in_chunks(estimator, data, out, report, table, notes)
+        _tell(model, result | {"warnings": notes.lines, **written}, as_json, quiet)
+        return
     with Progress("reading", notes.quiet):
         training = read(data, max_levels=given.pop("max_levels"), **table)
     for note in training.notes:
         notes.add(note)
     with Progress(f"fitting {len(training.target):,} rows", notes.quiet), notes.listening():
-        model = _estimator(training, given.pop("rule"), given.pop("filter"), given).fit(
-            training.features, training.target
-        )
+        estimator = _estimator(training.features.to_numpy(), given["rule"], given["filter"], given)
+        model = estimator.fit(training.features, training.target)
     with Progress("writing", notes.quiet), notes.listening():
         _write(model, training, out, report, notes)
         facts = describe(model)
-    result: dict[str, Any] = {"rows": len(training.target), "features": list(training.columns.features)}
+    result = {"rows": len(training.target), "features": list(training.columns.features)}
     result |= {"target": training.columns.target, **facts, "seconds": round(time.perf_counter() - started, 3)}
-    result |= {"warnings": notes.lines, "model": str(out) if out else None, "report": str(report) if report else None}
+    _tell(model, result | {"warnings": notes.lines, **written}, as_json, quiet)
+
+
+def _tell(model: Any, result: dict[str, Any], as_json: bool, quiet: bool) -> None:
     if as_json:
         emit_json(result)
     elif not quiet:
@@ -150,6 +161,15 @@ def print_summary(result: dict[str, Any], why: str) -> None:
         ),
         ("solver", result["solver"]),
     ]
+    if result.get("landmarks"):
+        low, high = result["bracket"]
+        facts.append(
+            (
+                "bracket",
+                f"step_sum {number(low)} to {number(high)}, with {result['landmarks']:,} landmarks "
+                f"that capture {100 * result['captured']:.4g} % of the trace",
+            )
+        )
     if result["seconds"] is not None:
         facts.append(("time", f"{number(result['seconds'], 3)} s"))
     facts += [(name, shown(result[name], 300)) for name in ("model", "report") if result[name]]

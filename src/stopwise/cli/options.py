@@ -79,6 +79,9 @@ model_options = _stacked(
         click.option("--noise-std", default="auto", show_default=True, help="A number, or how to estimate it."),
         click.option("--intercept/--no-intercept", default=True, show_default=True, help="Leave the constant free."),
         click.option("--solver", type=click.Choice(SOLVERS), default="auto", show_default=True),
+        click.option(
+            "--landmarks", type=click.IntRange(1), help="How many rows stand for all, for solvers nystrom and dask."
+        ),
         click.option("--seed", type=click.IntRange(0), default=0, show_default=True),
     ]
 )

@@ -183,8 +183,8 @@ def _check_solver(estimator: Any) -> None:
         )
 
 
-def fit_chunks(estimator: Any, chunks: Chunks, client: Any, watch: Watch | None = None) -> None:
-    """Fit an estimator to chunks of rows on a client; the estimator is changed only at the end."""
+def fit_chunks(estimator: Any, chunks: Chunks, client: Any, watch: Watch | None = None) -> Rows:
+    """Fit an estimator to chunks of rows on a client, at the end and all at once; the sample that settled its units."""
     seed = estimator._random_seed()
     source = ChunkedRows(client, chunks, seed, estimator.fit_intercept, watch)
     sample = source.sample
@@ -206,6 +206,7 @@ def fit_chunks(estimator: Any, chunks: Chunks, client: Any, watch: Watch | None 
     chosen = Chosen(chosen.kernel, cast(Problem, None), chosen.features, chosen.table)
     estimator._keep(solution, plan, chosen, plan.rule, chunks.single)
     estimator.feature_range_ = source.ranges
+    return sample
 
 
 def predict_block(block: Array, model: Any, what: str) -> Array:

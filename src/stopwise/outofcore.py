@@ -1,0 +1,192 @@
+"""Folders of Parquet or CSV files, never loaded whole: files become chunks, chunks become sums on a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stopwise._dask import connected, dask
+from stopwise.chunks import Chunks, Layout, PartitionError, Rows, count_rows, rows_of_table
+from stopwise.estimators.chunked import fit_chunks
+from stopwise.tables import Columns, Numeric
+
+CHUNK_ROWS = 262_144
+BLOCK_BYTES = 32 * 2**20
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+
+
+@dataclass(frozen=True)
+class FolderFit:
+    """A model fitted to a folder, what it knows of the columns, and how many rows there were."""
+
+    model: Any
+    columns: Columns
+    n_rows: int
+
+
+def fit_folder(
+    estimator: Any,
+    folder: str | Path,
+    target: str,
+    *,
+    features: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    separator: str | None = None,
+    show: bool = False,
+) -> FolderFit:
+    """Fit an estimator to all files of a folder (or one file) on the connected dask client, or a local cluster.
+
+    With `show` the dashboard's address and dask's progress bar appear on standard error.
+    """
+    files = _files(Path(folder), separator)
+    with connected(estimator.n_jobs) as client:
+        if show:
+            sys.stderr.write(f"dask dashboard: {client.dashboard_link}\n")
+        make = _parquet_chunks if files[0].suffix in (".parquet", ".pq") else _csv_chunks
+        precision = "float64" if estimator.precision == "float64" else "float32"
+        layout = Layout(tuple(features) or None, (target,), precision=precision)
+        chunks = make(files, layout, exclude, separator, client)
+        sample = fit_chunks(estimator, chunks, client, _show_progress if show else None)
+    return FolderFit(estimator, _columns(chunks.layout, sample), chunks.n_rows)
+
+
+def _show_progress(future: Any) -> None:
+    with contextlib.redirect_stdout(sys.stderr):
+        dask("distributed").progress(future, notebook=False)
+    sys.stderr.write("\n")
+
+
+def _columns(layout: Layout, sample: Rows) -> Columns:
+    medians = np.median(sample.covariates, axis=0)
+    parts = tuple(Numeric(name, float(m)) for name, m in zip(layout.features or (), medians, strict=True))
+    return Columns((layout.targets or (None,))[0], parts)
+
+
+def _files(folder: Path, separator: str | None) -> list[Path]:
+    """The files of a folder that can be read, all of one kind."""
+    if not folder.exists():
+        raise FileNotFoundError(2, "no such file or folder", str(folder))
+    known = {".parquet", ".pq", *_SEPARATORS} | ({".txt"} if separator else set())
+    found = [folder] if folder.is_file() else sorted(p for p in folder.iterdir() if p.suffix in known)
+    kinds = {".parquet" if path.suffix == ".pq" else path.suffix for path in found}
+    if not found:
+        raise ValueError(f"{folder} holds no .parquet, .csv or .tsv files")
+    if len(kinds) > 1 or not kinds <= known:
+        seen = ", ".join(sorted(kinds))
+        raise ValueError(f"{folder} must hold files of one kind, .parquet, .csv or .tsv; it has {seen}")
+    return found
+
+
+def _chosen(columns: Sequence[str], numeric: set[str], asked: Layout, exclude: Sequence[str], label: str) -> list[str]:
+    """The feature columns: those named, or all but the target and those left out; each must hold numbers."""
+    features, target = asked.features or (), (asked.targets or ("",))[0]
+    for name in (target, *features, *exclude):
+        if name not in columns:
+            raise PartitionError(f"{label} has no column {name!r}: it has {', '.join(map(repr, columns))}")
+    wanted = list(features) or [name for name in columns if name != target and name not in exclude]
+    text = [name for name in [*wanted, target] if name not in numeric]
+    if text:
+        raise ValueError(
+            f"the column {text[0]!r} is not numbers, and files read in chunks need numbers: leave it out with "
+            '--exclude, or load the table whole (without solver="dask"), which turns text into 0/1 features'
+        )
+    if not wanted:
+        raise ValueError(f"no feature is left besides the target {target!r}")
+    return wanted
+
+
+# ---- Parquet --------------------------------------------------------------------------------------------------------
+
+
+def read_parquet(path: str, groups: list[int], layout: Layout, label: str) -> Rows:
+    """Checked rows of some row groups of a file."""
+    file = pq.ParquetFile(path)
+    schema = file.schema_arrow
+    for name, expected in layout.dtypes or ():
+        if name not in schema.names:
+            raise PartitionError(f"{label} has no column {name!r}: it has {', '.join(map(repr, schema.names))}")
+        if str(schema.field(name).type) != expected:
+            raise PartitionError(
+                f"{label}: column {name!r} is {schema.field(name).type} and the first file has {expected}"
+            )
+    table = file.read_row_groups(groups, columns=[name for name, _ in layout.dtypes or ()], use_threads=False)
+    return rows_of_table(table.to_pandas(), replace(layout, dtypes=None), label)
+
+
+def _parquet_chunks(
+    files: list[Path], asked: Layout, exclude: Sequence[str], separator: str | None, client: Any
+) -> Chunks:
+    schema = pq.read_schema(files[0])
+    kinds = {field.name: field.type for field in schema}
+    numeric = {name for name, kind in kinds.items() if _is_number(kind)}
+    chosen = _chosen(schema.names, numeric, asked, exclude, files[0].name)
+    dtypes = tuple((name, str(kinds[name])) for name in [*chosen, *(asked.targets or ())])
+    layout = replace(asked, features=tuple(chosen), dtypes=dtypes, n_features=len(chosen))
+    read = dask().delayed(read_parquet, pure=False)
+    parts: list[Any] = []
+    labels, lengths = [], []
+    for path in files:
+        for groups, rows in _row_groups(path):
+            labels.append(f"partition {len(parts)} ({path.name}, row groups {groups[0]}-{groups[-1]})")
+            parts.append(read(str(path.absolute()), groups, layout, labels[-1]))
+            lengths.append(rows)
+    return Chunks(tuple(parts), tuple(labels), tuple(lengths), layout, single=True)
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def _row_groups(path: Path) -> list[tuple[list[int], int]]:
+    """Neighbouring row groups of a file, together about as many rows as a chunk should have."""
+    meta = pq.read_metadata(path)
+    out: list[tuple[list[int], int]] = []
+    for group in range(meta.num_row_groups):
+        rows = meta.row_group(group).num_rows
+        if out and out[-1][1] + rows <= CHUNK_ROWS:
+            out[-1] = ([*out[-1][0], group], out[-1][1] + rows)
+        elif rows:
+            out.append(([group], rows))
+    return out
+
+
+# ---- CSV ------------------------------------------------------------------------------------------------------------
+
+
+def read_csv(block: bytes, header: bytes, separator: str, names: tuple[str, ...], layout: Layout, label: str) -> Rows:
+    """Checked rows of a block of lines; the first block of a file begins with its header."""
+    lines = block if block.startswith(header) else header + block
+    table = pd.read_csv(io.BytesIO(lines), sep=separator)
+    if tuple(map(str, table.columns)) != names:
+        raise PartitionError(f"{label} has the columns {list(table.columns)} and the first file has {list(names)}")
+    return rows_of_table(table, layout, label)
+
+
+def _csv_chunks(files: list[Path], asked: Layout, exclude: Sequence[str], separator: str | None, client: Any) -> Chunks:
+    mark = separator or _SEPARATORS.get(files[0].suffix, ",")
+    first = pd.read_csv(files[0], sep=mark, nrows=1000)
+    names = tuple(map(str, first.columns))
+    numeric = {name for name in names if pd.api.types.is_numeric_dtype(first[name])}
+    chosen = _chosen(names, numeric, asked, exclude, files[0].name)
+    layout = replace(asked, features=tuple(chosen), n_features=len(chosen))
+    read, read_bytes = dask().delayed(read_csv, pure=False), dask("dask.bytes").read_bytes
+    parts: list[Any] = []
+    labels: list[str] = []
+    for path in files:
+        with path.open("rb") as handle:
+            header = handle.readline()
+        _, blocks = read_bytes(str(path.absolute()), delimiter=b"\n", blocksize=BLOCK_BYTES, sample=False)
+        for number, block in enumerate(blocks[0]):
+            labels.append(f"partition {len(parts)} ({path.name}, block {number})")
+            parts.append(read(block, header, mark, names, layout, labels[-1]))
+    return Chunks(tuple(parts), tuple(labels), tuple(count_rows(parts, client)), layout, single=True)
