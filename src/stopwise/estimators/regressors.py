@@ -11,7 +11,9 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from stopwise._dask import is_dask
 from stopwise._typing import Array
+from stopwise.estimators.chunked import fit_collections, predict_lazily
 from stopwise.estimators.problem import Problem, check_weights, make_problem, numbers_only
 from stopwise.estimators.selection import choose_kernel
 from stopwise.estimators.solution import Plan, Solution
@@ -39,7 +41,13 @@ class _KernelRegressor(StreamingMixin, MultiOutputMixin, RegressorMixin, BaseEst
         "relevance": [StrOptions({"auto"}), "boolean"],
         "fit_intercept": ["boolean"],
         "solver": [StrOptions(_SOLVERS)],
-        "n_landmarks": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left"), "array-like", Uniform, Leverage],
+        "n_landmarks": [
+            StrOptions({"auto"}),
+            Interval(Integral, 1, None, closed="left"),
+            "array-like",
+            Uniform,
+            Leverage,
+        ],
         "precision": [StrOptions({"float64", "float32", "fast"})],
         "tol": [Interval(Real, 0, None, closed="left")],
         "n_jobs": [Integral, None],
@@ -64,6 +72,9 @@ class _KernelRegressor(StreamingMixin, MultiOutputMixin, RegressorMixin, BaseEst
         sample_weight : array-like of shape (n_samples,), optional
             Frequencies: a weight of 2 is the row twice.
         """
+        if self.solver == "dask" or is_dask(X):
+            fit_collections(self, X, y, sample_weight)
+            return self
         self._validate_params()
         problem, single = self._problem(X, y, sample_weight)
         rule, noise = as_rule(self.rule), as_noise(self.noise_std)
@@ -166,6 +177,8 @@ class _KernelRegressor(StreamingMixin, MultiOutputMixin, RegressorMixin, BaseEst
         check_is_fitted(self, "dual_coef_")
         if interval not in (None, "new"):
             raise ValueError(f'interval must be None or "new", got {interval!r}')
+        if is_dask(X):
+            return predict_lazily(self, X, return_std, interval)
         dtype = [np.float64, np.float32]
         with numbers_only():
             X = validate_data(self, X, dtype=dtype, reset=False, accept_sparse=False)
