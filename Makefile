@@ -51,7 +51,8 @@ $(VENV)/.also-%: pyproject.toml | $(INSTALLED)
 	@touch $@
 
 demo: $(INSTALLED) ## fit an example and say why it stopped where it did
-	$(BIN)/stopwise fit --example motorcycle $(ARGS)
+	@mkdir -p build/demo
+	$(BIN)/stopwise fit --example motorcycle --out build/demo/motorcycle.stopwise $(ARGS)
 
 test: $(INSTALLED) ## run the tests
 	$(ONE_THREAD) $(PY) -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)

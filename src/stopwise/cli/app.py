@@ -63,10 +63,6 @@ class Commands(click.Group):
         except (click.Abort, KeyboardInterrupt):
             click.echo("stopwise: interrupted; nothing was written", err=True)
             return INTERRUPTED
-        except BrokenPipeError:
-            # Whoever was reading has heard enough; keep Python from complaining about it on its way out.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
         except _EXPECTED as problem:
             if os.environ.get("STOPWISE_DEBUG"):
                 raise

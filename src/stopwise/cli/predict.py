@@ -27,7 +27,7 @@ from stopwise.ranges import Mask, outside
 from stopwise.summary import parts
 from stopwise.tables import MISSING, Columns, Numeric, Source, TableError, find_sources, quoted, shown
 
-_BATCH = 65_536
+_BATCH = 16_384
 
 
 def columns_of(saved: Saved, sources: list[Source]) -> Columns:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+import click
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
@@ -66,8 +68,13 @@ def _as_table(columns: dict[str, Array]) -> Any:
 def file_sink(out: Path | None) -> Iterator[Sink]:
     """A sink for a file, which appears whole at the end, or for standard output."""
     if out is None or str(out) == "-":
-        yield _CsvSink(sys.stdout.buffer)
-        sys.stdout.flush()
+        try:
+            yield _CsvSink(sys.stdout.buffer)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Whoever was reading has heard enough; keep Python from complaining about it on its way out.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise click.exceptions.Exit(0) from None
         return
     with atomic_path(out) as temporary:
         if out.suffix.lower() in (".parquet", ".pq"):

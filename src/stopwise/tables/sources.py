@@ -20,7 +20,8 @@ from stopwise.tables.names import quoted, shown, told_apart
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 _PARQUET = {".parquet", ".pq"}
-_BLOCK = 4 << 20
+_BLOCK = 1 << 20
+"""Bytes of text turned into columns at a time: small enough that many of them in a row leave no trace in memory."""
 
 
 class TableError(ValueError):

@@ -1,0 +1,292 @@
+"""How commands end: one line and 2 on bad input, 130 on Ctrl-C, nothing half-written, no traceback."""
+
+import importlib
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+import types
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import stopwise as sw
+from stopwise.cli import main, output
+from test_cli_fit import run
+
+ROOT = Path(__file__).parent.parent
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
+STOPWISE = [sys.executable, "-m", "stopwise"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.csv").write_text("a,y\n" + "".join(f"{i},{i % 3}\n" for i in range(20)))
+    (tmp_path / "bad.csv").write_text("a,y\n1,2\n3\n")
+    (tmp_path / "gaps.csv").write_text("a,y\n1,2\n,3\n4,5\n")
+    (tmp_path / "few.csv").write_text("a,y\n1,2\n2,3\n4,5\n")
+    (tmp_path / "other.csv").write_text("b\n1\n2\n")
+    (tmp_path / "empty.csv").write_text("a,y\n")
+    (tmp_path / "broken.stopwise").write_bytes(b"broken")
+    X = np.arange(20.0)[:, None]
+    sw.save(sw.KernelRidgeRegressor("gaussian").fit(X, X[:, 0] % 3), tmp_path / "good.stopwise")
+    assert run("fit", "good.csv", "--target", "y", "--kernel", "gaussian", "--out", "named.stopwise").exit_code == 0
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("fit", "give a table to fit, DATA, or --example motorcycle"),
+        ("fit good.csv --example motorcycle --target y", "give a table to fit"),
+        ("fit good.csv", "name the column to predict with --target; the columns are 'a', 'y'"),
+        ("fit good.csv --target z", "no column named 'z'"),
+        ("fit good.csv --target y --features z", "no column named 'z'"),
+        ("fit good.csv --target y --features y", "cannot be a feature too"),
+        ("fit good.csv --target y --exclude a", "no feature is left"),
+        ("fit absent.csv --target y", "absent.csv does not exist"),
+        ("fit bad.csv --target y", "Expected 2 columns, got 1"),
+        ("fit empty.csv --target y", "at least 2 rows"),
+        (
+            "fit gaps.csv --target y",
+            "1 of 3 rows have missing values, in 'a': choose --missing drop or --missing median",
+        ),
+        ("fit good.csv --target y --kernel nonsense", "unknown kernel 'nonsense'"),
+        ("fit good.csv --target y --kernel precomputed", "takes a matrix, not a table"),
+        ("fit good.csv --target y --rule nonsense", "'nonsense' is not one of"),
+        ("fit good.csv --target y --noise-std -1", "noise_std must be a positive"),
+        ("fit good.csv --target y --noise-std nonsense", "noise_std must be a positive number"),
+        ("fit good.csv --target y --length-scale 1", "--length-scale needs --kernel"),
+        ("fit good.csv --target y --kernel gaussian --length-scale x", "could not convert"),
+        ("fit good.csv --target y --kernel gaussian --length-scale 1,2", "length_scale has 2 entries for 1 features"),
+        ("fit good.csv --target y --out absent/m.stopwise", "does not exist: make it first"),
+        ("fit good.csv --target y --out .", "is a folder"),
+        ("fit good.csv --target y --out good.csv", "is the input"),
+        ("fit good.csv --target y --max-levels 0", "0 is not in the range"),
+        ("fit good.csv --nonsense", "No such option"),
+        ("nonsense", "No such command"),
+        ("predict good.stopwise", "Missing argument 'DATA'"),
+        ("predict broken.stopwise good.csv", "not a whole model file"),
+        ("predict absent.stopwise good.csv", "absent.stopwise: No such file"),
+        ("predict good.csv good.csv", "not a whole model file"),
+        ("predict named.stopwise other.csv", "other.csv lacks columns the model was fitted to: 'a'"),
+        ("predict named.stopwise empty.csv", "no rows to predict"),
+        ("predict named.stopwise gaps.csv", "row 2 has a missing value"),
+        ("predict named.stopwise bad.csv", "Expected 2 columns, got 1"),
+        ("predict named.stopwise good.csv --out named.stopwise", "is the input"),
+        ("info broken.stopwise", "not a whole model file"),
+        ("info .", "is a folder"),
+        ("compare good.csv --target y --holdout 2", "2.0 is not in the range"),
+        ("compare few.csv --target y", "a comparison needs at least 10 rows to fit to, got 3"),
+    ],
+)
+@pytest.mark.parametrize("more", ["", "--json"])
+def test_bad_input_is_one_line_and_exit_code_2(folder, arguments, message, more):
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    result = run(*arguments.split(), *more.split()) if arguments else run()
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_help_version_and_completion_are_there():
+    for command in ("", "fit", "predict", "compare", "info", "reproduce"):
+        result = run(*command.split(), "--help")
+        assert result.exit_code == 0
+        assert "Usage: " in result.stdout
+    assert run("--version").stdout == f"stopwise, version {sw.__version__}\n"
+    environment = ENVIRONMENT | {
+        "_STOPWISE_COMPLETE": "bash_complete",
+        "COMP_WORDS": "stopwise fit --kernel lap",
+        "COMP_CWORD": "3",
+    }
+    done = subprocess.run(
+        ["stopwise"], capture_output=True, text=True, env=environment | path_of_scripts(), check=False
+    )
+    assert "laplace" in done.stdout
+
+
+def path_of_scripts():
+    return {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+
+def test_quiet_says_nothing(folder):
+    for command in (
+        "fit good.csv --target y --kernel gaussian",
+        "compare good.csv --target y --kernel linear",
+        "info good.stopwise",
+    ):
+        assert run(*command.split(), "-q").output == ""
+
+
+def test_colours_appear_on_a_terminal_only(folder):
+    command = [*STOPWISE, "info", "named.stopwise"]
+    environment = {key: value for key, value in ENVIRONMENT.items() if key not in ("NO_COLOR", "FORCE_COLOR")} | {
+        "TERM": "xterm"
+    }
+    piped = subprocess.run(command, capture_output=True, env=environment, check=True)
+    assert b"\x1b" not in piped.stdout
+    leader, follower = pty.openpty()
+    with subprocess.Popen(command, stdout=follower, stderr=follower, env=environment) as child:
+        os.close(follower)
+        shown = b""
+        while part := read_some(leader):
+            shown += part
+    os.close(leader)
+    assert child.returncode == 0
+    assert b"\x1b[1m" in shown
+
+
+def read_some(handle):
+    try:
+        return os.read(handle, 4096)
+    except OSError:
+        return b""
+
+
+def test_progress_is_silent_at_first_and_speaks_later(monkeypatch, capsys):
+    with output.Progress("waiting", quiet=False):
+        pass
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(output, "PATIENCE", 0.01)
+    with output.Progress("waiting", quiet=False) as progress:
+        progress._thread.join()
+    assert capsys.readouterr().err == "waiting ...\n"
+    with output.Progress("waiting", quiet=True):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+SLOW = """
+import importlib, sys, time
+from stopwise.cli import main
+predict = importlib.import_module("stopwise.cli.predict")
+original = predict.Predictor.predict
+def slowly(self, batch):
+    found = original(self, batch)
+    print("predicting", file=sys.stderr, flush=True)
+    time.sleep(60)
+    return found
+predict.Predictor.predict = slowly
+main(sys.argv[1:], prog_name="stopwise")
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_is_clean(folder, number, code):
+    (folder / "out.csv").write_text("old")
+    command = [sys.executable, "-c", SLOW, "predict", "named.stopwise", "good.csv", "--out", "out.csv", "-q"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as child:
+        assert child.stderr.readline() == "predicting\n"
+        assert len(list(folder.glob(".out.csv*"))) == 1
+        time.sleep(0.1)
+        child.send_signal(number)
+        _, errors = child.communicate(timeout=50)
+    assert child.returncode == code
+    assert "Traceback" not in errors
+    assert (folder / "out.csv").read_text() == "old"
+    assert list(folder.glob(".out.csv*")) == []
+
+
+def test_a_reader_who_leaves_early_is_no_error(folder):
+    (folder / "many.csv").write_text("a\n" + "1.5\n" * 200_000)
+    command = f"{sys.executable} -m stopwise predict named.stopwise many.csv | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=ENVIRONMENT, check=False)
+    assert done.stdout == "prediction\n0\n"
+    assert "Traceback" not in done.stderr
+
+
+def test_a_report_is_asked_of_the_report_room(folder, monkeypatch):
+    asked = {}
+
+    def write(model, path, **details):
+        asked.update(details)
+        Path(path).write_text("<html>")
+
+    monkeypatch.setitem(sys.modules, "stopwise.report", types.SimpleNamespace(write=write))
+    assert run("fit", "good.csv", "--target", "y", "--kernel", "linear", "--report", "r.html").exit_code == 0
+    assert (folder / "r.html").read_text() == "<html>"
+    assert sorted(asked) == ["X", "command", "target", "warnings", "y"]
+    assert list(asked["X"].columns) == ["a"]
+
+
+def test_a_report_that_fails_leaves_neither_report_nor_model(folder, monkeypatch):
+    def write(model, path, **details):
+        Path(path).write_text("half")
+        raise ValueError("no ink")
+
+    monkeypatch.setitem(sys.modules, "stopwise.report", types.SimpleNamespace(write=write))
+    result = run("fit", "good.csv", "--target", "y", "--kernel", "linear", "--report", "r.html", "--out", "m.stopwise")
+    assert (result.exit_code, result.stderr) == (2, "stopwise: no ink\n")
+    assert not list(folder.glob("*.html"))
+    assert not list(folder.glob("m.stopwise*"))
+    assert not list(folder.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "module"),
+    [("fit good.csv --target y --report r.html", "report"), ("compare good.csv --target y --figure c.png", "plot")],
+)
+def test_a_missing_extra_is_named(folder, monkeypatch, arguments, module):
+    real = importlib.import_module
+
+    def without_matplotlib(name, *rest):
+        if name == f"stopwise.{module}":
+            raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
+        return real(name, *rest)
+
+    monkeypatch.setattr(importlib, "import_module", without_matplotlib)
+    result = run(*arguments.split())
+    assert result.exit_code == 2
+    assert "needs matplotlib: pip install 'stopwise[report]'" in result.stderr
+
+
+def test_a_figure_is_asked_of_the_plot_room(folder, monkeypatch):
+    class Figure:
+        def savefig(self, path, **options):
+            Path(path).write_bytes(options["format"].encode())
+
+    drawn = []
+    axes = types.SimpleNamespace(figure=Figure())
+    monkeypatch.setitem(sys.modules, "stopwise.plot", types.SimpleNamespace(compare=lambda c: drawn.append(c) or axes))
+    assert run("compare", "good.csv", "--target", "y", "--kernel", "linear", "--figure", "c.svg").exit_code == 0
+    assert (folder / "c.svg").read_bytes() == b"svg"
+    assert len(drawn[0].rows) > 5
+
+
+def test_reproduce_is_found_wherever_it_is_written(monkeypatch):
+    @click.command("reproduce")
+    def reproduce():
+        click.echo("reproducing")
+
+    monkeypatch.setitem(sys.modules, "stopwise.experiments.command", types.ModuleType("stopwise.experiments.command"))
+    sys.modules["stopwise.experiments.command"].reproduce = reproduce
+    assert CliRunner().invoke(main, ["reproduce"]).output == "reproducing\n"
+    monkeypatch.setitem(sys.modules, "stopwise.experiments.command", None)
+    result = run("reproduce")
+    assert result.exit_code == 2
+    assert "not part of this installation" in result.stderr
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_every_example_script_runs(script, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+    assert list(tmp_path.iterdir()) == []
