@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-import pandas as pd
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from stopwise._dask import connected, dask, is_dask, is_frame
@@ -189,8 +188,7 @@ def fit_chunks(estimator: Any, chunks: Chunks, client: Any, watch: Watch | None 
     source = ChunkedRows(client, chunks, seed, estimator.fit_intercept, watch)
     sample = source.sample
     names = chunks.layout.features
-    shown: Any = sample.covariates if names is None else pd.DataFrame(sample.covariates, columns=list(names))
-    validate_data(estimator, shown, sample.responses, multi_output=True, ensure_min_samples=2)
+    validate_data(estimator, _named(sample.covariates, names), sample.responses, multi_output=True, ensure_min_samples=2)
     problem = make_problem(
         sample.covariates, sample.responses, sample.weights, intercept=estimator.fit_intercept, seed=seed
     )
@@ -209,10 +207,18 @@ def fit_chunks(estimator: Any, chunks: Chunks, client: Any, watch: Watch | None 
     return sample
 
 
+def _named(block: Array, names: Any) -> Any:
+    """A block with its column names, if it has any: as a table, which is where scikit-learn looks for them."""
+    if names is None:
+        return block
+    import pandas as pd
+
+    return pd.DataFrame(block, columns=list(names))
+
+
 def predict_block(block: Array, model: Any, what: str) -> Array:
     """Predictions ("mean") or standard deviations ("std", "new") for one block of rows."""
-    names = getattr(model, "feature_names_in_", None)
-    rows = block if names is None else pd.DataFrame(block, columns=names)
+    rows = _named(block, getattr(model, "feature_names_in_", None))
     if what == "mean":
         return cast(Array, model.predict(rows))
     return cast(Array, model.predict(rows, return_std=True, interval="new" if what == "new" else None)[1])

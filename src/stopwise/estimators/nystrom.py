@@ -208,6 +208,15 @@ def _needs_no_rows(plan: Plan) -> None:
         )
 
 
+def _noise(plan: Plan, path: Path) -> float:
+    """The noise level in the units of y; zero where a single row is all there is to read it off."""
+    if plan.noise_given is not None:
+        return plan.noise_given
+    if plan.noise.needs_path and path.n_samples <= float(path.intercept):
+        return 0.0
+    return plan.noise.estimate(None, None, path=path)
+
+
 def _decide(
     stream: Stream, plan: Plan, path: Path, parts: Decomposition, column: int, source: RowSource | None
 ) -> tuple[Stop, float]:
@@ -219,8 +228,7 @@ def _decide(
     one = path.column(column)
     if not isinstance(plan.rule, Oracle):
         one = replace(one, spectrum=replace(one.spectrum, basis=None), response=None)
-    given = plan.noise_given
-    sigma = (plan.noise.estimate(None, None, path=one) if given is None else given) / float(stream.unit[column])
+    sigma = _noise(plan, one) / float(stream.unit[column])
     data = Data(stream.moments.n_rows, seed=stream.seed)
     details: dict[str, Any] = {"captured": parts.captured, "landmarks": len(stream.landmarks.points)}
     if isinstance(plan.rule, LeaveOneOut):

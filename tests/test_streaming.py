@@ -1,0 +1,122 @@
+"""Rows in batches and fits from several places: the same result as one fit."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import stopwise as sw
+
+N = 150
+
+
+def data(seed=1, n=N, level=3.0):
+    rng = np.random.default_rng(seed)
+    covariates = rng.uniform(size=(n, 2))
+    return covariates, level + np.sin(5 * covariates[:, 0]) + covariates[:, 1] ** 2 + 0.3 * rng.standard_normal(n)
+
+
+def estimator(cls=sw.KernelGradientRegressor, **settings):
+    return cls(sw.kernels.Matern(0.4, 1.5), solver="nystrom", n_landmarks=data(2, 30)[0], **settings)
+
+
+def batches(seed, n=N):
+    rng = np.random.default_rng(seed)
+    cuts = np.sort(rng.choice(np.arange(1, n), int(rng.integers(0, 8)), replace=False))
+    return np.split(rng.permutation(n), cuts)
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans(), st.booleans(), st.booleans())
+def test_any_split_in_any_order_gives_the_single_fit(seed, intercept, weighted, several):
+    covariates, y = data(3)
+    y = np.column_stack([y, 40 * covariates[:, 1]]) if several else y
+    weights = np.random.default_rng(4).uniform(0.5, 3, N) if weighted else np.ones(N)
+    whole = estimator(fit_intercept=intercept).fit(covariates, y, weights)
+    streamed = estimator(fit_intercept=intercept)
+    for rows in batches(seed):
+        streamed.partial_fit(covariates[rows], y[rows], weights[rows])
+    assert np.array_equal(streamed.step_sum_, whole.step_sum_)
+    assert np.abs(streamed.predict(covariates) - whole.predict(covariates)).max() <= 1e-8
+    assert streamed.trace_ == pytest.approx(whole.trace_, rel=1e-12)
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([sw.KernelGradientRegressor, sw.KernelRidgeRegressor]))
+def test_parts_fitted_apart_merge_to_the_single_fit(seed, cls):
+    covariates, y = data(5)
+    whole = estimator(cls).fit(covariates, y)
+    parts = [estimator(cls).partial_fit(covariates[rows], y[rows]) for rows in batches(seed)]
+    merged = parts[0]
+    for part in parts[1:]:
+        merged.merge(part)
+    assert np.abs(merged.predict(covariates) - whole.predict(covariates)).max() <= 1e-8
+    ours, theirs = (model.predict(covariates, return_std=True)[1] for model in (merged, whole))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_a_level_far_from_zero_costs_no_digits_of_the_shape():
+    covariates, y = data(6)
+    near, far = estimator(), estimator()
+    for rows in batches(7):
+        near.partial_fit(covariates[rows], y[rows])
+        far.partial_fit(covariates[rows], y[rows] + 1e6)
+    np.testing.assert_allclose(far.predict(covariates) - 1e6, near.predict(covariates), atol=1e-6)
+
+
+def test_partial_fit_continues_a_fit_on_landmarks():
+    covariates, y = data(8)
+    whole = estimator().fit(covariates, y)
+    continued = estimator().fit(covariates[:60], y[:60]).partial_fit(covariates[60:], y[60:])
+    assert np.abs(continued.predict(covariates) - whole.predict(covariates)).max() <= 1e-8
+
+
+def test_a_first_batch_settles_kernel_and_landmarks_by_itself():
+    covariates, y = data(9, 400)
+    streamed = sw.KernelGradientRegressor("gaussian").partial_fit(covariates[:100], y[:100])
+    kernel = streamed.kernel_
+    streamed.partial_fit(covariates[100:], y[100:])
+    assert streamed.kernel_ == kernel
+    assert len(streamed.X_fit_) == 100
+    assert np.sqrt(np.mean((streamed.predict(covariates) - y) ** 2)) < 0.4
+
+
+def test_a_saved_model_goes_on_streaming(tmp_path):
+    covariates, y = data(10)
+    whole = estimator().partial_fit(covariates[:70], y[:70])
+    sw.save(whole, tmp_path / "half.stopwise")
+    loaded = sw.load(tmp_path / "half.stopwise")
+    for model in (whole, loaded):
+        model.partial_fit(covariates[70:], y[70:])
+    np.testing.assert_array_equal(loaded.predict(covariates), whole.predict(covariates))
+
+
+@pytest.mark.parametrize("solver", ["dense", "nystrom"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_refit_gives_what_a_new_fit_on_the_same_rows_gives(solver, weighted):
+    covariates, y = data(11)
+    weights = np.random.default_rng(12).integers(0, 3, N).astype(float) if weighted else None
+    other = np.cos(3 * y)
+    fresh = estimator().set_params(solver=solver).fit(covariates, other, weights)
+    again = estimator().set_params(solver=solver).fit(covariates, y, weights).refit(other)
+    assert again.stop_.iteration == fresh.stop_.iteration
+    np.testing.assert_allclose(again.predict(covariates), fresh.predict(covariates), atol=1e-9)
+    np.testing.assert_allclose(again.noise_std_, fresh.noise_std_, rtol=1e-6)
+
+
+def test_what_cannot_be_merged_says_what_is_different():
+    covariates, y = data(13)
+    model = estimator().partial_fit(covariates, y)
+    elsewhere = sw.KernelGradientRegressor(sw.kernels.Matern(0.5, 1.5), n_landmarks=data(2, 30)[0])
+    with pytest.raises(ValueError, match="same kernel and landmarks"):
+        model.merge(elsewhere.partial_fit(covariates, y))
+    with pytest.raises(ValueError, match="same fit_intercept"):
+        model.merge(estimator(fit_intercept=False).partial_fit(covariates, y))
+    with pytest.raises(ValueError, match="no sums to merge"):
+        model.merge(sw.KernelGradientRegressor("gaussian", solver="dense").fit(covariates, y))
+    with pytest.raises(ValueError, match="as many columns as before"):
+        model.partial_fit(covariates, np.column_stack([y, y]))
+    with pytest.raises(ValueError, match='solver="nystrom" makes'):
+        estimator().set_params(solver="dense").partial_fit(covariates, y)
+    with pytest.raises(ValueError, match="rows given in batches are not kept"):
+        estimator(rule="loo").partial_fit(covariates, y)
+    with pytest.raises(ValueError, match="refit needs the rows"):
+        model.refit(y)
