@@ -1,0 +1,15 @@
+"""The paper's simulations, vectorised over trials: does the theory hold here?
+
+Each experiment is a file with `tasks(config)` (pure functions of configuration and seed) and `claims(rows)`; `run` does
+the work, `draw` the figures, and `command` is `stopwise reproduce`.
+"""
+
+from __future__ import annotations
+
+from stopwise.experiments.claims import Claim
+from stopwise.experiments.reproduce import reproduce as command
+from stopwise.experiments.runner import EXPERIMENTS, Outcome, run, write
+from stopwise.experiments.tally import Row
+from stopwise.experiments.task import Config
+
+__all__ = ["EXPERIMENTS", "Claim", "Config", "Outcome", "Row", "command", "run", "write"]

@@ -1,0 +1,209 @@
+"""RWY14 Theorems 1 and 2 and the ridge proposition: how often the bounds hold, and how much room they leave."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from stopwise._typing import Array
+from stopwise.complexity import (
+    TWO_E,
+    bound_at_stop,
+    bound_before_stop,
+    local_complexity_of,
+    population_critical_radius,
+    ridge_bound_before_stop,
+    risk_lower_bound,
+)
+from stopwise.experiments.claims import FAILS, HOLDS, Claim
+from stopwise.experiments.random_design import make_design
+from stopwise.experiments.setting import FIG3_SIZES, Setting, descent, fig_setting, generator
+from stopwise.experiments.tally import Key, Row, Tally, computed, pick, tally, tally_max
+from stopwise.experiments.task import Config, Task
+from stopwise.filters import Filter, Ridge, SteppedFilter
+from stopwise.kernels import FromCallable
+from stopwise.path import Path
+from stopwise.rules import Critical, Oracle, clock_grid
+
+NAME = "bounds"
+ALPHAS = (0.25, 1.0)
+RANDOM_SIZES = (30, 100, 300)
+DESIGNS, DRAWS = 200, 50
+_COMMAND = "stopwise reproduce bounds"
+
+
+def tasks(config: Config) -> list[Task]:
+    """Upper bounds by chunk of trials; the lower bound exactly; Theorem 2 on random designs."""
+    alphas, sizes, seed = config.alphas or ALPHAS, config.sizes or FIG3_SIZES, config.seed
+    found = [Task(NAME, lower, (sizes, alphas)), Task(NAME, identity_kernel, ())]
+    for n in sizes:
+        found += [Task(NAME, upper, (n, alphas, seed, index, size), size) for index, size in config.chunks()]
+    designs = max(2, min(config.trials // DRAWS, DESIGNS))
+    for n in config.sizes or RANDOM_SIZES:
+        found.append(Task(NAME, random, (n, alphas[0], seed, designs), designs * DRAWS))
+    return found
+
+
+def _key(quantity: str, n: int, reading: str, alpha: float | None) -> Key:
+    return Key(NAME, quantity, n, "critical", reading, "known", alpha)
+
+
+def upper(n: int, alphas: Sequence[float], seed: int, index: int, size: int) -> list[Tally]:
+    """Theorem 1(a), (b) for each step size, and the ridge proposition, on the same responses."""
+    setting = fig_setting(n)
+    responses = setting.draw(generator(seed, NAME, n, index), size)
+    found = []
+    for alpha in alphas:
+        found += _upper(setting, responses, descent(alpha), "descent", alpha)
+    return found + _upper(setting, responses, Ridge(), "ridge", None)
+
+
+def _upper(setting: Setting, responses: Array, filter: Filter, name: str, alpha: float | None) -> list[Tally]:
+    path = setting.path(filter, responses)
+    stop = Critical().select(setting.path(filter), setting.noise_std)
+    last, critical = stop.step_sum, stop.details["critical_step_sum"]
+    if isinstance(filter, SteppedFilter):
+        clock = filter.step_sum(np.arange(1, (stop.iteration or 0) + 1))
+        allowed = bound_before_stop(clock)
+    else:
+        clock = np.geomspace(last / 100, last, 40)
+        allowed = ridge_bound_before_stop(clock)
+    oracle = Oracle(setting.truth)
+    at_stop = oracle.criterion(path, np.array([last]))[0]
+    radius = 1 / math.sqrt(critical)
+    found = [
+        tally(_key("bound (b) holds", setting.n, name, alpha), (at_stop <= bound_at_stop(radius)).astype(float)),
+        tally_max(_key("error / squared radius, largest", setting.n, name, alpha), at_stop / radius**2),
+    ]
+    if clock.size:  # T = 0 leaves part (a) nothing to say (E10)
+        errors = oracle.criterion(path, clock)
+        within = (errors <= allowed[:, None]).all(axis=0).astype(float)
+        found.append(tally(_key("bound (a) holds", setting.n, name, alpha), within))
+        found.append(
+            tally_max(_key("clock x error, largest", setting.n, name, alpha), (clock[:, None] * errors).max(0))
+        )
+    return found
+
+
+def lower(sizes: Sequence[int], alphas: Sequence[float]) -> list[Tally]:
+    """Theorem 1(c): exact risk over the bound past the stop, as printed and as proved (E5), and for ridge."""
+    found = []
+    for n in sizes:
+        setting = fig_setting(n)
+        filters: list[tuple[str, float | None, Filter]] = [("descent", alpha, descent(alpha)) for alpha in alphas]
+        for name, alpha, filter in [*filters, ("ridge", None, Ridge())]:
+            path = setting.path(filter)
+            clock = clock_grid(path)
+            clock = clock[clock > Critical().select(path, 1.0).step_sum]
+            printed, proved = lower_ratios(path, setting.truth, clock)
+            found.append(computed(_key("risk / bound (c) as printed, smallest", n, name, alpha), printed))
+            found.append(computed(_key("risk / bound (c) as proved, smallest", n, name, alpha), proved))
+    return found
+
+
+def lower_ratios(path: Path, truth: Array, clock: Array) -> tuple[float, float]:
+    """The smallest of risk over printed bound and risk over proved bound (E5) on a clock."""
+    risk = path.risk(truth, 1.0, clock)
+    printed = clock * local_complexity_of(path.density, clock**-0.5) / 4
+    proved = risk_lower_bound(path.density.values, clock, 1.0)
+    return float((risk / printed).min()), float((risk / proved).min())
+
+
+def identity_kernel() -> list[Tally]:
+    """E5's counterexample: k(x, z) = 1 where x = z, truth 0, sigma = alpha = 1, n = 100, t = 2."""
+    n = 100
+    kernel = FromCallable(lambda X, Z: (X == Z.T).astype(float))
+    setting = Setting(np.arange(1.0, n + 1), np.zeros(n), kernel)
+    printed, proved = lower_ratios(setting.path(descent(1.0)), setting.truth, np.array([2.0]))
+    reading = "identity kernel, t = 2"
+    return [
+        computed(
+            Key(NAME, f"risk / bound (c) as {word}, smallest", n, "critical", reading, "known", 1.0, "identity"), r
+        )
+        for word, r in (("printed", printed), ("proved", proved))
+    ]
+
+
+def random(n: int, alpha: float, seed: int, designs: int) -> list[Tally]:
+    """Theorem 2: population error over squared population radius, and the two radii beside each other."""
+    rng = generator(seed, NAME + " random", n)
+    leading = 4 / ((2 * np.arange(1, 2001) - 1) ** 2 * np.pi**2)
+    radius = population_critical_radius(leading, n, 1.0, trace=0.5)
+    same = population_critical_radius(leading, n, 1.0, constant=TWO_E, trace=0.5)
+    errors, empirical = np.empty((designs, DRAWS)), np.empty(designs)
+    for i in range(designs):
+        design = make_design(rng, n, descent(alpha))
+        stop = Critical().select(design.path, 1.0)
+        empirical[i] = 1 / math.sqrt(stop.details["critical_step_sum"])
+        responses = design.setting.draw(rng, DRAWS)
+        errors[i] = design.population_errors(np.full(DRAWS, stop.step_sum), responses)
+    reading = "random design"
+    return [
+        tally(_key("population error / squared population radius", n, reading, alpha), errors.mean(axis=1) / radius**2),
+        tally_max(
+            _key("population error / squared population radius, largest", n, reading, alpha), errors.ravel() / radius**2
+        ),
+        tally(_key("empirical / population radius, constant 2e", n, reading, alpha), empirical / same),
+        tally(_key("empirical / population radius, as printed", n, reading, alpha), empirical / radius),
+    ]
+
+
+def claims(rows: Sequence[Row]) -> list[Claim]:
+    """Coverage of each part, with the room it leaves."""
+    found = []
+    for name, label, where in (("descent", "thm1", "Theorem 1"), ("ridge", "ridge", "Proposition 1")):
+        mine = pick(rows, reading=name)
+        first = 4 / math.e if name == "descent" else 2.0
+        for part, quantity, limit in (("a", "clock x error", first), ("b", "error / squared radius", 12.0)):
+            found.append(_coverage(mine, part, f"{quantity}, largest", limit, f"{label}-{part}", f"{where}({part})"))
+        examples = pick(rows, reading="identity kernel, t = 2") if name == "descent" else []
+        words = ("printed", "proved")
+        found += [_lower_claim([*mine, *examples], word, f"{label}-c-{word}", where) for word in words]
+    return found + _random_claims(rows)
+
+
+def _coverage(rows: Sequence[Row], part: str, quantity: str, limit: float, key: str, where: str) -> Claim:
+    holds, sizes = pick(rows, quantity=f"bound ({part}) holds"), pick(rows, quantity=quantity)
+    least, largest = min(row.mean for row in holds), max(row.mean for row in sizes)
+    at_100 = [row.mean for row in sizes if row.n == 100]
+    trials = sum(row.trials for row in holds)
+    seen = f"holds in {least:.2%} of {trials:,} trials at worst; largest value {largest:.2f} against {limit:.4g}"
+    if at_100:
+        seen += f" ({max(at_100):.2f} at n = 100)"
+    bound = "4 / (e eta)" if "Theorem" in where else "2 / nu"
+    claim = (
+        f"Up to the stop the error is at most {bound}"
+        if part == "a"
+        else "At the stop it is at most 12 critical_radius^2"
+    )
+    numbers = {"coverage": least, "largest": largest, "bound": limit} | (
+        {"largest at n = 100": max(at_100)} if at_100 else {}
+    )
+    return Claim(key, claim, where, seen, HOLDS if least == 1 else FAILS, _COMMAND, numbers)
+
+
+def _lower_claim(rows: Sequence[Row], word: str, key: str, where: str) -> Claim:
+    ratios = {row.reading: row.mean for row in pick(rows, quantity=f"risk / bound (c) as {word}, smallest")}
+    least = min(row.mean for row in pick(rows, quantity=f"risk / bound (c) as {word}, smallest"))
+    seen = f"smallest risk over bound {least:.3g}"
+    if "identity kernel, t = 2" in ratios:
+        seen += f" ({ratios['identity kernel, t = 2']:.3g} for the kernel 1{{x = z}} at t = 2)"
+    claim = {
+        "printed": "Past the stop the risk is at least sigma^2/4 eta Rhat(eta^-1/2)",
+        "proved": "Past the stop the risk is at least sigma^2/(4n) sum min(1, (eta lambda)^2) (E5)",
+    }[word]
+    return Claim(key, claim, f"{where}(c)", seen, HOLDS if least >= 1 else FAILS, _COMMAND, {"smallest": least})
+
+
+def _random_claims(rows: Sequence[Row]) -> list[Claim]:
+    ratio = pick(rows, quantity="population error / squared population radius, largest")
+    if not ratio:
+        return []
+    largest = max(row.mean for row in ratio)
+    radii = pick(rows, quantity="empirical / population radius, constant 2e")
+    text = ", ".join(f"{row.mean:.3f} at n = {row.n}" for row in radii)
+    seen = f"largest population error {largest:.3f} squared population radii; empirical over population radius {text}"
+    claim = "On random designs the population error is at most a constant times the squared population radius"
+    return [Claim("thm2", claim, "Theorem 2", seen, HOLDS if largest < 12 else FAILS, _COMMAND, {"largest": largest})]

@@ -1,0 +1,53 @@
+"""A claim of the paper, what was seen, and the verdict."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+from stopwise.experiments.tally import Row
+
+HOLDS, FAILS = "holds", "does not hold"
+
+
+def under(reading: str) -> str:
+    """The verdict on a claim that is true under one reading."""
+    return f"holds under {reading}"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """`key` names it, `claim` puts it in our words, `where` finds it in RWY14, `seen` are the numbers in a sentence."""
+
+    key: str
+    claim: str
+    where: str
+    seen: str
+    verdict: str
+    command: str
+    numbers: dict[str, float] = field(default_factory=dict)
+
+
+def shown(row: Row, digits: int = 4) -> str:
+    """A mean with its standard error, or without where it is exact."""
+    if not row.standard_error:
+        return f"{row.mean:.{digits}f}"
+    return f"{row.mean:.{digits}f} (s.e. {row.standard_error:.1g})"
+
+
+def as_json(claims: Sequence[Claim]) -> str:
+    """All claims for machines."""
+    return json.dumps([asdict(claim) for claim in claims], indent=2, ensure_ascii=False) + "\n"
+
+
+def as_markdown(claims: Sequence[Claim], about: str) -> str:
+    """All claims as a table for people."""
+    head = ["# What the experiments say", "", about, "", "| claim | where | seen | verdict | shown by |"]
+    lines = [
+        "| "
+        + " | ".join(cell.replace("|", "\\|") for cell in (c.claim, c.where, c.seen, f"**{c.verdict}**"))
+        + f" | `{c.command}` |"
+        for c in claims
+    ]
+    return "\n".join([*head, "|---|---|---|---|---|", *lines, ""])

@@ -1,0 +1,136 @@
+"""What RWY14's discussion leaves open: every rule where its assumptions fail, in units of the oracle's error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from stopwise._typing import Array
+from stopwise.experiments.claims import FAILS, Claim, under
+from stopwise.experiments.setting import (
+    Noise,
+    Setting,
+    correlated_noise,
+    descent,
+    equispaced,
+    gaussian_noise,
+    generator,
+    heavy_noise,
+    tent,
+)
+from stopwise.experiments.stops import errors
+from stopwise.experiments.tally import Key, Row, Tally, pick, tally, tally_ratio
+from stopwise.experiments.task import Config, Task
+from stopwise.experiments.trials import draw_trials
+from stopwise.rules import GCV, SURE, Critical, Discrepancy, HoldOut, LeaveOneOut, Minimax, Oracle, Rule
+
+NAME = "robustness"
+SIZES = (100,)
+
+
+def jump(x: Array) -> Array:
+    """A step of height 1 at one half: outside every Sobolev space."""
+    return np.where(x > 0.5, 1.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One way in which the rule's assumptions (radius 1, truth in the space, normal noise, sigma known) fail."""
+
+    name: str
+    truth: Callable[[Array], Array] = tent
+    radius: float = 1.0
+    noise: Noise = gaussian_noise
+    told: float = 1.0
+
+
+SCENARIOS = (
+    Scenario("as assumed"),
+    Scenario("radius 0.1", radius=0.1),
+    Scenario("radius 10", radius=10.0),
+    Scenario("truth outside", truth=jump),
+    Scenario("heavy tails", noise=heavy_noise),
+    Scenario("autocorrelated", noise=correlated_noise),
+    Scenario("noise told half", told=0.5),
+    Scenario("noise told double", told=2.0),
+)
+
+RULES: tuple[tuple[Rule, str], ...] = (
+    (Critical(), "constant 2e, radius 1"),
+    (Critical(hilbert_radius="auto"), "constant 2e, radius auto"),
+    (Critical(hilbert_radius="self"), "radius self"),
+    (Minimax(1.0), "radius 1"),
+    (Minimax(), "radius auto"),
+    (SURE("local"), "local"),
+    (SURE(), "global"),
+    (GCV(), "global"),
+    (LeaveOneOut(), "global"),
+    (Discrepancy(), "first"),
+    (HoldOut(), "global, random, refit"),
+)
+
+
+def tasks(config: Config) -> list[Task]:
+    """A chunk of trials for each scenario."""
+    alpha = (config.alphas or (0.25,))[0]
+    return [
+        Task(NAME, chunk, (n, which, alpha, config.seed, index, size, config.extra_rules), size)
+        for n in config.sizes or SIZES
+        for which in range(len(SCENARIOS))
+        for index, size in config.chunks()
+    ]
+
+
+def chunk(
+    n: int, which: int, alpha: float, seed: int, index: int, size: int, extra: Sequence[Rule] = ()
+) -> list[Tally]:
+    """The error of every rule over that of the oracle (global minimum) on the same responses."""
+    scenario, x = SCENARIOS[which], equispaced(n)
+    setting = Setting(x, scenario.radius * scenario.truth(x), noise=scenario.noise)
+    drawn = draw_trials(setting, descent(alpha), generator(seed, f"{NAME} {scenario.name}", n, index), size)
+    trials = replace(drawn, told=np.full(size, scenario.told), memory={})
+    rival = errors(Oracle(setting.truth), trials)[1]
+    found = [tally(_key("mse", n, "oracle", "global", scenario, alpha), rival)]
+    for rule, reading in [*RULES, *((rule, "as given") for rule in extra)]:
+        squared = errors(rule, trials)[1]
+        found.append(tally_ratio(_key("mse / oracle", n, rule.name, reading, scenario, alpha), squared, rival))
+    return found
+
+
+def _key(quantity: str, n: int, rule: str, reading: str, scenario: Scenario, alpha: float) -> Key:
+    return Key(NAME, quantity, n, rule, reading, scenario.name, alpha)
+
+
+def claims(rows: Sequence[Row]) -> list[Claim]:
+    """Whether the rivals are the more robust, as the paper supposes they might be."""
+    n = max(row.n for row in rows)
+    table = {(r.noise, r.rule, r.reading): r for r in pick(rows, quantity="mse / oracle", n=n)}
+    ours = {name: table[name, "critical", "constant 2e, radius 1"] for name in {key[0] for key in table}}
+    found = []
+    for key, claim, scenarios in (
+        ("robust-radius", "Hold-out and SURE stand a misjudged Hilbert radius better than the rule", ("radius 10",)),
+        ("robust-outside", "Hold-out and SURE stand a truth outside the space better", ("truth outside",)),
+        ("robust-noise", "Hold-out and SURE stand a misjudged noise level better", ("noise told half",)),
+        ("robust-correlation", "Hold-out and SURE stand correlated noise better", ("autocorrelated",)),
+    ):
+        name = scenarios[0]
+        rivals = {"SURE": table[name, "sure", "global"], "hold-out": table[name, "holdout", "global, random, refit"]}
+        better = [word for word, row in rivals.items() if row.mean < ours[name].mean]
+        seen = f"n = {n}, {name}: rule {_times(ours[name])}, " + ", ".join(
+            f"{w} {_times(r)}" for w, r in rivals.items()
+        )
+        seen += f", discrepancy {_times(table[name, 'discrepancy', 'first'])}"
+        seen += f", rule with the fit's own norm {_times(table[name, 'critical', 'radius self'])}"
+        verdict = "holds" if len(better) == 2 else under(f"{better[0]} alone") if better else FAILS
+        numbers = {"rule": ours[name].mean} | {word: row.mean for word, row in rivals.items()}
+        found.append(Claim(key, claim, "text after Fig. 3; discussion", seen, verdict, _COMMAND, numbers))
+    return found
+
+
+_COMMAND = "stopwise reproduce robustness"
+
+
+def _times(row: Row) -> str:
+    return f"{row.mean:.2f} (s.e. {row.standard_error or 0:.1g}) times the oracle"

@@ -1,0 +1,196 @@
+"""Where each rule stops each of many trials.
+
+A rule of this package has a line here that evaluates its own criterion for all trials at once. Any other rule needs
+only `select` and is asked trial by trial, so that a new rule is a class and nothing more.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any, cast
+
+import numpy as np
+
+from stopwise._typing import Array
+from stopwise.complexity import critical_target, step_sums_at
+from stopwise.experiments.search import Index, first_true_each, minimise_each
+from stopwise.experiments.trials import Half, Trials, own, take
+from stopwise.filters import SteppedFilter
+from stopwise.rules import GCV, SURE, Critical, Discrepancy, HoldOut, LeaveOneOut, Minimax, Oracle, Rule
+from stopwise.rules.base import Reading
+
+COSTLY: dict[str, Any] = {"ratio": 1.1, "scan": 128, "tolerance": 0.03}
+"""Where each reading costs a product with the kernel matrix: a coarser grid, sooner, within a percent of the stop."""
+_ROUNDS = 60
+_RADIUS_CAP = 1e8
+
+
+@singledispatch
+def stops(rule: Rule, trials: Trials) -> Array:
+    """The clock reading at which a rule stops each trial; here, one trial after another."""
+    chosen = [rule.select(trials.path.column(j), float(trials.told[j]), trials.data(j)) for j in range(trials.count)]
+    return np.array([stop.step_sum for stop in chosen])
+
+
+def errors(rule: Rule, trials: Trials) -> tuple[Array, Array]:
+    """Clock reading and ||f - f*||_n^2 of each trial stopped by a rule."""
+    chosen = stops(rule, trials)
+    if not isinstance(rule, HoldOut) or rule.refit:
+        return chosen, trials.errors(chosen)
+    out = np.empty(trials.count)
+    for columns, half in halves(rule, trials):
+        out[columns] = ((half.fit(chosen[columns]).T - trials.setting.truth) ** 2).mean(axis=1)
+    return chosen, out
+
+
+def reads_no_response(rule: Rule, trials: Trials) -> bool:
+    """True where a rule stops all trials alike, so that its mean error is exact."""
+    fixed = isinstance(rule, Critical | Minimax) and not isinstance(rule.hilbert_radius, str)
+    return fixed and bool(np.all(trials.told == trials.told[0]))
+
+
+@stops.register
+def _(rule: Critical, trials: Trials) -> Array:
+    path = trials.path
+    if rule.hilbert_radius == "self":
+        return _self_radius(rule, trials)
+    constant = rule.resolved_constant(path)
+    radius = (
+        estimated_radii(trials, constant)
+        if rule.hilbert_radius == "auto"
+        else np.full(trials.count, float(rule.hilbert_radius))
+    )
+    return path.filter.snap(_critical(trials, radius, constant))
+
+
+def _critical(trials: Trials, radius: Array, constant: float) -> Array:
+    """The critical clock reading of each trial, given its radius (RWY14, stopping rule)."""
+    target = critical_target(trials.path.n_samples, 1.0, 1.0, constant)
+    return step_sums_at(trials.path.density, target * (radius / trials.told) ** 2)
+
+
+def estimated_radii(trials: Trials, constant: float) -> Array:
+    """The Hilbert radius read off each path: `rules.critical.estimated_radius` for many trials."""
+    path, values = trials.path, trials.path.spectrum.eigenvalues
+    start = np.sqrt(path.energy / path.n_samples / path.density.trace)
+    radius = start
+    for _ in range(_ROUNDS):
+        at = path.filter.snap(np.minimum(_critical(trials, radius, constant), path.step_sum_cap))
+        scaled = own(path.filter.weight, values, at) ** 2 * values[:, None]
+        squared = (scaled * (path.coefficients**2 - trials.told**2)).sum(axis=0) / path.n_samples
+        grown = np.minimum(np.maximum(radius, np.sqrt(np.maximum(squared, 0.0))), _RADIUS_CAP * start)
+        if np.all(grown <= radius * (1 + 1e-10)):
+            break
+        radius = np.where(grown <= radius * (1 + 1e-10), radius, grown)
+    return cast(Array, radius)
+
+
+def _self_radius(rule: Critical, trials: Trials) -> Array:
+    """The last iterate before the rule, with the fit's own norm for a radius, first ceases to hold."""
+    path, filter = trials.path, trials.path.filter
+    assert isinstance(filter, SteppedFilter)
+    constant = rule.resolved_constant(path)
+
+    def holds(columns: Index, step_sum: Array) -> Array:
+        budget = path.n_samples * take(path, columns).squared_hilbert_norm(step_sum)
+        travel = path.beside_responses(step_sum * path.complexity_sum(step_sum))
+        return np.asarray((step_sum > 0)[:, None] & (travel <= budget / (constant * trials.told[columns]) ** 2))
+
+    start = first_true_each(path, trials.count, holds)
+    never = np.isnan(start)
+    crossed = first_true_each(
+        path, trials.count, lambda c, s: ~holds(c, s).astype(bool), after=np.where(never, 0.0, start)
+    )
+    last = float(filter.iteration(path.step_sum_cap))
+    return filter.step_sum(np.where(never, 0.0, np.where(np.isnan(crossed), last, crossed - 1)))
+
+
+@stops.register
+def _(rule: Minimax, trials: Trials) -> Array:
+    path = trials.path
+    radius = (
+        estimated_radii(trials, 1.2)
+        if isinstance(rule.hilbert_radius, str)
+        else np.full(trials.count, float(rule.hilbert_radius))
+    )
+    if reads_no_response(rule, trials):
+        return np.full(trials.count, rule.select(path.column(0), float(trials.told[0])).step_sum)
+    return minimise_each(
+        path,
+        trials.count,
+        lambda c, s: rule.criterion(take(path, c), trials.told[c], radius[c], s),
+        rule.reading,
+    )
+
+
+@stops.register
+def _(rule: SURE, trials: Trials) -> Array:
+    path = trials.path
+    return minimise_each(
+        path, trials.count, lambda c, s: rule.criterion(take(path, c), trials.told[c], s), rule.reading
+    )
+
+
+@stops.register(GCV)
+@stops.register(Oracle)
+def _(rule: GCV | Oracle, trials: Trials) -> Array:
+    path = trials.path
+    return minimise_each(path, trials.count, lambda c, s: rule.criterion(take(path, c), s), rule.reading)
+
+
+@stops.register
+def _(rule: LeaveOneOut, trials: Trials) -> Array:
+    path = trials.path
+
+    def criterion(columns: Index, step_sum: Array) -> Array:
+        part = take(path, columns)
+        return np.concatenate([rule.criterion(part, step_sum[i : i + 1]) for i in range(len(step_sum))])
+
+    return minimise_each(path, trials.count, criterion, rule.reading, **COSTLY)
+
+
+@stops.register
+def _(rule: Discrepancy, trials: Trials) -> Array:
+    path, filter = trials.path, trials.path.filter
+    assert isinstance(filter, SteppedFilter)
+
+    def down(columns: Index, step_sum: Array) -> Array:
+        return np.asarray(take(path, columns).mean_squared_residual(step_sum) <= trials.told[columns] ** 2)
+
+    reached = first_true_each(path, trials.count, down, after=np.full(trials.count, -1.0))
+    last = float(filter.iteration(path.step_sum_cap))
+    return filter.step_sum(np.where(np.isnan(reached), last, reached))
+
+
+def halves(rule: HoldOut, trials: Trials) -> list[tuple[Index, Half]]:
+    """The trials by hold-out split, each group with its half of the rows."""
+
+    def make() -> list[tuple[Index, Half]]:
+        labels = trials.groups if rule.split == "random" else np.zeros(trials.count, dtype=int)
+        out: list[tuple[Index, Half]] = []
+        for label in np.unique(labels):
+            columns = np.flatnonzero(labels == label)
+            train, test = rule.rows(trials.setting.n, trials.seeds[label])
+            out.append((columns, trials.half(train, test, columns)))
+        return out
+
+    return trials.remember(("halves", rule.split, rule.fraction), make)
+
+
+@stops.register
+def _(rule: HoldOut, trials: Trials) -> Array:
+    # "literal" is one step before "local", and refitting does not move the stop: one search serves them all.
+    reading: Reading = "local" if rule.reading == "literal" else rule.reading
+
+    def search() -> Array:
+        out = np.empty(trials.count)
+        for columns, half in halves(rule, trials):
+            out[columns] = minimise_each(half.path, columns.size, half.error, reading, **COSTLY)
+        return out
+
+    chosen = trials.remember(("hold-out", rule.split, rule.fraction, reading), search)
+    filter = trials.path.filter
+    assert isinstance(filter, SteppedFilter)
+    if rule.reading == "literal":
+        return filter.step_sum(np.maximum(filter.iteration(chosen) - 1, 0))
+    return filter.snap(chosen)
