@@ -27,6 +27,12 @@ def fitted(tmp_path_factory):
     return path, frame
 
 
+def assert_equal(path, actual, expected):
+    """Equal but for the order in which a batch's products are summed: rounding of the largest terms."""
+    rounding = 16 * np.finfo(np.float64).eps * np.abs(sw.load(path).dual_coef_).sum()
+    np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=rounding)
+
+
 def by_library(path, frame, **options):
     saved = read_model(path)
     model = saved.model
@@ -45,8 +51,8 @@ def test_predictions_are_the_librarys(fitted, tmp_path, suffix):
     assert run("predict", path, data, "--std", "--out", out).exit_code == 0
     written = pd.read_csv(out)
     mean, std = by_library(path, frame, return_std=True)
-    np.testing.assert_allclose(written["prediction"], mean, rtol=1e-12)
-    np.testing.assert_allclose(written["std"], std, rtol=1e-12)
+    assert_equal(path, written["prediction"], mean)
+    np.testing.assert_allclose(written["std"], std, rtol=1e-6)
 
 
 def test_predictions_go_to_standard_output_parquet_or_json(fitted, tmp_path):
@@ -55,11 +61,11 @@ def test_predictions_go_to_standard_output_parquet_or_json(fitted, tmp_path):
     expected = by_library(path, frame)
     lines = run("predict", path, tmp_path / "new.csv").stdout.split()
     assert lines[0] == "prediction"
-    np.testing.assert_allclose([float(line) for line in lines[1:]], expected, rtol=1e-12)
+    assert_equal(path, [float(line) for line in lines[1:]], expected)
     assert run("predict", path, tmp_path / "new.csv", "--out", tmp_path / "o.parquet").exit_code == 0
-    np.testing.assert_allclose(pq.read_table(tmp_path / "o.parquet")["prediction"], expected, rtol=1e-12)
+    assert_equal(path, pq.read_table(tmp_path / "o.parquet")["prediction"], expected)
     printed = run_json("predict", path, tmp_path / "new.csv", "--std")
-    np.testing.assert_allclose(printed["prediction"], expected, rtol=1e-12)
+    assert_equal(path, printed["prediction"], expected)
     assert len(printed["std"]) == printed["rows"] == 50
     assert "prediction" not in run_json("predict", path, tmp_path / "new.csv", "--out", tmp_path / "o.csv")
 
@@ -109,7 +115,7 @@ def test_missing_values_are_refused_left_blank_or_filled(fitted, tmp_path):
     filled = run_json("predict", path, tmp_path / "new.csv", "--missing", "median")
     mode = frame["kind"].mode()[0]
     expected = by_library(path, new.assign(a=new["a"].fillna(frame["a"].median()), kind=new["kind"].fillna(mode)))
-    np.testing.assert_allclose(filled["prediction"], expected, rtol=1e-12)
+    assert_equal(path, filled["prediction"], expected)
 
 
 def test_a_sobolev_model_leaves_rows_beyond_its_interval_blank(tmp_path):
@@ -130,12 +136,12 @@ def test_models_from_python_predict_by_name_by_position_and_for_several_response
     named = sw.KernelRidgeRegressor("gaussian").fit(X, Y)
     sw.save(named, tmp_path / "named.stopwise")
     printed = run_json("predict", tmp_path / "named.stopwise", tmp_path / "new.csv", "--std")
-    np.testing.assert_allclose(printed["prediction_2"], named.predict(X)[:, 1], rtol=1e-12)
+    np.testing.assert_allclose(printed["prediction_2"], named.predict(X)[:, 1], rtol=1e-9)
     assert {"prediction_1", "std_1", "std_2"} <= set(printed)
     unnamed = sw.KernelRidgeRegressor("gaussian").fit(X[["b", "a"]].to_numpy(), Y[:, 0])
     sw.save(unnamed, tmp_path / "unnamed.stopwise")
     printed = run_json("predict", tmp_path / "unnamed.stopwise", tmp_path / "new.csv")
-    np.testing.assert_allclose(printed["prediction"], unnamed.predict(X[["b", "a"]].to_numpy()), rtol=1e-12)
+    np.testing.assert_allclose(printed["prediction"], unnamed.predict(X[["b", "a"]].to_numpy()), rtol=1e-9)
     X.assign(c=1.0).to_csv(tmp_path / "wide.csv", index=False)
     assert (
         "must have 2 columns; it has 3" in run("predict", tmp_path / "unnamed.stopwise", tmp_path / "wide.csv").stderr
@@ -175,4 +181,4 @@ def test_memory_does_not_grow_with_the_file(fitted, tmp_path):
     assert peaks[1] < 500_000_000
     assert peaks[1] < peaks[0] + 60_000_000
     written = pd.read_csv(tmp_path / "out.csv")["prediction"].to_numpy()
-    np.testing.assert_allclose(written.reshape(12_000, 50), np.tile(by_library(path, frame), (12_000, 1)), rtol=1e-12)
+    assert_equal(path, written.reshape(12_000, 50), np.tile(by_library(path, frame), (12_000, 1)))
