@@ -57,6 +57,13 @@ class Problem:
         left = x if rows is None else x[rows]
         return kernel(left) if columns is None else kernel(left, x[columns])
 
+    def kernel_scale(self, kernel: Kernel) -> float:
+        """The kernel's mean diagonal over samples (1 where it vanishes)."""
+        x = self.covariates
+        diagonal = np.diagonal(x) if isinstance(kernel, Precomputed) else kernel.diagonal(x)
+        mean = float(np.average(diagonal.astype(np.float64), weights=self.weights))
+        return mean if mean > 0 else 1.0
+
     def subset(self, rows: Array, kernel: Kernel) -> Problem:
         """The same problem on some of the rows, centred anew; still in this problem's units."""
         precomputed = isinstance(kernel, Precomputed)
@@ -134,3 +141,15 @@ def check_weights(weights: Any, n_rows: int) -> Array | None:
             f"sample_weight must leave at least 2 rows that do not have zero weight, got {np.count_nonzero(values)}"
         )
     return None if np.all(values == 1) else cast(Array, values)
+
+
+def groups_of(covariates: Array) -> Any:
+    """For each row the number of its distinct covariates; None where all rows differ."""
+    order = np.lexsort(covariates.T[::-1])
+    ordered = covariates[order]
+    starts = np.append(True, np.any(ordered[1:] != ordered[:-1], axis=1))
+    if starts.all():
+        return None
+    numbers = np.empty(len(order), dtype=np.int64)
+    numbers[order] = np.cumsum(starts) - 1
+    return numbers

@@ -8,9 +8,9 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from stopwise._typing import Array
-from stopwise.estimators.problem import Problem
+from stopwise.estimators.problem import Problem, groups_of
 from stopwise.filters import Filter
-from stopwise.kernels import Kernel
+from stopwise.kernels import Kernel, Precomputed
 from stopwise.noise import NoiseEstimator
 from stopwise.operators import Dense, Operator
 from stopwise.path import Path, make_path
@@ -110,7 +110,11 @@ def decide(problem: Problem, plan: Plan, path: Path, column: int) -> tuple[Stop,
     """The stop of one response on its path, and the noise level it was decided with (problem units)."""
     sigma = noise_of(problem, plan, path, column)
     data = Data(
-        problem.n_rows, split=lambda train, test: held_out(problem, plan, column, train, test), seed=problem.seed
+        problem.n_rows,
+        split=lambda train, test: held_out(problem, plan, column, train, test),
+        seed=problem.seed,
+        groups=None if isinstance(plan.kernel, Precomputed) else lambda: groups_of(problem.covariates),
+        kernel_scale=problem.kernel_scale(plan.kernel),
     )
     return plan.rule.select(path.column(column), sigma, data), sigma
 

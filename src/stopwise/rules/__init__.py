@@ -7,6 +7,7 @@ from typing import Any
 from stopwise.rules.base import Data, HeldOut, Reason, Rule, Stop, clock_grid, stop_at
 from stopwise.rules.critical import Critical
 from stopwise.rules.holdout import HoldOut
+from stopwise.rules.prudent import Prudent
 from stopwise.rules.risk import GCV, SURE, Discrepancy, Fixed, LeaveOneOut, Minimax, Oracle
 from stopwise.rules.search import minimise
 from stopwise.rules.time import stopping_time
@@ -23,6 +24,7 @@ __all__ = [
     "LeaveOneOut",
     "Minimax",
     "Oracle",
+    "Prudent",
     "Reason",
     "Rule",
     "Stop",
@@ -41,7 +43,7 @@ _NAMED: dict[str, Rule] = {
     "loo": LeaveOneOut(),
     "discrepancy": Discrepancy(),
     "holdout": HoldOut(),
-    "auto": Critical(hilbert_radius="self"),
+    "auto": Prudent(),
 }
 
 

@@ -60,8 +60,10 @@ class Data:
     n_rows: int
     split: Callable[[Array, Array], HeldOut] | None = None
     seed: int = 0
-    groups: Callable[[], Array | None] | None = None
+    groups: Callable[[], Any] | None = None
     """For each row the number of its distinct covariates, or None where no two rows share theirs."""
+    kernel_scale: float = 1.0
+    """The kernel's mean diagonal before centring: what a penalty is small or large against."""
 
 
 class Rule(ABC):
@@ -69,6 +71,8 @@ class Rule(ABC):
 
     name: ClassVar[str]
     needs_noise: ClassVar[bool] = False
+    needs_rows: ClassVar[bool] = False
+    """True where single residuals and leverages are read, which costs a pass over all rows at each reading."""
     one_sided: ClassVar[bool] = False
     """True where an unfinished spectrum can only make the stop early (given `bound` as density)."""
 
