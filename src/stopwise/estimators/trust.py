@@ -1,0 +1,94 @@
+"""When not to trust a fit: what is doubtful about it, in words."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from stopwise.estimators.solution import Solution
+from stopwise.exceptions import StopwiseWarning
+from stopwise.operators.nystrom import FeatureRows
+from stopwise.path import Path
+from stopwise.rules import Stop
+
+LEAST_ROWS = 8
+"""With fewer distinct rows there is nothing to choose a kernel by."""
+_QUIET, _FULL = 1e-3, 0.95
+"""Noise below this share of y's spread, with more than this share of all degrees of freedom spent, is interpolation."""
+_FALL = 0.05
+_TAIL, _TAIL_SHARE, _TAIL_ROWS = 0.01, 0.5, 100
+
+
+class TrustWarning(StopwiseWarning):
+    """A fit that its own numbers cast doubt on."""
+
+
+def warn_of_doubts(selection: Any, solution: Solution) -> None:
+    """One warning with every reason to doubt a fit, if there are any."""
+    reasons = doubts(selection, solution)
+    if reasons:
+        warnings.warn("; ".join(reasons), TrustWarning, stacklevel=3)
+
+
+def doubts(selection: Any, solution: Solution) -> list[str]:
+    """Every reason not to trust a fit: of the choice first, then of each response."""
+    reasons = [] if selection is None else _of_selection(selection)
+    for column, stop in enumerate(solution.stops):
+        path = solution.path.column(column)
+        sigma = float(solution.noise_std[column]) / float(path.scale)
+        reasons += _of_stop(path, stop, sigma)
+    return list(dict.fromkeys(reasons))
+
+
+def _of_selection(selection: Any) -> list[str]:
+    notes, reasons = selection.notes, []
+    rows = notes.get("n_distinct", LEAST_ROWS)
+    if rows < LEAST_ROWS:
+        reasons.append(
+            f"{rows} distinct rows are too few to choose a kernel by (at least {LEAST_ROWS}): give kernel= and its "
+            "length_scale"
+        )
+    if notes.get("at_edge") and notes.get("edge_fall", 0.0) > _FALL:
+        reasons.append(
+            f"the score was still falling at the {notes['at_edge']} end of the length scales tried: give length_scale= "
+            "to look beyond, or rescale features that hold a few far-off values"
+        )
+    return reasons
+
+
+def _of_stop(path: Path, stop: Stop, sigma: float) -> list[str]:
+    reasons: list[str] = []
+    n = path.n_samples
+    spread = float(np.sqrt(float(path.energy) / n))
+    if spread == 0 or stop.step_sum == 0:
+        return reasons
+    freedom = float(path.degrees_of_freedom(stop.step_sum)) / n
+    if sigma < _QUIET * spread and freedom > _FULL:
+        reasons.append(
+            f"the fit interpolates: the noise level is estimated at {sigma / spread:.1g} of y's spread and "
+            f"{100 * freedom:.0f}% of all degrees of freedom are spent; give noise_std= if the noise is larger"
+        )
+    elif freedom <= _FULL and path.response is not None and n >= _TAIL_ROWS and not _costly(path):
+        reasons += _of_tails(path, stop)
+    if stop.details.get("radius_capped"):
+        reasons.append("the estimated Hilbert radius hit its cap: give hilbert_radius= or another rule")
+    return reasons
+
+
+def _costly(path: Path) -> bool:
+    """Whether residuals by row would take passes over all rows (landmarks): too much for a warning."""
+    return path.spectrum.basis is None or isinstance(path.spectrum.basis.rows, FeatureRows)
+
+
+def _of_tails(path: Path, stop: Stop) -> list[str]:
+    squared = np.sort(path._residual_rows(np.asarray(stop.step_sum)) ** 2)
+    few = max(1, round(_TAIL * squared.size))
+    share = float(squared[-few:].sum() / max(float(squared.sum()), 1e-300))
+    if share <= _TAIL_SHARE:
+        return []
+    return [
+        f"residuals are heavy-tailed: {few} of {squared.size} rows carry {100 * share:.0f}% of their sum of squares; "
+        "look at those rows, or transform y"
+    ]
