@@ -20,6 +20,7 @@ from stopwise.estimators.solution import Plan, Solution
 from stopwise.estimators.solvers import choose_solver
 from stopwise.estimators.streaming import StreamingMixin
 from stopwise.estimators.tiles import predict_in_tiles, variance_in_tiles
+from stopwise.estimators.trust import warn_of_doubts
 from stopwise.filters import Filter, Ridge, as_filter
 from stopwise.kernels import Kernel, Precomputed, as_kernel
 from stopwise.kernels.radial import Radial
@@ -82,6 +83,7 @@ class _KernelRegressor(StreamingMixin, MultiOutputMixin, RegressorMixin, BaseEst
         plan = self._plan(chosen.kernel, rule, noise)
         solution = choose_solver(self, chosen.problem, plan).solve(chosen.problem, plan)
         self._keep(solution, plan, chosen, rule, single)
+        warn_of_doubts(chosen.table, solution)
         self.feature_range_ = None if isinstance(plan.kernel, Precomputed) else feature_range(problem.covariates)
         return self
 
@@ -228,7 +230,7 @@ class KernelGradientRegressor(_KernelRegressor):
     kernel : kernel, name, callable or "auto"
         What is k(x, z). "auto" chooses kernel and length scale from the data.
     rule : rule or name
-        When to stop. "auto": the paper's inequality with the estimate's own Hilbert norm.
+        When to stop. "auto": the earliest stop that predicts left-out rows as well as any (`sw.rules.Prudent`).
     noise_std : float, estimator, name or "auto"
         The standard deviation of the noise, or how to estimate it.
     schedule : schedule, float, sequence or "auto"

@@ -47,8 +47,9 @@ def look_at_features(covariates: Array, weights: Array | None) -> Features:
     # Divided by half the range before squaring: no magnitude overflows.
     middle, reach = low[kept] / 2 + high[kept] / 2, high[kept] / 2 - low[kept] / 2
     inside = (covariates[:, kept].astype(np.float64) - middle) / reach
-    mean = np.average(inside, axis=0, weights=weights)
-    spread = np.sqrt(np.average((inside - mean) ** 2, axis=0, weights=weights))
+    share = np.full(len(inside), 1 / len(inside)) if weights is None else weights / weights.sum()
+    mean = share @ inside
+    spread = np.sqrt(share @ (inside - mean) ** 2)
     return Features(kept, dropped, middle + reach * mean, reach * spread)
 
 

@@ -17,7 +17,8 @@ LEAST_ROWS = 8
 """With fewer distinct rows there is nothing to choose a kernel by."""
 _QUIET, _FULL = 1e-3, 0.95
 """Noise below this share of y's spread, with more than this share of all degrees of freedom spent, is interpolation."""
-_FALL = 0.05
+_FALL = {"short": 0.05, "long": 0.25}
+"""How much the score may still fall in the last step; at the long end a straight truth makes it fall for ever."""
 _TAIL, _TAIL_SHARE, _TAIL_ROWS = 0.01, 0.5, 100
 
 
@@ -50,7 +51,7 @@ def _of_selection(selection: Any) -> list[str]:
             f"{rows} distinct rows are too few to choose a kernel by (at least {LEAST_ROWS}): give kernel= and its "
             "length_scale"
         )
-    if notes.get("at_edge") and notes.get("edge_fall", 0.0) > _FALL:
+    if notes.get("at_edge") and notes.get("edge_fall", 0.0) > _FALL[notes["at_edge"]]:
         reasons.append(
             f"the score was still falling at the {notes['at_edge']} end of the length scales tried: give length_scale= "
             "to look beyond, or rescale features that hold a few far-off values"
