@@ -41,8 +41,7 @@ def _path_panel(rows: Sequence[Row], title: str) -> Figure:
     low, high = _series(rows, "error, 10%")[1], _series(rows, "error, 90%")[1]
     axes.fill_between(t, low, high, color=COLOURS["critical"], alpha=0.15, lw=0, label="middle 80% of trials")
     for j in range(1, 4):
-        single = _series(rows, f"error, trial {j}")[1]
-        axes.plot(t, single, color="0.6", lw=0.8, label="single trials" if j == 1 else None)
+        axes.plot(*_series(rows, f"error, trial {j}"), color="0.6", lw=0.8, label="single trials" if j == 1 else None)
     axes.plot(t, mean, color=COLOURS["critical"], lw=3.0, alpha=0.45, label="mean of trials")
     exact = sorted(pick(rows, quantity="error"), key=lambda row: row.at or 0.0)
     axes.plot(t, [row.exact or 0.0 for row in exact], color="black", lw=1.0, ls="--", label="exact risk")

@@ -24,7 +24,7 @@ BAND = (0.1, 0.9)
 
 def tasks(config: Config) -> list[Task]:
     """One panel each: kernel and step size. Quantiles need all trials at once; a path is short."""
-    n = (config.sizes or (100,))[0]
+    n = max(config.sizes or (100,))
     panels = [("sobolev1", 0.25), ("gaussian", 0.25), ("sobolev1", 1.0)]
     if config.alphas:
         panels = [(kernel, alpha) for kernel in KERNELS for alpha in config.alphas]
@@ -52,7 +52,10 @@ def panel(kernel: str, alpha: float, n: int, config: Config) -> list[Tally]:
         found.append(tally(key("error", int(t)), realised[t], exact=float(exact[t])))
         found.append(computed(key("error, 10%", int(t)), low[t], trials=config.trials))
         found.append(computed(key("error, 90%", int(t)), high[t], trials=config.trials))
-        found += [computed(key(f"error, trial {j + 1}", int(t)), realised[t, j], trials=1) for j in range(SINGLE)]
+        found += [
+            computed(key(f"error, trial {j + 1}", int(t)), realised[t, j], trials=1)
+            for j in range(min(SINGLE, config.trials))
+        ]
     path = setting.path(descent(alpha))
     stop = Critical(TWO_E).select(path, 1.0)
     best = minimise(path, lambda s: path.risk(setting.truth, 1.0, s))

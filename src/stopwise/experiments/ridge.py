@@ -24,7 +24,7 @@ CLOCK = np.arange(1.0, 101.0)
 
 def tasks(config: Config) -> list[Task]:
     """A chunk of trials for each noise variance, and the exact comparison."""
-    n, alpha = (config.sizes or (100,))[0], (config.alphas or (1.0,))[0]
+    n, alpha = max(config.sizes or (100,)), (config.alphas or (1.0,))[0]
     found = [Task(NAME, exact, (n, alpha))]
     for variance in VARIANCES:
         found += [
