@@ -1,0 +1,172 @@
+"""What "auto" chooses: inspectable, in user units, and the same whatever the units, the order or the copies of rows."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import stopwise as sw
+from stopwise.estimators.problem import make_problem
+from stopwise.estimators.sample import look_at_features, make_sample
+from stopwise.estimators.scores import Ridge
+
+ESTIMATORS = [sw.KernelGradientRegressor, sw.KernelRidgeRegressor]
+each_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda cls: cls.__name__)
+
+
+def data(n=90, d=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.2 * rng.normal(size=n)
+
+
+@each_estimator
+@pytest.mark.parametrize("kernel", ["auto", "gaussian", "laplace"])
+def test_units_change_nothing_but_units(estimator, kernel):
+    X, y = data()
+    new = data(seed=1)[0]
+    scale, shift = np.array([1e-4, -30.0, 7e5]), np.array([2e-4, 1e3, -1e6])
+    plain = estimator(kernel).fit(X, y)
+    moved = estimator(kernel).fit(X * scale + shift, 50.0 - 3e3 * y)
+    np.testing.assert_allclose(moved.predict(new * scale + shift), 50.0 - 3e3 * plain.predict(new), rtol=1e-6)
+    assert moved.noise_std_ == pytest.approx(3e3 * plain.noise_std_, rel=1e-6)
+    assert moved.kernel_.name == plain.kernel_.name
+    np.testing.assert_allclose(moved.kernel_.scales, plain.kernel_.scales * np.abs(scale), rtol=1e-6)
+
+
+def test_units_change_nothing_for_a_subsample_either():
+    X, y = data(n=700, d=2)
+    scale = np.array([-1e3, 1e-3])
+    plain = sw.KernelRidgeRegressor(relevance=False).fit(X, y)
+    moved = sw.KernelRidgeRegressor(relevance=False).fit(X * scale + 5.0, 1e-3 * y)
+    assert plain.selection_.notes["n_rows"] == 600
+    np.testing.assert_allclose(moved.predict(X * scale + 5.0), 1e-3 * plain.predict(X), rtol=1e-6)
+
+
+@each_estimator
+def test_the_order_of_rows_does_not_matter(estimator):
+    X, y = data()
+    order = np.random.default_rng(4).permutation(len(y))
+    np.testing.assert_allclose(
+        estimator().fit(X[order], y[order]).predict(X), estimator().fit(X, y).predict(X), rtol=1e-6, atol=1e-9
+    )
+
+
+@each_estimator
+def test_an_integer_weight_is_so_many_copies_of_a_row(estimator):
+    X, y = data(n=60)
+    weights = np.random.default_rng(2).integers(1, 4, size=60)
+    weighted = estimator().fit(X, y, sample_weight=weights)
+    repeated = estimator().fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
+    np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-6, atol=1e-8)
+    assert weighted.selection_.reason == repeated.selection_.reason
+
+
+def test_merged_copies_have_the_evidence_of_the_rows_written_out():
+    rng = np.random.default_rng(6)
+    X = np.repeat(rng.normal(size=(20, 2)), 3, axis=0)
+    y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=60)
+    problem = make_problem(X, y[:, None], None, intercept=True, seed=0)
+    merged = make_sample(problem, look_at_features(X, None))
+    assert (merged.n_rows, merged.n_samples) == (20, 60)
+    score = Ridge(merged, sw.kernels.Gaussian()(merged.covariates))
+    standard = (X - X.mean(axis=0)) / X.std(axis=0)
+    gram = sw.kernels.Gaussian()(standard) / 60
+    centring = np.eye(60) - 1 / 60
+    values, vectors = np.linalg.eigh(centring @ gram @ centring)
+    z = vectors.T @ ((y - y.mean()) / y.std())
+    for ratio, evidence in zip(score.ratios[::9], score.evidence()[::9, 0], strict=True):
+        s2 = (z**2 / (1 + ratio * np.maximum(values, 0))).sum() / 59
+        written_out = (59 * np.log(s2) + np.log1p(ratio * np.maximum(values, 0)).sum()) / 60
+        assert evidence == pytest.approx(written_out, rel=1e-8)
+
+
+def test_leave_one_out_leaves_a_row_out_with_all_its_copies():
+    rng = np.random.default_rng(7)
+    X = np.repeat(rng.normal(size=(15, 1)), rng.integers(1, 4, size=15), axis=0)
+    y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=len(X))
+    problem = make_problem(X, y[:, None], None, intercept=True, seed=0)
+    sample = make_sample(problem, look_at_features(X, None))
+    gram = sw.kernels.Matern()(sample.covariates)
+    ridge = Ridge(sample, gram)
+    at = 20
+    total = sample.within.sum()
+    for left in range(sample.n_rows):
+        others = np.delete(np.arange(sample.n_rows), left)
+        w, K = sample.weights[others], gram[np.ix_(others, others)]
+        penalty = sample.n_samples / ridge.ratios[at]
+        # weighted ridge with a free constant, solved as it is written
+        system = np.block(
+            [[K + penalty * np.diag(1 / w), np.ones((len(w), 1))], [np.ones((1, len(w))), np.zeros((1, 1))]]
+        )
+        solved = np.linalg.solve(system, np.append(sample.means[others, 0], 0.0))
+        predicted = gram[left, others] @ solved[:-1] + solved[-1]
+        total += sample.weights[left] * (sample.means[left, 0] - predicted) ** 2
+    assert ridge.log_left_out()[at, 0] == pytest.approx(np.log(total / sample.n_samples), rel=1e-8)
+
+
+@each_estimator
+def test_a_constant_feature_is_dropped_with_its_reason(estimator):
+    X, y = data()
+    with_constant = np.column_stack([X[:, 0], np.full(len(y), 3.5), X[:, 1:]])
+    model = estimator().fit(with_constant, y)
+    assert model.selection_.features[1] == {"feature": 1, "used": False, "why": "constant: always 3.5"}
+    np.testing.assert_allclose(model.predict(with_constant), estimator().fit(X, y).predict(X), rtol=1e-8)
+    assert model.n_features_in_ == 4
+
+
+def test_where_no_feature_varies_the_fit_is_the_mean():
+    X, y = np.ones((20, 2)), np.arange(20.0)
+    model = sw.KernelRidgeRegressor().fit(X, y)
+    np.testing.assert_allclose(model.predict(X), 9.5)
+    assert "constant" in model.selection_.reason
+
+
+def test_the_table_says_what_was_tried_and_what_was_chosen():
+    X, y = data()
+    model = sw.KernelRidgeRegressor().fit(X, y)
+    table = model.selection_
+    assert {row["kernel"] for row in table} == {"gaussian", "matern32", "laplace"}
+    assert sum(row["chosen"] for row in table) == 1
+    assert table[0] is table.chosen
+    assert table.chosen["kernel"] == model.kernel_.name
+    np.testing.assert_allclose(table.chosen["length_scale"], model.kernel_.scales)
+    assert 0.1 < table.chosen["left_out_rmse"] < np.std(y)
+    frame = table.to_frame()
+    assert isinstance(frame, pd.DataFrame)
+    assert len(frame) == len(table) > 10
+    assert str(table).splitlines()[-1] == table.reason
+
+
+def test_an_explicit_kernel_sees_covariates_as_given():
+    X, y = data()
+    model = sw.KernelRidgeRegressor(sw.kernels.Gaussian(2.0)).fit(X, y)
+    assert model.kernel_ == sw.kernels.Gaussian(2.0)
+    assert model.selection_ is None
+
+
+def test_a_sobolev_kernel_takes_its_interval_from_the_data_when_told_to():
+    X = np.linspace(-3, 12, 50)[:, None]
+    y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=50)
+    model = sw.KernelRidgeRegressor(sw.kernels.Sobolev(interval="auto")).fit(X, y)
+    assert model.kernel_.interval == (-3.0, 12.0)
+    unit = sw.KernelRidgeRegressor(sw.kernels.Sobolev()).fit((X + 3) / 15, y)
+    np.testing.assert_allclose(model.predict(X), unit.predict((X + 3) / 15), rtol=1e-8)
+
+
+def test_several_responses_share_one_kernel():
+    X, y = data()
+    model = sw.KernelRidgeRegressor().fit(X, np.column_stack([y, -4 * y, 1e3 * y]))
+    alone = sw.KernelRidgeRegressor().fit(X, y)
+    np.testing.assert_allclose(model.predict(X)[:, 2], 1e3 * alone.predict(X), rtol=1e-5)
+
+
+def test_the_sample_is_drawn_from_distinct_rows_only():
+    rng = np.random.default_rng(1)
+    X = rng.integers(0, 12, size=(5_000, 2)).astype(float)
+    problem = make_problem(X, rng.normal(size=(5_000, 1)), None, intercept=True, seed=0)
+    sample = make_sample(problem, look_at_features(X, None))
+    assert sample.n_rows == sample.n_distinct == 144
+    assert sample.n_samples == 5_000
+    means = pd.DataFrame(X).assign(y=problem.responses[:, 0]).groupby([0, 1]).y.mean()
+    spread = problem.responses[:, 0].var()
+    np.testing.assert_allclose(np.sort(sample.means[:, 0]), np.sort(means / np.sqrt(spread)), atol=1e-12)
