@@ -7,7 +7,7 @@ the work, `draw` the figures, and `command` is `stopwise reproduce`.
 from __future__ import annotations
 
 from stopwise.experiments.claims import Claim
-from stopwise.experiments.reproduce import reproduce as command
+from stopwise.experiments.command import reproduce as command
 from stopwise.experiments.runner import EXPERIMENTS, Outcome, run, write
 from stopwise.experiments.tally import Row
 from stopwise.experiments.task import Config
