@@ -14,8 +14,9 @@ from stopwise._dask import connected, dask, is_dask, is_frame
 from stopwise._typing import Array
 from stopwise.chunks import Chunks, PartitionError, Rows, chunks_of_collections
 from stopwise.estimators.cluster import ClusterKrylov
-from stopwise.estimators.nystrom import Smoother, Stream, left_out_squares, solve_source
+from stopwise.estimators.nystrom import Stream, solve_source
 from stopwise.estimators.problem import Problem, make_problem
+from stopwise.estimators.second_pass import Smoother, left_out_squares
 from stopwise.estimators.selection import Chosen, choose_kernel
 from stopwise.landmarks import MOST, Index, draw_rows
 from stopwise.noise import as_noise
@@ -170,7 +171,7 @@ def fit_collections(estimator: Any, X: Any, y: Any, sample_weight: Any) -> None:
         array = dask("dask.array")
         X = array.from_array(np.asarray(X), chunks=(_LOCAL_ROWS, -1))
     with connected(estimator.n_jobs) as client:
-        precision = "float64" if estimator.precision == "float64" else "float32"
+        precision = "float64" if estimator.precision in ("auto", "float64") else "float32"
         fit_chunks(estimator, chunks_of_collections(X, y, sample_weight, precision, client), client)
 
 
@@ -188,7 +189,9 @@ def fit_chunks(estimator: Any, chunks: Chunks, client: Any, watch: Watch | None 
     source = ChunkedRows(client, chunks, seed, estimator.fit_intercept, watch)
     sample = source.sample
     names = chunks.layout.features
-    validate_data(estimator, _named(sample.covariates, names), sample.responses, multi_output=True, ensure_min_samples=2)
+    validate_data(
+        estimator, _named(sample.covariates, names), sample.responses, multi_output=True, ensure_min_samples=2
+    )
     problem = make_problem(
         sample.covariates, sample.responses, sample.weights, intercept=estimator.fit_intercept, seed=seed
     )

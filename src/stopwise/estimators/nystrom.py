@@ -9,10 +9,11 @@ import numpy as np
 
 from stopwise._typing import Array
 from stopwise.estimators.problem import Problem
+from stopwise.estimators.second_pass import Smoother, left_out_squares, lowest_in_few_passes
 from stopwise.estimators.solution import Plan, Solution
 from stopwise.landmarks import Choice, Index, Uniform, as_points
 from stopwise.nystrom import Bracket, Decomposition, bracket_stop, decompose
-from stopwise.operators.nystrom import FeatureRows, Landmarks, Moments, make_landmarks, moments_of, row_tiles
+from stopwise.operators.nystrom import FeatureRows, Landmarks, Moments, make_landmarks, moments_of
 from stopwise.path import Path
 from stopwise.rules import Data, LeaveOneOut, Oracle, Reason, Stop, minimise
 
@@ -32,24 +33,6 @@ class Stream:
     unit: Array
     intercept: bool
     seed: int = 0
-
-
-@dataclass(frozen=True)
-class Smoother:
-    """What a pass over rows needs to judge each by the others: gains and fits at several stops of one response.
-
-    Rows rotate into eigenvectors; `gains` and `weighted` (gain times coordinate) are (k, g).
-    """
-
-    landmarks: Landmarks
-    mean: Array
-    rotation: Array
-    gains: Array
-    weighted: Array
-    column: int
-    offset: float
-    n_samples: float
-    intercept: bool
 
 
 class RowSource(Protocol):
@@ -99,21 +82,6 @@ class HeldRows:
         rows = FeatureRows(landmarks, problem.covariates, root, parts.mean)
         response = problem.responses if root is None else problem.responses * root[:, None]
         return parts.with_rows(rows), {"response": response, "root_weights": root}
-
-
-def left_out_squares(smoother: Smoother, covariates: Array, responses: Array, weights: Array | None) -> Array:
-    """Weighted sum of squared leave-one-out residuals at each stop over these rows, by the leverage shortcut."""
-    total = np.zeros(smoother.gains.shape[1])
-    for rows in row_tiles(len(covariates), max(len(smoother.landmarks.points), total.size)):
-        features = smoother.landmarks.features(covariates[rows]).astype(np.float64, copy=False) - smoother.mean
-        vectors = features @ smoother.rotation
-        residual = (responses[rows, smoother.column] - smoother.offset)[:, None] - vectors @ smoother.weighted
-        leverage = vectors**2 @ smoother.gains + (1 / smoother.n_samples if smoother.intercept else 0.0)
-        left = 1 - leverage
-        with np.errstate(divide="ignore", invalid="ignore"):
-            squared = np.where(left > 1e-10, residual / left, np.inf) ** 2
-        total += squared.sum(axis=0) if weights is None else weights[rows] @ squared
-    return total
 
 
 class NystromSolver:
@@ -269,4 +237,6 @@ def _leave_one_out(
         )
         return source.left_out(smoother) / n
 
-    return minimise(path, criterion, rule.reading)
+    return (
+        lowest_in_few_passes(path, criterion) if rule.reading == "global" else minimise(path, criterion, rule.reading)
+    )

@@ -1,0 +1,101 @@
+"""Leave-one-out on landmarks: what a second pass over rows needs, and a search that asks for few passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from stopwise._typing import Array
+from stopwise.filters import SteppedFilter
+from stopwise.operators.nystrom import Landmarks, row_tiles
+from stopwise.path import Path
+from stopwise.rules import Reason, Stop, clock_grid, stop_at
+
+_AT_ONCE = 17
+_COARSE = 8
+
+
+@dataclass(frozen=True)
+class Smoother:
+    """What a pass over rows needs to judge each by the others: gains and fits at several stops of one response.
+
+    Rows rotate into eigenvectors; `gains` and `weighted` (gain times coordinate) are (k, g).
+    """
+
+    landmarks: Landmarks
+    mean: Array
+    rotation: Array
+    gains: Array
+    weighted: Array
+    column: int
+    offset: float
+    n_samples: float
+    intercept: bool
+
+
+def left_out_squares(smoother: Smoother, covariates: Array, responses: Array, weights: Array | None) -> Array:
+    """Weighted sum of squared leave-one-out residuals at each stop over these rows, by the leverage shortcut."""
+    total = np.zeros(smoother.gains.shape[1])
+    for rows in row_tiles(len(covariates), max(len(smoother.landmarks.points), total.size)):
+        features = smoother.landmarks.features(covariates[rows]).astype(np.float64, copy=False) - smoother.mean
+        vectors = features @ smoother.rotation
+        residual = (responses[rows, smoother.column] - smoother.offset)[:, None] - vectors @ smoother.weighted
+        left = 1 - vectors**2 @ smoother.gains - (1 / smoother.n_samples if smoother.intercept else 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            squared = np.where(left > 1e-10, residual / left, np.inf) ** 2
+        total += squared.sum(axis=0) if weights is None else weights[rows] @ squared
+    return total
+
+
+def lowest_in_few_passes(path: Path, criterion: Callable[[Array], Array]) -> Stop:
+    """Where a criterion is smallest along the clock, looked at in a handful of calls of many readings each.
+
+    A part of the grid first, then ever closer around the best, and for filters without steps a parabola at the end.
+    """
+    grid = clock_grid(path)
+    if path.step_sum_cap == 0 or grid.size < 2:
+        return stop_at(path.filter, 0.0, Reason.ZERO)
+    readings = np.unique(np.concatenate([grid[:2], grid[2::_COARSE], grid[-1:]]))
+    values = _finite(criterion(readings))
+    best = int(np.argmin(values))
+    while True:
+        at_end = readings[best] == grid[-1]
+        low, high = readings[max(best - 1, 0)], readings[min(best + 1, readings.size - 1)]
+        closer = _between(path, float(low), float(high))
+        if closer.size <= 3 or (not isinstance(path.filter, SteppedFilter) and high <= low * 1.002):
+            break
+        readings, values = closer, _finite(criterion(closer))
+        best = int(np.argmin(values))
+    at = float(readings[best])
+    if not isinstance(path.filter, SteppedFilter) and path.filter.name != "cutoff" and 0 < best < readings.size - 1:
+        at = _vertex(np.log(readings[best - 1 : best + 2]), values[best - 1 : best + 2])
+    reason = Reason.CAP if at_end else Reason.MINIMUM
+    return stop_at(path.filter, at, reason, criterion=float(criterion(np.array([at]))[0]))
+
+
+def _finite(values: Array) -> Array:
+    return np.where(np.isfinite(values), values, np.inf)
+
+
+def _between(path: Path, low: float, high: float) -> Array:
+    """Reachable readings from one to another, both included."""
+    if isinstance(path.filter, SteppedFilter):
+        first, last = (float(path.filter.iteration(reading)) for reading in (low, high))
+        counts = np.unique(np.floor(np.linspace(first, last, _AT_ONCE)))
+        return path.filter.step_sum(counts)
+    if path.filter.name == "cutoff":
+        grid = clock_grid(path)
+        inside = grid[(grid >= low) & (grid <= high)]
+        return inside[:: max(1, inside.size // _AT_ONCE)] if inside.size > 3 else inside
+    return np.geomspace(low, high, _AT_ONCE) if low > 0 else np.linspace(low, high, _AT_ONCE)
+
+
+def _vertex(logs: Array, values: Array) -> float:
+    """The lowest point of the parabola through three points, on a log scale."""
+    first, second = np.diff(values) / np.diff(logs)
+    bend = (second - first) / (logs[2] - logs[0])
+    if not (np.isfinite(bend) and bend > 0):
+        return float(np.exp(logs[1]))
+    return float(np.exp(np.clip((logs[0] + logs[1]) / 2 - first / (2 * bend), logs[0], logs[2])))
