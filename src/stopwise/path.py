@@ -117,6 +117,10 @@ class Path:
     @property
     def unseen_energy(self) -> Array:
         """The responses' sum of squares outside the known eigenvectors: never fitted."""
+        basis = self.spectrum.basis
+        if basis is not None and len(self.coefficients) == len(basis.rows):
+            # A whole basis leaves nothing out; the difference would be rounding, and hide a small residual.
+            return np.zeros(self.coefficients.shape[1:])
         return cast(Array, np.maximum(self.energy - (self.coefficients**2).sum(axis=0), 0.0))
 
     def mean_squared_residual(self, step_sum: ArrayLike) -> Array:
