@@ -109,17 +109,18 @@ def test_a_risk_rule_stops_where_its_loop_does_along_filters_with_steps(filter_n
     scores = [score(problem, hat) for hat in problem.hats()]
     stop = rule(problem, reading).select(problem.path, problem.noise_std)
     expected = READINGS[reading](scores)
-    if expected is None or expected == N_STEPS or (reading == "global" and stop.iteration > N_STEPS):
-        # the loop ended while the score still fell: the rule must have gone on
-        assert stop.iteration >= N_STEPS - 1
-        return
     if reading == "global":
         # past step 64 iterates are sampled: exact on the smooth scores of descent, not on a nu-method that overshoots
         seen = scores if filter_name == "descent" else scores[:65]
-        assert scores[stop.iteration] <= min(seen) + 1e-9 * abs(min(seen))
-        assert stop.details["criterion"] == pytest.approx(scores[stop.iteration], rel=1e-8)
-    else:
+        assert stop.details["criterion"] <= min(seen) + 1e-6 * abs(min(seen))
+    elif expected is not None:
         assert stop.iteration == expected
+    if stop.iteration > N_STEPS or expected is None:
+        # the loop ended while the score still fell: the rule must have gone on
+        assert stop.iteration >= N_STEPS - 1
+        return
+    if reading != "literal":
+        assert stop.details["criterion"] == pytest.approx(scores[stop.iteration], rel=1e-6)
     assert stop.step_sum == pytest.approx(problem.clock[stop.iteration], rel=1e-12)
     assert stop.reason is (sw.Reason.MINIMUM if stop.iteration else sw.Reason.ZERO)
 
