@@ -129,12 +129,18 @@ def _say(outcome: Outcome, config: Config, files: list[Path], note: str | None, 
         click.echo(note, err=True)
     if quiet:
         return
+    console = Console()
+    if outcome.claims:
+        console.print(_table(outcome))
+    console.print(f"{len(files)} files in {files[0].parent} ({outcome.seconds:.0f} s)")
+
+
+def _table(outcome: Outcome) -> Table:
+    """The claims for a terminal."""
     table = Table(title="What the experiments say", show_lines=True)
     for column in ("claim", "where", "seen", "verdict"):
         table.add_column(column, overflow="fold")
     for claim in outcome.claims:
         colour = "green" if claim.verdict == "holds" else "red" if claim.verdict == "does not hold" else "yellow"
         table.add_row(claim.claim, claim.where, claim.seen, f"[{colour}]{claim.verdict}[/{colour}]")
-    console = Console()
-    console.print(table)
-    console.print(f"{len(files)} files in {files[0].parent} ({outcome.seconds:.0f} s)")
+    return table

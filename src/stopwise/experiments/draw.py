@@ -60,6 +60,17 @@ def panel(width: float = 4.6, height: float = 3.4) -> tuple[Figure, Axes]:
     return figure, figure.add_subplot()
 
 
+def log_log(axes: Axes) -> None:
+    """Logarithmic axes over a decade or two, ticks at 1, 2 and 5 written out."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axes.set(xscale="log", yscale="log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_locator(NullLocator())
+
+
 def label(rule: str) -> str:
     """A rule's name in a legend."""
     return LABELS.get(rule, rule)
@@ -78,8 +89,9 @@ def save_figures(outcome: Outcome, folder: Path) -> tuple[list[Path], str | None
         return [], f"No figures: {missing}"
     from stopwise.experiments.figures import FIGURES
 
-    target, files = folder / "figures", []
-    target.mkdir(parents=True, exist_ok=True)
+    target, files = folder / "figures", list[Path]()
+    if outcome.finished:
+        target.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(_STYLE):
         for name in outcome.finished:
             rows = [row for row in outcome.rows if row.experiment == name]

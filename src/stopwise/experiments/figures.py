@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stopwise.experiments.draw import COLOURS, MARKERS, colour, label, panel
+from stopwise.experiments.draw import COLOURS, MARKERS, colour, label, log_log, panel
 from stopwise.experiments.figures_more import draw_bounds, draw_classes, draw_robustness
 from stopwise.experiments.published import FIG3
 from stopwise.experiments.rules import ONE_EACH
@@ -72,31 +72,28 @@ def draw_rates(rows: Sequence[Row]) -> dict[str, Figure]:
     fixed = pick(rows, quantity="mse", reading="fixed design")
     found: dict[str, Figure] = {}
     for name, power in (("fig2a", 1.0), ("fig2b", -1.5)):
-        figure, axes = panel()
+        figure, axes = panel(5.0, 4.1)
         for i, noise in enumerate(n for n in _ESTIMATORS if pick(fixed, noise=n)):
-            part = pick(fixed, noise=noise)
-            x, y = [row.n for row in part], np.array([row.mean for row in part]) ** power
             few = noise in ("nearest-neighbour", "gcv", "evidence")
-            shades = list(COLOURS.values())
-            style = {"ls": "none", "marker": "x+1"[i % 3], "ms": 6} if few else {"lw": 2.4 - 0.4 * i}
-            axes.plot(x, y, color=shades[i % 7], label=_ESTIMATORS[noise], **style)
+            style: dict[str, Any] = (
+                {"fmt": "x+1"[i % 3], "ms": 6, "lw": 0.8} if few else {"fmt": "-", "lw": 2.4 - 0.4 * i}
+            )
+            shade = list(COLOURS.values())[i % 7]
+            axes.errorbar(*_powered(pick(fixed, noise=noise), power), color=shade, label=_ESTIMATORS[noise], **style)
         drawn = pick(rows, quantity="population mse", reading="random design", noise="known")
-        y = np.array([row.mean for row in drawn]) ** power
-        spread = abs(power) * y / [row.mean for row in drawn] * np.array([row.standard_error or 0.0 for row in drawn])
-        axes.errorbar(
-            [row.n for row in drawn],
-            y,
-            2 * spread,
-            fmt="o",
-            mfc="none",
-            color="0.3",
-            label="known; random design, $L^2(P)$",
-        )
+        axes.errorbar(*_powered(drawn, power), fmt="o", mfc="none", color="0.3", label="random design")
         ylabel = "mean squared error" if power == 1 else r"mean squared error$^{-3/2}$"
         axes.set(xlabel="sample size n", ylabel=ylabel, title=f"the rule, step {fixed[0].alpha:g}")
-        axes.legend(loc="upper right" if power == 1 else "upper left", title="noise level", title_fontsize=8)
+        figure.legend(loc="outside lower center", ncols=3, title="noise level", title_fontsize=8)
         found[name] = figure
     return {**found, "fig2c": _limit_panel(pick(rows, reading="exact grid"))}
+
+
+def _powered(rows: Sequence[Row], power: float) -> tuple[Any, Any, Any]:
+    """Sizes, means to a power, and twice the standard error carried through it."""
+    mean = np.array([row.mean for row in rows])
+    spread = np.array([row.standard_error or 0.0 for row in rows])
+    return [row.n for row in rows], mean**power, 2 * abs(power) * mean ** (power - 1) * spread
 
 
 def _limit_panel(rows: Sequence[Row]) -> Figure:
@@ -147,10 +144,7 @@ def _rules_panel(rows: Sequence[Row], names: Sequence[str], log: bool, published
     if published:
         axes.errorbar([], [], color="0.4", marker="o", mfc="white", ls=":", lw=1.0, label="published")
     if log:
-        axes.set(xscale="log", yscale="log")
-        axes.set_xticks([10, 20, 50, 100, 200, 300], ["10", "20", "50", "100", "200", "300"])
-        axes.minorticks_off()
-        axes.set_yticks([0.01, 0.02, 0.05, 0.1], ["0.01", "0.02", "0.05", "0.1"])
+        log_log(axes)
     else:
         axes.set_ylim(0, None)
     title = f"min(x, z) kernel, step {rows[0].alpha:g}, {max(row.trials for row in rows):,} trials"
@@ -197,7 +191,7 @@ def draw_ridge(rows: Sequence[Row]) -> dict[str, Figure]:
             title=title,
             ylim=(0, None),
         )
-        axes.legend(loc="upper right")
+        axes.legend(loc="lower right")
         found[name] = figure
     return found
 

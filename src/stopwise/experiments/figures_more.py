@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stopwise.experiments.draw import COLOURS, label, panel
+from stopwise.experiments.draw import COLOURS, label, log_log, panel
 from stopwise.experiments.tally import Row, pick
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ def draw_classes(rows: Sequence[Row]) -> dict[str, Figure]:
         plot.errorbar(sizes, [row.mean for row in part], spread, fmt="o", color=COLOURS[shade], label=kernel)
         plot.plot(sizes, exact, color=COLOURS[shade], lw=1.0)  # type: ignore[arg-type]
     plot.plot([], [], color="0.4", lw=1.0, label="exact")
-    plot.set(xscale="log", yscale="log", xlabel="sample size n", ylabel="mean squared error at the stop")
+    log_log(plot)
+    plot.set(xlabel="sample size n", ylabel="mean squared error at the stop")
     plot.set_title("truths of Hilbert norm 1; bars: 2 standard errors")
     plot.legend()
     return {"classes-limit": figure, "classes-simulated": near}
