@@ -24,7 +24,12 @@ from stopwise.spectrum import Basis, Density, Spectrum, clean_eigenvalues, sprea
 
 _CONVERGED = 1e-3
 """A Ritz pair counts as an eigenpair when its residual is below this share of its value."""
-_GROUPS = 8
+GROUPS = 8
+_POLE_CYCLE = (10.0, 10.0, 3.0, 30.0)
+"""Where a rational space puts its poles, in units of 1/step_sum at the stop: ten makes exp(-eta lambda) a polynomial of
+degree 15 in the smoother, to 2e-7."""
+_FIRST_POLES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
+"""Poles in units of the largest eigenvalue, as long as nothing is known of the stop."""
 
 
 class Multiplier(Protocol):
@@ -153,6 +158,11 @@ class BlockKrylov:
         self.n_responses = self.responses.shape[1]
         self.products = 0
         self.complete = False
+        self.rational = bool(getattr(self.operator, "rational", False))
+        """Grown by the operator's own `expand` instead of by K: residuals are then computed, not read off."""
+        self.pole = 0.0
+        self.poles: list[float] = []
+        self._others: list[list[Density]] = []
         self._draws = 0
         self._projected = np.zeros((0, 0))
         self._processed = 0
@@ -193,18 +203,30 @@ class BlockKrylov:
         if self.complete:
             return False
         first, last = self._processed, self.store.width
-        image = self.operator.multiply(self.store.block(first, last))
+        newest = self.store.block(first, last)
+        image = self.operator.multiply(newest)
         self.products += 1
         across = self.store.inner(image)
         self._extend_projection(across, first, last)
+        if self.rational:
+            image = cast(Any, self.operator).expand(newest, self._next_pole())
+            across = self.store.inner(image)
         rest = self.store.remove(image, across)
         again = self.store.inner(rest)
         rest = self.store.remove(rest, again)
         unit, r = self.store.factor(rest)
         self._coupling = r
-        scale = max(float(np.abs(np.diagonal(self._projected)).max(initial=0.0)), np.finfo(float).tiny)
-        self._next(unit, r, scale)
+        size = 1.0 if self.rational else float(np.abs(np.diagonal(self._projected)).max(initial=0.0))
+        self._next(unit, r, max(size, np.finfo(float).tiny))
         return not self.complete
+
+    def _next_pole(self) -> float:
+        if self.pole:
+            pole = self.pole * _POLE_CYCLE[self.products % len(_POLE_CYCLE)]
+        else:
+            pole = _FIRST_POLES[(self.products - 1) % len(_FIRST_POLES)] * float(np.diagonal(self._projected).max())
+        self.poles.append(pole)
+        return pole
 
     def _extend_projection(self, across: Array, first: int, last: int) -> None:
         grown = np.zeros((last, last))
@@ -261,10 +283,21 @@ class BlockKrylov:
         values, vectors = values[::-1], vectors[:, ::-1]
         if self.complete or not self._coupling.size:
             residuals = np.zeros_like(values)
+        elif self.rational:
+            residuals = self._computed_residuals(values, vectors)
         else:
             tail = self._coupling.shape[1]
             residuals = np.linalg.norm(self._coupling @ vectors[-tail:], axis=0)
-        return clean_eigenvalues(values, self.precision), vectors, residuals
+        self._last_ritz = clean_eigenvalues(values, self.precision), vectors, residuals
+        return self._last_ritz
+
+    def _computed_residuals(self, values: Array, vectors: Array) -> Array:
+        """|K v - theta v| for the leading Ritz vectors, by one product; the others count as not converged."""
+        leading = min(values.size, 128)
+        known = self.store.basis(self._processed, vectors[:, :leading])
+        ritz = known.combine(np.eye(leading))
+        gap = self.operator.multiply(ritz) - ritz * values[:leading]
+        return np.append(np.linalg.norm(gap, axis=0), np.full(values.size - leading, np.inf))
 
     def spectrum(self) -> Spectrum:
         """What is known by now, with a deterministic bound and a statistical estimate for the rest."""
@@ -300,6 +333,11 @@ class BlockKrylov:
         """|K a - f| for weights a given by their Ritz coefficients: what the space cannot see of the estimate."""
         if self.complete or not self._coupling.size:
             return 0.0
+        if self.rational:
+            values, _, _ = self._last_ritz
+            basis = self.store.basis(self._processed, vectors)
+            gap = self.operator.multiply(basis.combine(weighted)[:, None])[:, 0] - basis.combine(values * weighted)
+            return float(np.linalg.norm(gap))
         tail = self._coupling.shape[1]
         return float(np.linalg.norm(self._coupling @ vectors[-tail:] @ weighted))
 
@@ -310,7 +348,7 @@ class BlockKrylov:
         squares = self.operator.square_sum
         if squares is not None and self.products > 1:
             targets.append(squares - float((values[known] ** 2).sum()))
-        groups = np.array_split(np.arange(probes.shape[1]), min(_GROUPS, probes.shape[1]))
+        groups = np.array_split(np.arange(probes.shape[1]), min(GROUPS, probes.shape[1]))
 
         def density(columns: Array) -> Density:
             counts = np.ones_like(values)
@@ -318,8 +356,45 @@ class BlockKrylov:
             return Density(values, counts, self.operator.n_samples)
 
         everyone = np.arange(probes.shape[1])
-        replicas = tuple(density(np.setdiff1d(everyone, group)) for group in groups) if len(groups) > 1 else ()
-        return density(everyone), replicas
+        replicas = [density(np.setdiff1d(everyone, group)) for group in groups] if len(groups) > 1 else []
+        return _pooled([[density(everyone), *replicas], *self._others])
+
+    def more_probes(self, store: Store, draw: int) -> None:
+        """As many probes again, in a space of their own with as many products: a second opinion on every trace."""
+        other = BlockKrylov(
+            self.operator,
+            store,
+            np.zeros((self.operator.n_rows, 0)),
+            self.n_probes,
+            self.seed + 104729 * draw,
+            self.precision,
+        )
+        for step in range(self.products):
+            if self.rational:
+                other.pole = self.poles[step] / _POLE_CYCLE[(step + 1) % len(_POLE_CYCLE)]
+            if not other.grow():
+                break
+        self.products += other.products
+        values, vectors, residuals = other.ritz()
+        if other.complete:
+            self._others.append([Density(values, np.ones_like(values), self.operator.n_samples)])
+        else:
+            pooled, replicas = other._statistical(values, vectors, residuals)
+            self._others.append([pooled, *replicas])
+
+
+def _pooled(runs: list[list[Density]]) -> tuple[Density, tuple[Density, ...]]:
+    """The mean of independent estimates (each with its own leave-one-group-out replicas), and replicas of that mean."""
+
+    def mean(parts: list[Density]) -> Density:
+        if len(parts) == 1:
+            return parts[0]
+        counts = np.concatenate([part.multiplicities for part in parts]) / len(parts)
+        return Density(np.concatenate([part.values for part in parts]), counts, parts[0].n_samples)
+
+    whole = [run[0] for run in runs]
+    replicas = [mean([*whole[:r], replica, *whole[r + 1 :]]) for r, run in enumerate(runs) for replica in run[1:]]
+    return mean(whole), tuple(replicas)
 
 
 def _calibrated(values: Array, counts: Array, targets: list[float]) -> Array:

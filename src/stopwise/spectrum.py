@@ -9,13 +9,16 @@ replicas to tell its error.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import cast
 
 import numpy as np
 
 from stopwise._typing import Array
 from stopwise.operators.dense import Dense
+
+_KEPT_ENTRIES = 40_000_000
 
 
 class IndefiniteMatrix(ValueError):
@@ -70,13 +73,28 @@ class Basis:
         inner = (self.rows.T @ vectors.astype(self.rows.dtype, copy=False)).astype(np.float64)
         return cast(Array, inner if self.rotation is None else self.rotation.T @ inner)
 
+    @cached_property
+    def vectors(self) -> Array:
+        """The vectors themselves, rotated once."""
+        return self.rows if self.rotation is None else cast(Array, self.rows @ self.rotation)
+
+    @cached_property
+    def _squares(self) -> Array | None:
+        """Squares of all entries, kept where they are small enough."""
+        return self.vectors.astype(np.float64) ** 2 if self.rows.shape[0] * self.width <= _KEPT_ENTRIES else None
+
+    @property
+    def width(self) -> int:
+        """How many vectors there are."""
+        return int((self.rows if self.rotation is None else self.rotation).shape[1])
+
     def squared(self, weights: Array, tile: int = 4096) -> Array:
         """Sum over j of weights_j v_ij^2 for every row i: (k,) or (k, g) -> (n,) or (n, g)."""
+        if self._squares is not None:
+            return cast(Array, self._squares @ weights)
         out = np.empty((len(self.rows), *weights.shape[1:]))
         for first in range(0, len(self.rows), tile):
-            part = self.rows[first : first + tile].astype(np.float64)
-            if self.rotation is not None:
-                part = part @ self.rotation
+            part = self.vectors[first : first + tile].astype(np.float64)
             out[first : first + tile] = (part * part) @ weights
         return out
 
@@ -110,8 +128,6 @@ class Spectrum:
 
     def with_density(self, density: Density) -> Spectrum:
         """The same eigenpairs with another answer for sums over all eigenvalues."""
-        from dataclasses import replace
-
         return replace(self, density=density)
 
 

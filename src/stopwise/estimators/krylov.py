@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,19 +14,21 @@ from stopwise._typing import Array
 from stopwise.estimators.problem import Problem
 from stopwise.estimators.solution import Plan, Solution, decide, finish
 from stopwise.exceptions import StopwiseWarning
-from stopwise.filters import SteppedFilter
-from stopwise.krylov import BlockKrylov, NumpyStore, Store, with_diagonal
+from stopwise.filters import Ridge, SteppedFilter
+from stopwise.krylov import GROUPS, BlockKrylov, Multiplier, NumpyStore, Store, with_diagonal
 from stopwise.memory import free_bytes
 from stopwise.operators import Operator
 from stopwise.path import Path
 from stopwise.progress import Progress
-from stopwise.rules import Critical, Fixed, LeaveOneOut, Prudent, Reason, Stop
+from stopwise.rules import GCV, Critical, Fixed, Reason, Stop
 from stopwise.rules.risk import Discrepancy, Oracle
 from stopwise.spectrum import Spectrum
 
 _SIGMAS = 3.5
 """Jackknife standard errors on either side of a bracket: eight groups leave seven degrees of freedom."""
 _CERTAIN = 1e-9
+_MOST_DRAWS = 12
+"""How often as many probes again are drawn when only their sampling error keeps the bracket wide."""
 
 
 class UnsettledWarning(StopwiseWarning):
@@ -43,25 +45,70 @@ class Verdict:
     high: float
     residual: float
     settled: bool
+    noisy: bool = False
+    """True where all but the sampling error of the probes is small enough."""
+
+
+class Place(Protocol):
+    """Where blocks live and are multiplied."""
+
+    def multiplier(self, operator: Any) -> Multiplier:
+        """The operator as blocks there see it."""
+
+    def column_limit(self, problem: Problem, plan: Plan) -> int:
+        """How many columns fit; MemoryError where too few do."""
+
+    def probe_count(self, problem: Problem, plan: Plan) -> int:
+        """How many random columns to start with."""
+
+    def precision(self, problem: Problem, plan: Plan) -> float:
+        """Rounding of a product with a vector, in units of the largest eigenvalue."""
+
+
+class Host:
+    """Blocks are numpy arrays in memory."""
+
+    def multiplier(self, operator: Operator) -> Multiplier:
+        return operator
+
+    def column_limit(self, problem: Problem, plan: Plan) -> int:
+        return _column_limit(problem, plan)
+
+    def probe_count(self, problem: Problem, plan: Plan) -> int:
+        return probe_count(problem, plan)
+
+    def precision(self, problem: Problem, plan: Plan) -> float:
+        return float(np.finfo(plan.dtype).eps)
 
 
 class KrylovSolver:
     """Products with K until the bracket on the stop is at most `tol` wide and the estimate's residual is small."""
 
-    def __init__(self, name: str, make_operator: Callable[[Problem, Plan], Operator], make_store: Any = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        make_operator: Callable[[Problem, Plan], Operator],
+        make_store: Any = None,
+        place: Place | None = None,
+    ) -> None:
         self.name = name
         self.make_operator = make_operator
         self.make_store = make_store
+        self.place: Place = Host() if place is None else place
 
     def solve(self, problem: Problem, plan: Plan) -> Solution:
         operator = self.make_operator(problem, plan)
         plan = _noise_first(problem, plan)
         responses = _weighted(problem)
-        limit = _column_limit(problem, plan)
-        probes = _probe_count(problem, plan)
+        limit = self.place.column_limit(problem, plan)
+        probes = (
+            min(self.place.probe_count(problem, plan), 7)
+            if getattr(operator, "rational", False)
+            else self.place.probe_count(problem, plan)
+        )
         store = self._store(operator, limit, problem)
-        precision = float(np.finfo(plan.dtype).eps)
-        space = BlockKrylov(operator, store, responses, probes, seed=problem.seed, precision=precision)
+        precision, multiplier = self.place.precision(problem, plan), self.place.multiplier(operator)
+        space = BlockKrylov(multiplier, store, responses, probes, seed=problem.seed, precision=precision)
         with Progress(plan.verbose) as progress:
             path, verdicts = self._until_settled(problem, plan, operator, space, limit, progress)
         stops = [_with_bracket(v, path.spectrum, space.products) for v in verdicts]
@@ -79,32 +126,59 @@ class KrylovSolver:
         self, problem: Problem, plan: Plan, operator: Operator, space: BlockKrylov, limit: int, progress: Progress
     ) -> tuple[Path, list[Verdict]]:
         before: list[Stop] | None = None
-        looked = 0
+        looked, asked, draws = 0, _scout(plan), 0
         while True:
             more = space.grow()
             progress.show(f"{space.products} products, {space._processed} columns")
             done = not more or space._processed >= limit
-            if not done and (space.products < 2 or space._processed < 1.12 * looked):
+            if not done and (space.products < (4 if space.rational else 2) or space._processed < 1.12 * looked):
                 continue
             looked = space._processed
-            path = krylov_path(problem, plan, operator, space)
-            verdicts = self._judge(problem, plan, path, space, before)
+            path = krylov_path(problem, asked, operator, space)
+            verdicts = self._judge(problem, asked, path, space, before)
             before = [v.stop for v in verdicts]
+            if asked is not plan and (done or all(v.settled for v in verdicts)):
+                asked, before = plan, None
+                path = krylov_path(problem, plan, operator, space)
+                verdicts = self._judge(problem, plan, path, space, before)
+                before = [v.stop for v in verdicts]
+            _aim(space, verdicts[0], path.spectrum.largest_bound)
             _tell(progress, space, verdicts)
-            if done or all(v.settled for v in verdicts):
+            while not done and draws < _MOST_DRAWS and all(v.settled or v.noisy for v in verdicts):
+                if all(v.settled for v in verdicts):
+                    break
+                draws += 1
+                progress.show(f"{space.products} products, more probes ({draws})")
+                space.more_probes(self._store(operator, limit, problem), draws)
+                path = krylov_path(problem, asked, operator, space)
+                verdicts = self._judge(problem, asked, path, space, before)
+            if done or all(v.settled for v in verdicts) or draws == _MOST_DRAWS:
                 return path, verdicts
 
     def _judge(
         self, problem: Problem, plan: Plan, path: Path, space: BlockKrylov, before: list[Stop] | None
     ) -> list[Verdict]:
-        previous = before or [None] * space.n_responses
+        previous: list[Any] = before or [None] * space.n_responses
         return [_verdict(problem, plan, path, space, j, previous[j]) for j in range(space.n_responses)]
+
+
+def _aim(space: BlockKrylov, verdict: Verdict, largest: float) -> None:
+    """Poles follow the stop once the estimate there means anything; before, they keep ranging."""
+    space.pole = 1 / max(verdict.stop.step_sum, 10 / largest) if verdict.residual < 0.05 else 0.0
+
+
+def _scout(plan: Plan) -> Plan:
+    """The plan to grow with: a rule that reads every row is scouted by GCV for ridge, and asked once that has settled.
+
+    The first minimum, since an unfinished space that holds the responses always finds a spurious one at the far end.
+    """
+    return replace(plan, rule=GCV("local"), filter=Ridge(), scouting=True) if plan.rule.needs_rows else plan
 
 
 def krylov_path(problem: Problem, plan: Plan, operator: Operator, space: BlockKrylov) -> Path:
     """The path of all responses on the space as it is."""
     spectrum = space.spectrum()
-    if isinstance(plan.rule, LeaveOneOut | Prudent) and not spectrum.complete:
+    if plan.rule.needs_rows and not spectrum.complete:
         spectrum = with_diagonal(spectrum, operator.diagonal)
     assert spectrum.basis is not None and spectrum.basis.rotation is not None
     responses = _weighted(problem)
@@ -126,17 +200,20 @@ def _verdict(
 ) -> Verdict:
     stop, sigma = decide(problem, plan, path, column)
     residual = _estimate_residual(path, space, stop, column)
-    accurate = residual <= (1e-12 if plan.tol == 0 else 1e-6 if plan.dtype == np.float64 else 1e-4)
+    reachable = min(max(1e3 * space.precision, 1e-5), 1e-4)
+    accurate = residual <= (1e-12 if plan.tol == 0 else 1e-6 if plan.dtype == np.float64 else reachable)
     if space.complete:
         return Verdict(stop, sigma, stop.step_sum, stop.step_sum, residual, True)
+    noisy = False
     if plan.rule.one_sided and not plan.noise.needs_path:
         low, high = _one_sided_bracket(problem, plan, path, column, stop)
     else:
-        low, high = _statistical_bracket(problem, plan, path, column, stop, previous)
+        low, high, drift = _statistical_bracket(problem, plan, path, column, stop, previous)
+        noisy = accurate and drift <= 0.25 * plan.tol and plan.tol > 0
     narrow = high <= low * (1 + plan.tol) or _same_iterate(path, low, high)
     if plan.tol == 0 and high > low:
         narrow = False
-    return Verdict(stop, sigma, low, high, residual, accurate and narrow)
+    return Verdict(stop, sigma, low, high, residual, accurate and narrow, noisy)
 
 
 def _same_iterate(path: Path, low: float, high: float) -> bool:
@@ -179,16 +256,16 @@ def _sharp(path: Path, near: Array) -> bool:
 
 def _statistical_bracket(
     problem: Problem, plan: Plan, path: Path, column: int, stop: Stop, previous: Stop | None
-) -> tuple[float, float]:
-    """The stop give or take its jackknife error over probes and its last change."""
+) -> tuple[float, float, float]:
+    """The stop give or take its jackknife error over probes and its last change; and that change."""
     at = stop.step_sum
     if previous is None:
-        return 0.0, math.inf
+        return 0.0, math.inf, math.inf
     drift = _log_gap(previous.step_sum, at)
-    if drift > max(plan.tol, 1e-12):
-        return at * math.exp(-min(drift, 50.0)), at * math.exp(min(drift, 50.0))
-    half = min(_SIGMAS * _jackknife(problem, plan, path, column) + drift, 50.0)
-    return at * math.exp(-half), at * math.exp(half)
+    half = min(drift, 50.0)
+    if drift <= max(plan.tol, 1e-12) and not plan.scouting:
+        half = min(_SIGMAS * _jackknife(problem, plan, path, column) + drift, 50.0)
+    return at * math.exp(-half), at * math.exp(half), drift
 
 
 def _log_gap(first: float, second: float) -> float:
@@ -208,19 +285,18 @@ def _jackknife(problem: Problem, plan: Plan, path: Path, column: int, as_bound: 
     replicas = path.spectrum.replicas
     if not _reads_traces(plan) or not replicas:
         return 0.0
-    if isinstance(plan.rule, Critical):
-        key = "critical_step_sum"
-    else:
-        key = ""
+    asked = replicas[:: max(1, len(replicas) // (4 if plan.rule.needs_rows else GROUPS))]
+    key = "critical_step_sum" if isinstance(plan.rule, Critical) else ""
     logs = []
-    for replica in replicas:
+    for replica in asked:
         spectrum = path.spectrum.with_density(replica)
         if as_bound:
             spectrum = replace(spectrum, bound=replica)
         stop, _ = decide(problem, plan, replace(path, spectrum=spectrum), column)
         logs.append(math.log(max(float(stop.details.get(key, stop.step_sum)), 1e-300)))
-    count = len(logs)
-    return math.sqrt((count - 1) / count * float(np.sum((np.array(logs) - np.mean(logs)) ** 2)))
+    groups = min(GROUPS, len(replicas))
+    spread = float(np.sum((np.array(logs) - np.mean(logs)) ** 2)) * len(replicas) / len(asked)
+    return math.sqrt((groups - 1) / groups * spread)
 
 
 def _estimate_residual(path: Path, space: BlockKrylov, stop: Stop, column: int) -> float:
@@ -277,9 +353,9 @@ def _noise_first(problem: Problem, plan: Plan) -> Plan:
     return replace(plan, noise_given=sigma)
 
 
-def _probe_count(problem: Problem, plan: Plan) -> int:
-    """Few probes where eigenvalues settle the stop, more where only statistics can."""
-    wanted = 16 if (plan.rule.one_sided and not plan.noise.needs_path) or not _reads_traces(plan) else 48
+def probe_count(problem: Problem, plan: Plan, few: int = 16, many: int = 48) -> int:
+    """Few probes where eigenvalues settle the stop, more where only statistics can; responses count as some of them."""
+    wanted = few if (plan.rule.one_sided and not plan.noise.needs_path) or not _reads_traces(plan) else many
     return max(1, min(wanted - problem.responses.shape[1], problem.n_rows - 1))
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from stopwise._typing import Array
-from stopwise.estimators.problem import Problem, groups_of
+from stopwise.estimators.problem import Problem
 from stopwise.filters import Filter
 from stopwise.kernels import Kernel, Precomputed
 from stopwise.noise import NoiseEstimator
@@ -31,6 +31,8 @@ class Plan:
     dtype: Any = np.float64
     n_jobs: int | None = None
     verbose: int = 0
+    scouting: bool = False
+    """True while a cheaper rule grows the space: its own sampling error does not matter."""
     noise_given: float | None = None
     """A noise level settled earlier (by selection), in the units of y."""
 
@@ -113,7 +115,7 @@ def decide(problem: Problem, plan: Plan, path: Path, column: int) -> tuple[Stop,
         problem.n_rows,
         split=lambda train, test: held_out(problem, plan, column, train, test),
         seed=problem.seed,
-        groups=None if isinstance(plan.kernel, Precomputed) else lambda: groups_of(problem.covariates),
+        groups=None if isinstance(plan.kernel, Precomputed) else lambda: problem.groups,
         kernel_scale=problem.kernel_scale(plan.kernel),
     )
     return plan.rule.select(path.column(column), sigma, data), sigma

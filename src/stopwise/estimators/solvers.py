@@ -7,13 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from stopwise._torch import has_gpu, has_torch, is_tensor
+from stopwise.estimators import cuda
+from stopwise.estimators.cuda import CudaSolver
 from stopwise.estimators.krylov import KrylovSolver
 from stopwise.estimators.nystrom import NystromSolver
 from stopwise.estimators.problem import Problem
 from stopwise.estimators.solution import DenseSolver, Plan, Solver
-from stopwise.kernels import Precomputed
+from stopwise.kernels import Precomputed, Sobolev
+from stopwise.kernels.forms import has_form
 from stopwise.memory import free_bytes, gibibytes
 from stopwise.operators import Dense, Operator
+from stopwise.operators.line import Line
 from stopwise.operators.tiled import Tiled
 from stopwise.rules import HoldOut
 
@@ -35,6 +40,15 @@ def _tiled(problem: Problem, plan: Plan) -> Operator:
     )
 
 
+def _line(problem: Problem, plan: Plan) -> Operator:
+    if not isinstance(plan.kernel, Sobolev):
+        raise ValueError(
+            f'solver="line" multiplies Sobolev kernels on 1 covariate, got the kernel {plan.kernel.name}: use '
+            'kernel="sobolev1" or "sobolev2", or solver="krylov"'
+        )
+    return Line(plan.kernel, problem.covariates, weights=problem.weights, centred=problem.intercept)
+
+
 def dense_bytes(n_rows: int, dtype: Any) -> float:
     """What the dense route needs at its peak: the matrix, its eigenvectors and LAPACK's workspace."""
     return 4.0 * n_rows**2 * np.dtype(dtype).itemsize
@@ -52,8 +66,12 @@ def choose_solver(estimator: Any, problem: Problem, plan: Plan) -> Solver:
         return DenseSolver()
     if name == "krylov":
         return KrylovSolver("krylov", _tiled)
+    if name == "line":
+        return KrylovSolver("line", _line)
     if name == "nystrom":
         return NystromSolver(estimator.n_landmarks)
+    if name == "cuda":
+        return CudaSolver(estimator.precision)
     raise NotImplementedError(f"solver={name!r} is not built yet")
 
 
@@ -64,7 +82,27 @@ def _automatic(problem: Problem, plan: Plan) -> tuple[str, str]:
         return "dense", "hold-out fits its training half with all eigenpairs"
     if n <= DENSE_ROWS and needed < 0.8 * free:
         return "dense", f"{n} rows: all eigenpairs take {gibibytes(needed)} of {gibibytes(free)} free"
-    return "krylov", f"{n} rows: products on tiles instead of {gibibytes(needed)} for all eigenpairs"
+    if isinstance(plan.kernel, Sobolev):
+        return "line", f"{n} rows on a line: products by running sums"
+    gpu, why = _gpu(problem, plan)
+    if gpu:
+        return "cuda", f"{n} rows: products on tiles, {why}"
+    return "krylov", f"{n} rows: products on tiles instead of {gibibytes(needed)} for all eigenpairs, {why}"
+
+
+def _gpu(problem: Problem, plan: Plan) -> tuple[bool, str]:
+    """Whether a GPU is there and worth it, and why (not)."""
+    if is_tensor(problem.covariates):
+        return True, f"where the rows are, on {problem.covariates.device}"
+    if problem.n_rows < cuda.ROWS:
+        return False, f"on the CPU (a GPU pays from {cuda.ROWS} rows on)"
+    if not has_torch():
+        return False, "on the CPU (torch, which would look for a GPU, is not installed)"
+    if not has_gpu():
+        return False, "on the CPU (torch sees no GPU)"
+    if not has_form(plan.kernel):
+        return False, f"on the CPU (the {plan.kernel.name} kernel has no device form)"
+    return True, "on the GPU"
 
 
 def _check_dense_fits(problem: Problem, plan: Plan) -> None:

@@ -7,10 +7,13 @@ from typing import Any, cast
 import numpy as np
 
 from stopwise._typing import Array
-from stopwise.kernels import Kernel, Precomputed, take_rows
+from stopwise.kernels import Kernel, Precomputed, Sobolev, take_rows
+from stopwise.operators.line import SortedLine
 from stopwise.path import Path
 
 _TILE_ENTRIES = 4_000_000
+_LINE_ROWS = 512
+"""Beyond this many training rows, running sums beat tiles on a line."""
 
 
 def _tiles(n_rows: int, n_columns: int) -> list[slice]:
@@ -45,6 +48,9 @@ class CrossKernel:
 
 def predict_in_tiles(kernel: Kernel, new: Array, training: Array, dual_coef: Array, *, n_jobs: Any = None) -> Array:
     """k(new, training) @ dual_coef."""
+    if isinstance(kernel, Sobolev) and len(training) > _LINE_ROWS:
+        line = SortedLine(kernel, training[:, 0])
+        return line.at(new[:, 0], dual_coef.reshape(len(dual_coef), -1)).reshape(len(new), *dual_coef.shape[1:])
     cross = CrossKernel(kernel, new, training)
     out = np.empty((len(new), *dual_coef.shape[1:]))
     for rows in _tiles(*cross.shape):

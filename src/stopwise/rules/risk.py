@@ -64,6 +64,7 @@ class LeaveOneOut(Rule):
 
     reading: Reading = "global"
     name: ClassVar[str] = "loo"
+    needs_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_reading(self.reading)
