@@ -43,6 +43,11 @@ def is_tensor(value: object) -> bool:
     return type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "data_ptr")
 
 
+def on_host(value: Any) -> Any:
+    """A tensor as a numpy array (float64 or float32), shared where it is on the CPU already; anything else as it is."""
+    return value.detach().cpu().numpy() if is_tensor(value) else value
+
+
 def has_gpu() -> bool:
     """Whether torch is installed and sees a GPU."""
     return has_torch() and bool(torch().cuda.is_available())

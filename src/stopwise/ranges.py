@@ -35,15 +35,20 @@ def outside(ranges: Array, covariates: Array) -> Mask:
 def warn_outside(ranges: Array, covariates: Array, names: Sequence[Any] | None = None) -> None:
     """Warn, with a count and the features concerned, if any row lies outside."""
     beyond = outside(ranges, covariates)
-    rows = int(beyond.any(axis=1).sum())
+    warn_beyond(int(beyond.any(axis=1).sum()), len(covariates), np.asarray(beyond.any(axis=0)), names, stacklevel=4)
+
+
+def warn_beyond(
+    rows: int, n_rows: int, features: Mask, names: Sequence[Any] | None = None, *, stacklevel: int = 4
+) -> None:
+    """Warn if any of some rows lie outside the range in the features marked."""
     if not rows:
         return
-    columns = np.flatnonzero(beyond.any(axis=0))
+    columns = np.flatnonzero(features)
     shown = ", ".join(f"{str(names[j])[:60]!r}" if names is not None else str(j) for j in columns[:5])
     more = f" and {len(columns) - 5} more" if len(columns) > 5 else ""
     warnings.warn(
-        f"{rows} of {len(covariates)} rows lie outside the range of the training data (extrapolation), in feature "
-        f"{shown}{more}",
+        f"{rows} of {n_rows} rows lie outside the range of the training data (extrapolation), in feature {shown}{more}",
         ExtrapolationWarning,
-        stacklevel=3,
+        stacklevel=stacklevel,
     )

@@ -180,7 +180,8 @@ def krylov_path(problem: Problem, plan: Plan, operator: Operator, space: BlockKr
     spectrum = space.spectrum()
     if plan.rule.needs_rows and not spectrum.complete:
         spectrum = with_diagonal(spectrum, operator.diagonal)
-    assert spectrum.basis is not None and spectrum.basis.rotation is not None
+    assert spectrum.basis is not None
+    assert spectrum.basis.rotation is not None
     responses = _weighted(problem)
     return Path(
         spectrum=spectrum,
@@ -213,6 +214,10 @@ def _verdict(
     narrow = high <= low * (1 + plan.tol) or _same_iterate(path, low, high)
     if plan.tol == 0 and high > low:
         narrow = False
+    if isinstance(path.filter, SteppedFilter) and stop.iteration is not None and math.isfinite(high) and high == low:
+        # Estimates that agree on an iterate may all have been rounded to it.
+        beside = path.filter.step_sum(np.array([max(stop.iteration - 1, 0), stop.iteration + 1]))
+        low, high = (float(v) for v in beside) if plan.tol > 0 and not plan.rule.one_sided else (low, high)
     return Verdict(stop, sigma, low, high, residual, accurate and narrow, noisy)
 
 
@@ -305,7 +310,8 @@ def _estimate_residual(path: Path, space: BlockKrylov, stop: Stop, column: int) 
     if energy == 0:
         return 0.0
     weight = path.filter.weight(path.spectrum.eigenvalues, stop.step_sum)
-    assert path.spectrum.basis is not None and path.spectrum.basis.rotation is not None
+    assert path.spectrum.basis is not None
+    assert path.spectrum.basis.rotation is not None
     return space.estimate_residual(path.spectrum.basis.rotation, weight * path.coefficients[:, column]) / math.sqrt(
         energy
     )

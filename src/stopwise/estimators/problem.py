@@ -6,12 +6,17 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 
+from stopwise._torch import is_tensor
 from stopwise._typing import Array
 from stopwise.kernels import Kernel, Precomputed
+from stopwise.operators.cuda import groups_on_device, mean_diagonal
+
+_MANY = 20_000
 
 
 @dataclass(frozen=True)
@@ -58,11 +63,23 @@ class Problem:
         return kernel(left) if columns is None else kernel(left, x[columns])
 
     def kernel_scale(self, kernel: Kernel) -> float:
-        """The kernel's mean diagonal over samples (1 where it vanishes)."""
+        """The kernel's mean diagonal over samples (1 where it vanishes); remembered, since every decision asks."""
+        known: tuple[Kernel, float] | None = self.__dict__.get("_kernel_scale")
+        if known is None or known[0] is not kernel:
+            known = self.__dict__["_kernel_scale"] = kernel, self._mean_diagonal(kernel)
+        return known[1] if known[1] > 0 else 1.0
+
+    def _mean_diagonal(self, kernel: Kernel) -> float:
         x = self.covariates
+        if is_tensor(x):
+            return mean_diagonal(kernel, x, self.weights)
         diagonal = np.diagonal(x) if isinstance(kernel, Precomputed) else kernel.diagonal(x)
-        mean = float(np.average(diagonal.astype(np.float64), weights=self.weights))
-        return mean if mean > 0 else 1.0
+        return float(np.average(diagonal.astype(np.float64), weights=self.weights))
+
+    @cached_property
+    def groups(self) -> Any:
+        """`groups_of` the covariates."""
+        return groups_of(self.covariates)
 
     def subset(self, rows: Array, kernel: Kernel) -> Problem:
         """The same problem on some of the rows, centred anew; still in this problem's units."""
@@ -143,8 +160,23 @@ def check_weights(weights: Any, n_rows: int) -> Array | None:
     return None if np.all(values == 1) else cast(Array, values)
 
 
+def _hashes_differ(covariates: Array) -> bool:
+    """Whether all rows have different hashes, which is much quicker to find out than sorting them whole."""
+    keys = np.zeros(len(covariates), dtype=np.uint64)
+    for column in covariates.T:
+        # Zero has two signs and one value.
+        keys ^= np.ascontiguousarray(column + 0.0, dtype=np.float64).view(np.uint64)
+        keys *= np.uint64(0x9E3779B97F4A7C15)
+        keys ^= keys >> np.uint64(29)
+    return np.unique(keys).size == len(keys)
+
+
 def groups_of(covariates: Array) -> Any:
     """For each row the number of its distinct covariates; None where all rows differ."""
+    if is_tensor(covariates):
+        return groups_on_device(covariates)
+    if len(covariates) > _MANY and _hashes_differ(covariates):
+        return None
     order = np.lexsort(covariates.T[::-1])
     ordered = covariates[order]
     starts = np.append(True, np.any(ordered[1:] != ordered[:-1], axis=1))

@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from stopwise._torch import on_host
 from stopwise._typing import Array
 from stopwise.estimators.nystrom import HeldRows, Stream, solve_stream
 from stopwise.estimators.problem import Problem, make_problem
@@ -94,7 +95,7 @@ def _batch(
     X, y = validate_data(estimator, X, y, dtype=dtype, y_numeric=True, multi_output=True, reset=first)
     if np.iscomplexobj(y):
         raise ValueError("Complex data not supported: y must be real")
-    if estimator.precision == "float64":
+    if estimator.precision in ("auto", "float64"):
         X = X.astype(np.float64, copy=False)
     single = y.ndim == 1
     responses = (y[:, None] if single else y).astype(np.float64, copy=False)
@@ -127,7 +128,7 @@ def _first_landmarks(estimator: Any, chosen: Chosen, held: HeldRows, seed: int) 
         points = choice.points(chosen.kernel, held.n_rows, held.take, seed)
     elif chosen.features is not None:
         points = points[:, chosen.features]
-    dtype = np.float64 if estimator.precision == "float64" else np.float32
+    dtype = np.float64 if estimator.precision in ("auto", "float64") else np.float32
     return make_landmarks(chosen.kernel, points.astype(dtype, copy=False))
 
 
@@ -163,7 +164,7 @@ def _new_responses(estimator: Any, y: Any) -> tuple[Array, bool]:
     basis = estimator.path_.spectrum.basis
     if basis is None:
         raise ValueError("refit needs the rows of the fit, and a fit in batches or on a cluster keeps none: fit again")
-    values = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+    values = check_array(on_host(y), ensure_2d=False, dtype=np.float64, input_name="y")
     kept, n_rows = estimator._kept_rows, len(basis.rows)
     if kept is not None and len(values) > int(kept.max()):
         values = values[kept]

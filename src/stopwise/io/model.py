@@ -12,6 +12,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
+from stopwise.estimators.tensors import at_home
 from stopwise.exceptions import CannotSave, ModelFileError
 from stopwise.io.codec import Decoder, Encoder, Tensor
 from stopwise.io.container import read_container, write_container
@@ -55,7 +56,7 @@ def describe(model: Any, table: Any = None) -> tuple[Document, dict[str, Tensor]
     check_kernel(model.kernel_)
     encoder = Encoder()
     parameters = model.get_params(deep=False)
-    learned = {name: value for name, value in vars(model).items() if name not in parameters}
+    learned = {name: value for name, value in at_home(vars(model)).items() if name not in parameters}
     learned = {name: value for name, value in learned.items() if not name.startswith(_NOT_LEARNED)}
     encoded = {name: encoder.encode(value, name) for name, value in learned.items()}
     document = {"format": "stopwise model", "schema": SCHEMA, "estimator": cls.__name__, "versions": _versions()}

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 import stopwise
 from stopwise.exceptions import CannotSave
 from stopwise.kernels import FromCallable, FromSklearn, Kernel, Precomputed
@@ -34,7 +36,7 @@ REFUSED: dict[type[Any], str] = {
 }
 STAND_INS: dict[str, Callable[[Any], Any]] = {
     # Vectors on a GPU come home to be saved.
-    "operators.DeviceBasis": lambda basis: Basis(basis.rows, basis.rotation),
+    "operators.DeviceBasis": lambda basis: Basis(np.asarray(basis.rows), basis.rotation),
 }
 _ELSEWHERE = tuple(f"stopwise.{name}" for name in ("cli", "experiments", "report", "plot", "__main__"))
 ENUMS: dict[str, type[Reason]] = {"rules.Reason": Reason}

@@ -66,6 +66,15 @@ def form_of(kernel: Kernel) -> Form:
     )
 
 
+def has_form(kernel: Kernel) -> bool:
+    """Whether a kernel can be computed on a device."""
+    try:
+        form_of(kernel)
+    except NoForm:
+        return False
+    return True
+
+
 @form_of.register
 def _(kernel: Gaussian) -> Form:
     return Form(Exp2(SquaredDistance(-0.5 * _LOG2E, scales=tuple(kernel.scales.tolist()))))

@@ -1,7 +1,7 @@
 """Tall orthonormal columns kept on a device, with the algebra a Krylov driver needs.
 
 Columns are held in slabs: on the device while there is room, then in pinned host memory, from where they are brought
-back a slab at a time. Inner products are summed in float64 whatever the columns' type.
+back a slab at a time. Inner products are summed in float64 whatever the columns' type. Probes are drawn on the device.
 """
 
 from __future__ import annotations
@@ -24,21 +24,25 @@ _ROWS = 1 << 17
 class TorchStore:
     """A `Store` (see `stopwise.krylov`) whose blocks are tensors on the operator's device."""
 
-    def __init__(self, operator: OnDevice, *, reserve: int = 0, order: Array | None = None) -> None:
+    def __init__(self, operator: OnDevice, *, reserve: int = 0, order: Any = None) -> None:
         self.operator, self.device, self.dtype = operator, operator.device, operator.dtype
         self.n_rows, self.width = operator.n_rows, 0
         self._slabs: list[Any] = []
         self._reserve, self._order = reserve, order
+        self._turned: tuple[Array, Any] | None = None
 
     # ---- blocks ---------------------------------------------------------------------------------------------------
 
     def _probes(self, n_columns: int, seed: int) -> Any:
-        raw = np.random.default_rng(seed).standard_normal((self.n_rows, n_columns))
+        library, shape = torch(), (self.n_rows, n_columns)
+        generator = library.Generator(self.device).manual_seed(seed)
+        raw = library.randn(shape, generator=generator, device=self.device, dtype=library.float64)
         if self._order is not None:
-            shuffled = np.empty_like(raw)
+            # Probes follow an order of the rows that shuffling does not change.
+            shuffled = library.empty_like(raw)
             shuffled[self._order] = raw
             raw = shuffled
-        return self.operator.centre(as_tensor(raw, self.device))
+        return self.operator.centre(raw)
 
     def start(self, responses: Any, n_probes: int, seed: int) -> tuple[Any, Array]:
         """A first block [responses, probes] of unit-size columns, and the scale taken out of each column."""
@@ -54,8 +58,12 @@ class TorchStore:
 
     def factor(self, block: Any) -> tuple[Any, Array]:
         """An orthonormal block U and a small R with block = U R."""
-        unit, r = torch().linalg.qr(block.double())
-        return unit.to(self.dtype), r.cpu().numpy()
+        if self.dtype == torch().float64:
+            unit, r = torch().linalg.qr(block)
+            return unit, r.cpu().numpy()
+        unit, first, kept = _gram_factor(block.double())
+        unit, second = _polished(unit, kept)
+        return unit.to(self.dtype), second @ first
 
     def turn(self, block: Any, small: Array) -> Any:
         """block @ small."""
@@ -89,7 +97,7 @@ class TorchStore:
 
     def inner(self, block: Any) -> Array:
         """Q' block for all columns held."""
-        return cast(Array, _coordinates(self, block, self.width).cpu().numpy())
+        return cast(Array, device_coordinates(self, block, self.width).cpu().numpy())
 
     def remove(self, block: Any, coefficients: Array) -> Any:
         """block - Q coefficients."""
@@ -100,12 +108,60 @@ class TorchStore:
         columns = [self._slabs[k // SLAB][k % SLAB].to(self.device) for k in range(first, last)]
         return torch().stack(columns, 1)
 
+    def turned(self, rotation: Array, rows: slice) -> Any:
+        """Some rows of the held columns, rotated. Kept whole for the next call while there is room."""
+        if self._turned is None or self._turned[0] is not rotation:
+            self._turned = None
+            size = self.n_rows * rotation.shape[1] * self.dtype.itemsize
+            if self.device.type == "cuda" and size > (free_bytes(self.device) - self._reserve) // 2:
+                return self._turn_rows(rotation, rows)
+            whole = torch().empty((self.n_rows, rotation.shape[1]), dtype=self.dtype, device=self.device)
+            for top in range(0, self.n_rows, _ROWS // 4):
+                part = slice(top, min(top + _ROWS // 4, self.n_rows))
+                whole[part] = self._turn_rows(rotation, part)
+            self._turned = (rotation, whole)
+        return self._turned[1][rows]
+
+    def _turn_rows(self, rotation: Array, rows: slice) -> Any:
+        held = torch().cat([slab[:, rows].to(self.device) for slab in self._slabs])[: len(rotation)]
+        return (held.double().T @ as_tensor(rotation, self.device, torch().float64)).to(self.dtype)
+
+    def forget(self) -> None:
+        """Give back what was only kept to be quick."""
+        self._turned = None
+
     def basis(self, width: int, rotation: Array) -> Any:
         """The first `width` columns, rotated; has the methods of `stopwise.spectrum.Basis`."""
         return DeviceBasis(self, width, rotation)
 
 
-def _coordinates(store: TorchStore, block: Any, width: int) -> Any:
+def _gram_factor(block: Any) -> tuple[Any, Array, Any]:
+    """block = U R from the eigenpairs of block' block, whose cost is one product, and which directions were kept.
+
+    Directions below 1e-7 of the largest are lost: zero in both. U is orthonormal to 1e-16 over the square of the
+    smallest that was kept; `_polished` makes that rounding.
+    """
+    sizes = block.norm(dim=0)
+    scales = torch().where(sizes > 0, sizes, torch().ones_like(sizes))
+    block = block / scales
+    values, vectors = np.linalg.eigh((block.T @ block).cpu().numpy())
+    values, vectors = values[::-1], vectors[:, ::-1]
+    kept = values > 1e-14 * max(float(values[0]), 1e-300)
+    roots = np.sqrt(np.where(kept, values, 0.0))
+    inverse = vectors * np.where(kept, 1 / np.where(kept, roots, 1.0), 0.0)
+    unit = block @ as_tensor(inverse, block.device)
+    return unit, roots[:, None] * vectors.T * scales.cpu().numpy(), kept
+
+
+def _polished(unit: Any, kept: Any) -> tuple[Any, Array]:
+    """Nearly orthonormal columns made orthonormal (Cholesky QR); those not kept are zero and stay so."""
+    gram = (unit.T @ unit).cpu().numpy() + np.diag(np.where(kept, 0.0, 1.0))
+    lower = np.linalg.cholesky(gram)
+    return unit @ as_tensor(np.linalg.inv(lower).T, unit.device), lower.T
+
+
+def device_coordinates(store: TorchStore, block: Any, width: int) -> Any:
+    """Q' block on the device, for the first `width` columns held."""
     out = torch().zeros((width, block.shape[1]), dtype=torch().float64, device=store.device)
     for columns, rows, piece in store.pieces(width):
         out[columns] += piece.double() @ block[rows].double()
@@ -121,6 +177,29 @@ def _combine(store: TorchStore, coefficients: Array, width: int) -> Any:
 
 
 @dataclass(frozen=True)
+class DeviceRows:
+    """The columns of a store as a tall array that is brought to the host only when someone asks for its entries."""
+
+    store: TorchStore
+    width: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.store.n_rows, self.width
+
+    def __len__(self) -> int:
+        return self.store.n_rows
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        kind = np.float64 if self.store.dtype == torch().float64 else np.float32
+        out = np.empty(self.shape, dtype=kind if dtype is None else dtype)
+        for columns, rows, piece in self.store.pieces(self.width):
+            out[rows, columns] = piece.T.cpu().numpy()
+        return out
+
+
+@dataclass(frozen=True)
 class DeviceBasis:
     """Orthonormal vectors held by a store, rotated: numpy in, numpy out, the work on the device."""
 
@@ -129,12 +208,9 @@ class DeviceBasis:
     rotation: Array
 
     @property
-    def rows(self) -> Array:
-        """The unrotated vectors, (n, width), on the host."""
-        out = np.empty((self.store.n_rows, self.width), dtype=np.float64)
-        for columns, rows, piece in self.store.pieces(self.width):
-            out[rows, columns] = piece.T.double().cpu().numpy()
-        return out
+    def rows(self) -> DeviceRows:
+        """The unrotated vectors, (n, width); `np.asarray` brings them to the host."""
+        return DeviceRows(self.store, self.width)
 
     def combine(self, coefficients: Array) -> Array:
         """The vectors summed with these coefficients: (k,) or (k, q) -> (n,) or (n, q)."""
@@ -145,17 +221,15 @@ class DeviceBasis:
     def coordinates(self, vectors: Array) -> Array:
         """Inner products of every vector with `vectors`: (n,) or (n, q) -> (k,) or (k, q)."""
         block = as_tensor(vectors, self.store.device)
-        flat = _coordinates(self.store, block.reshape(len(block), -1), self.width).cpu().numpy()
+        flat = device_coordinates(self.store, block.reshape(len(block), -1), self.width).cpu().numpy()
         return cast(Array, self.rotation.T @ flat.reshape(self.width, *vectors.shape[1:]))
 
-    def squared(self, weights: Array, tile: int = 1 << 15) -> Array:
+    def squared(self, weights: Array, tile: int = 1 << 16) -> Array:
         """Sum over j of weights_j v_ij^2 for every row i: (k,) or (k, g) -> (n,) or (n, g)."""
-        small = as_tensor(weights, self.store.device, torch().float64)
-        turn = as_tensor(self.rotation, self.store.device, torch().float64)
-        out = np.empty((self.store.n_rows, *weights.shape[1:]))
+        small = as_tensor(weights, self.store.device, torch().float64).reshape(len(weights), -1)
+        out = small.new_empty((self.store.n_rows, small.shape[1]))
         for top in range(0, self.store.n_rows, tile):
             rows = slice(top, min(top + tile, self.store.n_rows))
-            held = torch().cat([slab[:, rows].to(self.store.device) for slab in self.store._slabs])[: self.width]
-            vectors = held.T.double() @ turn
-            out[rows] = ((vectors * vectors) @ small).cpu().numpy()
-        return out
+            vectors = self.store.turned(self.rotation, rows).double()
+            out[rows] = (vectors * vectors) @ small
+        return cast(Array, out.cpu().numpy().reshape(len(out), *weights.shape[1:]))

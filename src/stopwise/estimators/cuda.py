@@ -1,0 +1,140 @@
+"""The matrix-free solver on a GPU: fused tiles, blocks and basis on the device, memory planned before the start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+
+from stopwise import memory
+from stopwise._torch import is_tensor, pick_device, torch
+from stopwise.estimators.krylov import KrylovSolver, probe_count
+from stopwise.estimators.problem import Problem
+from stopwise.estimators.solution import Plan, Solution
+from stopwise.krylov import Multiplier
+from stopwise.memory import gibibytes
+from stopwise.operators.cuda import Cuda, Precision, as_tensor
+from stopwise.operators.torch_store import SLAB, TorchStore
+from stopwise.operators.torch_tiles import free_bytes
+
+DEVICE: Any = None
+"""Another torch device than the GPU for everything below; the tests say "cpu"."""
+ROWS = 20_000
+"""From here on "auto" takes a GPU that is there: loading torch and compiling a kernel takes seconds."""
+_ROUNDING = {"float64": 2.2e-16, "float32": 1.2e-7, "fast": 1e-3}
+_FEW, _MANY = 64, 64
+"""Block widths where eigenvalues settle the stop, and where statistics do: at a million rows a product of width 64
+takes twice as long as one of width 16."""
+_PARTIAL_SUMS = 2 << 30
+_BLOCKS = 8
+"""Blocks in float64 that are alive at once, at most, while a space grows."""
+
+
+def mode_of(precision: str) -> Precision:
+    """The precision of products on the GPU: "auto" is float32-accurate, in fused tiles."""
+    return "float32" if precision == "auto" else cast(Precision, precision)
+
+
+@dataclass(frozen=True)
+class OnGpu:
+    """Blocks are tensors on a device (a `Place`)."""
+
+    device: Any
+    mode: Precision
+
+    def multiplier(self, operator: Cuda) -> Multiplier:
+        return operator.on_device
+
+    def probe_count(self, problem: Problem, plan: Plan) -> int:
+        # The block is filled up to its width: beside one response, one probe less.
+        return min(probe_count(problem, plan, _FEW, _MANY), max(1, problem.n_rows // 4))
+
+    def precision(self, problem: Problem, plan: Plan) -> float:
+        # Rounding of float32 products is spread at random over rows and columns: against an eigenvalue it averages out.
+        unit = _ROUNDING[self.mode]
+        return unit if self.mode == "float64" else 0.1 * unit / float(np.sqrt(problem.n_rows))
+
+    @cached_property
+    def _entry(self) -> int:
+        return 8 if self.mode == "float64" else 4
+
+    def working_bytes(self, problem: Problem) -> int:
+        """What a fit needs on the device beside its basis: rows made ready, blocks, partial sums."""
+        d = problem.covariates.shape[1]
+        rows = problem.n_rows * (8 * d + 2 * 2 * (3 * d + 32))
+        blocks = _BLOCKS * 8 * problem.n_rows * max(_FEW, problem.responses.shape[1] + 1)
+        return int(rows + blocks + min(_PARTIAL_SUMS, 64 * problem.n_rows * 64))
+
+    def column_limit(self, problem: Problem, plan: Plan) -> int:
+        """Columns on the device while they fit, then in host memory."""
+        column = problem.n_rows * self._entry
+        working = self.working_bytes(problem)
+        free = free_bytes(self.device) if self.device.type == "cuda" else memory.free_bytes()
+        here = max(0, free - working) // column
+        there = memory.free_bytes() // 3 // column if self.device.type == "cuda" else 0
+        if free < working or here + there < 2 * SLAB:
+            raise MemoryError(
+                f'solver="cuda" needs {gibibytes(working + 2 * SLAB * column)} on {self.device} for '
+                f"{problem.n_rows} rows (rows and blocks {gibibytes(working)}, the rest a basis of {2 * SLAB} columns) "
+                f'and {gibibytes(free)} are free: free memory on the GPU, fit fewer rows, or use solver="nystrom"'
+            )
+        return int(min(problem.n_rows, here + there, 6000 if plan.tol == 0 else 2500))
+
+
+class CudaSolver:
+    """Block Krylov with products, basis and algebra on the GPU; only small matrices and finished weights come back."""
+
+    name = "cuda"
+
+    def __init__(self, precision: str = "auto", device: Any = None) -> None:
+        self.mode = mode_of(precision)
+        self.device = device
+
+    def solve(self, problem: Problem, plan: Plan) -> Solution:
+        device = device_for(problem.covariates, self.device)
+        place = OnGpu(device, self.mode)
+        plan = replace(plan, dtype=np.float64 if self.mode == "float64" else np.float32)
+        stores: list[TorchStore] = []
+
+        def operator(problem: Problem, plan: Plan) -> Cuda:
+            return Cuda(
+                plan.kernel,
+                problem.covariates,
+                weights=problem.weights,
+                centred=problem.intercept,
+                precision=self.mode,
+                device=device,
+            )
+
+        def store(operator: Cuda, limit: int) -> TorchStore:
+            order = canonical_order(operator, problem)
+            stores.append(TorchStore(operator.on_device, reserve=place.working_bytes(problem), order=order))
+            return stores[-1]
+
+        solution = KrylovSolver(self.name, operator, store, place).solve(problem, plan)
+        stores[-1].forget()
+        return replace(solution, notes={**solution.notes, "device": str(device), "precision": self.mode})
+
+
+def device_for(covariates: Any, device: Any = None) -> Any:
+    """The GPU (or `DEVICE`); a tensor that is on one already stays there."""
+    wanted = device if device is not None else DEVICE
+    if wanted is None and is_tensor(covariates) and covariates.device.type == "cuda":
+        wanted = covariates.device
+    return pick_device(wanted)
+
+
+def canonical_order(operator: Cuda, problem: Problem) -> Any:
+    """Rows in an order that shuffling does not change, by one number made of covariates and responses."""
+    library, rows = torch(), operator._rows
+    responses = as_tensor(problem.responses, rows.device, library.float64)
+    mixed = library.cat([rows, responses], 1)
+    generator = np.random.default_rng(20140115)
+    weights = as_tensor(generator.uniform(1.0, 2.0, mixed.shape[1]), rows.device)
+    # Summed column by column: the same row gives the same number wherever it stands.
+    key = rows.new_zeros(len(rows))
+    for column, weight in zip(mixed.T, weights, strict=True):
+        key += column * weight
+    return library.argsort(key)
