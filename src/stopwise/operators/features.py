@@ -91,9 +91,11 @@ def prepare_leaf(leaf: Dot, rows: Any, origin: Any, scheme: Scheme, *, left: boo
     """The rows of one side of a leaf as the fused kernel reads them: padded with zeros, contiguous."""
     n, d = rows.shape
     if scheme.dot == "difference":
-        assert isinstance(leaf, SquaredDistance)
         out = rows.new_zeros((d, padded(n)), dtype=torch().float32)
-        out[:, :n] = leaf.scaled(rows, origin, rows.new_tensor).T
+        if isinstance(leaf, SquaredDistance):
+            out[:, :n] = leaf.scaled(rows, origin, rows.new_tensor).T
+        else:
+            out[:, :n] = sides_of(leaf, rows, origin).left.T
         return out
     sides = sides_of(leaf, rows, origin)
     core = sides.left if left else sides.right

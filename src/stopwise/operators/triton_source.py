@@ -21,7 +21,10 @@ RESIDENT = 352
 STREAM = 64
 
 DOTS = ("f16x3", "f16x1", "tf32x3", "tf32", "ieee", "difference")
-"""Leaves: float16 pieces (three products in one, or one), float32 rows at three precisions, or plain differences."""
+"""Leaves: float16 pieces (three products in one, or one), float32 rows at three precisions, or plain differences.
+
+Under "difference" a leaf is summed over the features in plain float32: squared differences, or products for an inner
+product. It costs most and loses least."""
 PRODUCTS = ("f16x4", "f16x3", "f16x1", "bf16x4", "bf16x3", "tf32x3", "tf32", "ieee")
 """The product with the block: two half-precision pieces of each side (4, 3 or 1 products), or float32 operands."""
 
@@ -128,10 +131,8 @@ class _Writer:
     def __init__(self, form: Form, scheme: Scheme, n_features: int, same: bool, interpret: bool) -> None:
         self.form, self.scheme, self.d = form, scheme, n_features
         self.leaves = form.leaves
-        if scheme.dot == "difference" and not all(isinstance(leaf, SquaredDistance) for leaf in self.leaves):
-            raise ValueError("differences serve kernels of distances alone: take another scheme for inner products")
         self.length = row_length(scheme, n_features)
-        self.mark_diagonal = same and form.rough and scheme.dot != "difference"
+        self.mark_diagonal = same and scheme.dot != "difference"
         self.text = _Text(interpret)
         precision = scheme.dot if scheme.dot in ("tf32x3", "tf32", "ieee") else None
         self.precision = f', input_precision="{precision}"' if precision else ""
@@ -171,11 +172,15 @@ class _Writer:
         return lines
 
     def _difference(self, g: int, leaf: Dot) -> list[str]:
+        apart = isinstance(leaf, SquaredDistance)
         lines = []
         for k in range(self.d):
-            lines.append(f"e = x{g}_{k}[:, None] - tl.load(right{g} + {k} * n_right + base + lane)[None, :]")
-            lines.append(f"d{g} = e * e" if k == 0 else f"d{g} += e * e")
-        sign = "" if leaf.factor > 0 else "-"
+            lines.append(f"z = tl.load(right{g} + {k} * n_right + base + lane)[None, :]")
+            if apart:
+                lines.append(f"z = x{g}_{k}[:, None] - z")
+            term = "z * z" if apart else f"x{g}_{k}[:, None] * z"
+            lines.append(f"d{g} = {term}" if k == 0 else f"d{g} += {term}")
+        sign = "-" if apart and leaf.factor < 0 else ""
         if sign or leaf.shift:
             lines.append(f"d{g} = {leaf.shift!r} {sign or '+'} d{g}")
         return lines
@@ -244,7 +249,7 @@ class _Writer:
 
 
 def write_source(form: Form, scheme: Scheme, n_features: int, *, same: bool, interpret: bool = False) -> str:
-    """The source of `fused` for one form; `same`: rows and columns are the same points."""
+    """The source of `fused` for one form; `same`: rows and columns are the same points, at distance zero exactly."""
     return _Writer(form, scheme, n_features, same, interpret).source()
 
 

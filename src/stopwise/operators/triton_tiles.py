@@ -15,7 +15,7 @@ from stopwise._torch import torch, triton
 from stopwise.kernels.expressions import SquaredDistance
 from stopwise.kernels.forms import Form
 from stopwise.operators.features import PAD, diagonal_of, largest_entry, padded, prepare_leaf, split
-from stopwise.operators.triton_source import Scheme, load_source, write_source
+from stopwise.operators.triton_source import RESIDENT, Scheme, load_source, row_length, write_source
 
 _TOP = 14
 """Scaled values stay below 2 ** 15, half of float16's range."""
@@ -23,6 +23,8 @@ _HALF_LIMIT = 3e4
 _FLAT = 64.0
 """Norms (in units of the exponent) past which one inner product loses digits that differences keep."""
 _FEW = 32
+_SHARP = 32.0
+"""Norms past which the diagonal of a smooth kernel is marked as well: where all else is small, its rounding shows."""
 _PARTIAL_BYTES = 1 << 30
 _TILES = 2048
 """Float32 totals run over at most this many tiles before they are set aside, memory permitting."""
@@ -50,15 +52,11 @@ CANDIDATES = (
     Launch(128, 64, 8, 2),
     Launch(128, 32, 4, 4),
 )
-NARROW = (
-    Launch(128, 64, 4, 3),
-    Launch(64, 64, 4, 3),
-    Launch(128, 64, 8, 2),
-    Launch(64, 64, 4, 2),
-    Launch(64, 32, 4, 2),
-)
-WIDE = (Launch(128, 64, 8, 2), Launch(64, 64, 4, 2), Launch(64, 32, 4, 2))
-"""Launches in order of preference, for narrow and for wide blocks: the first that the chip has room for is taken."""
+SHORT = (Launch(64, 64, 4, 3), Launch(64, 64, 4, 2), Launch(64, 32, 4, 2))
+MIDDLE = (Launch(128, 64, 4, 3), Launch(128, 64, 8, 2), *SHORT)
+LONG = (Launch(128, 128, 8, 3), *MIDDLE)
+"""Launches in order of preference by the length of prepared rows, as measured on an H200: the first that fits is taken.
+With wide blocks short rows' launch is also the best for middle ones."""
 _tuned: dict[tuple[str, int, str], Launch] = {}
 
 
@@ -76,7 +74,7 @@ def pick_scheme(form: Form, rows: Any, origin: Any, precision: str) -> Scheme:
     """Float16 pieces where they are exact enough and in range, else differences, else three-pass TF32."""
     product = EXACT[precision]
     largest = largest_entry(form, rows, origin)
-    distances = all(isinstance(leaf, SquaredDistance) for leaf in form.leaves)
+    distances = any(isinstance(leaf, SquaredDistance) for leaf in form.leaves)
     if distances and rows.shape[1] <= _FEW and (form.rough or largest > _FLAT):
         return Scheme("difference", product)
     return Scheme("f16x3" if largest < _HALF_LIMIT else "tf32x3", product)
@@ -97,7 +95,8 @@ class FusedTiles:
         top = max(float(diagonal_of(form, rows).max()) for rows in ([left] if same else [left, right]))
         self.exponent = _TOP - math.ceil(math.log2(top)) if scheme.pieces and not scheme.bfloat and top > 0 else 0
         self.form = form.times(2.0**self.exponent)
-        self.source = write_source(self.form, scheme, self.n_features, same=same, interpret=interpreted())
+        mark = same and (form.rough or largest_entry(form, left, origin) > _SHARP)
+        self.source = write_source(self.form, scheme, self.n_features, same=mark, interpret=interpreted())
         self.compiled: Any = None
         """The last kernel launched, for its count of registers."""
         self._rows: list[Any] = []
@@ -156,7 +155,10 @@ class FusedTiles:
         tuned = _tuned.get((self.source, width, str(self.device)))
         if tuned is not None:
             return (tuned,)
-        return NARROW if width * max(self.scheme.pieces, 1) < 128 else WIDE
+        length = row_length(self.scheme, self.n_features)
+        if length > RESIDENT:
+            return LONG
+        return MIDDLE if length > 128 and width * max(self.scheme.pieces, 1) < 128 else SHORT
 
     def product(self, block: Any, launch: Launch | None = None) -> Any:
         """k(left, right) @ block, in the block's own type."""
