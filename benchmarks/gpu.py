@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import torch
 
 _COLUMNS = {
+    "what": "{}",
     "kernel": "{}",
     "d": "{}",
     "b": "{}",
@@ -36,7 +37,22 @@ _COLUMNS = {
     "registers": "{}",
     "spills": "{}",
     "seconds": "{:.3g}",
-    "what": "{}",
+    "GiB": "{:.1f}",
+    "products": "{}",
+    "columns": "{}",
+    "T": "{}",
+    "dense_T": "{}",
+    "same": "{}",
+    "fit_gap": "{:.1e}",
+    "times": "{:.0f}x",
+    "bracket": "{}",
+    "residual": "{:.1e}",
+    "settled": "{}",
+    "noise_std": "{:.4g}",
+    "step_s": "{:.3g}",
+    "all_steps_s": "{:.3g}",
+    "predict_s": "{:.3g}",
+    "warned": "{}",
     "value": "{:.3e}",
     "ok": "{}",
     "failed": "{}",
@@ -90,12 +106,12 @@ def main() -> int:
     for name in [each for each in args.section if each != "ceilings"]:
         begun = time.monotonic()
         results[name] = run_section(name, args.seed, limits, begun + args.seconds)
+        target.write_text(json.dumps(results, indent=1, default=str))
         print(f"[{name}: {time.monotonic() - begun:.0f} s, {time.monotonic() - started:.0f} s so far]", flush=True)
         target.write_text(json.dumps(results, indent=1, default=str))
         if name == "check" and not all(row["ok"] for row in results["check"]):
             show("check", results["check"])
             return 1
-    target.write_text(json.dumps(results, indent=1, default=str))
     print(f"\n{facts}")
     show("ceilings", [{"what": key, "value": value} for key, value in limits.items()])
     for name in args.section:

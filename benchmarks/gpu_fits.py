@@ -1,0 +1,219 @@
+"""Whole fits, predictions and opponents on the GPU: sections `fits`, `opponents` and `predict` of benchmarks/gpu.py.
+
+Gaussian kernel of length scale sqrt(d), standard normal rows, d = 10, noise of standard deviation 1; the radius is 10.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from gpu_dense import DenseAnswer
+
+import stopwise as sw
+from stopwise.operators.cuda import Cuda, predict_on_device
+
+D, NOISE, RADIUS = 10, 1.0, 10.0
+KERNEL = sw.kernels.Gaussian(D**0.5)
+Row = dict[str, Any]
+
+
+def data(n: int, seed: int, device: str = "cuda") -> tuple[Any, Any]:
+    """Fresh rows and responses on the device, float64."""
+    generator = torch.Generator(device).manual_seed(seed)
+    x = torch.randn(n, D, generator=generator, device=device, dtype=torch.float64)
+    truth = torch.sin(x[:, 0]) + 0.5 * torch.cos(x[:, 1] + x[:, 2]) + 0.3 * x[:, 3]
+    return x, truth + NOISE * torch.randn(n, generator=generator, device=device, dtype=torch.float64)
+
+
+def critical(**settings: Any) -> sw.KernelGradientRegressor:
+    """The estimator of the headline: Critical at a known radius and noise level."""
+    rule = sw.rules.Critical(hilbert_radius=RADIUS)
+    return sw.KernelGradientRegressor(KERNEL, rule=rule, noise_std=NOISE, solver="cuda", **settings)
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
+    """A result, its seconds (all device work done) and the peak of GPU memory in GiB."""
+    on_gpu = torch.cuda.is_available()
+    if on_gpu:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    result = work()
+    if on_gpu:
+        torch.cuda.synchronize()
+    spent = time.perf_counter() - start
+    return result, spent, torch.cuda.max_memory_allocated() / 2**30 if on_gpu else 0.0
+
+
+def tell(row: Row) -> Row:
+    """Print a row as soon as it is known: a run that is cut short keeps it."""
+    print(row, flush=True)
+    return row
+
+
+def fit_row(what: str, n: int, model: Any, spent: float, peak: float) -> Row:
+    """What a fit says about itself."""
+    stop = model.stop_
+    low, high = stop.details["bracket"]
+    return {
+        "what": what,
+        "n": n,
+        "seconds": spent,
+        "GiB": peak,
+        "products": stop.details["products"],
+        "columns": stop.details["columns"],
+        "T": stop.iteration,
+        "bracket": f"{low:.6g}..{high:.6g}",
+        "residual": stop.details["residual"],
+        "settled": stop.details["settled"],
+        "noise_std": float(model.noise_std_),
+    }
+
+
+def guarded(what: str, n: int, work: Callable[[], Row]) -> Row:
+    """A row, or what went wrong: one failure must not lose the others."""
+    try:
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            row = work()
+        if heard:
+            row["warned"] = str(heard[0].message)[:120]
+        return tell(row)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it goes into the table
+        return tell({"what": what, "n": n, "failed": f"{type(error).__name__}: {error}"[:300]})
+
+
+def whole_fit(what: str, n: int, seed: int, make: Callable[[], Any], numpy: bool = False) -> Row:
+    """One fit on fresh data, timed from data on the device (or, `numpy`, in host memory) to the finished model."""
+    x, y = data(n, seed)
+    if numpy:
+        x, y = x.cpu().numpy(), y.cpu().numpy()
+    model, spent, peak = timed(lambda: make().fit(x, y))
+    return fit_row(what, n, model, spent, peak)
+
+
+def equality(n: int, seed: int) -> list[Row]:
+    """The stop and the fit beside float64 dense, decided by the same rule; and how much faster."""
+    rows: list[Row] = []
+
+    def compare() -> Row:
+        x, y = data(n, seed)
+        critical().fit(*data(n, seed + 1))
+        rule = sw.rules.Critical(hilbert_radius=RADIUS)
+        answer, dense_seconds, dense_peak = timed(lambda: DenseAnswer(KERNEL, x, y, rule))
+        rows.append(tell({"what": "dense float64 eigh", "n": n, "seconds": answer.eigh_seconds, "GiB": dense_peak}))
+        tell({"what": "dense whole", "n": n, "seconds": dense_seconds})
+        stop = answer.stop(NOISE)
+        fit = answer.fit(stop.step_sum)
+        for name, settings in {"default": {}, "tol 1e-5": {"tol": 1e-5}, "fast": {"precision": "fast"}}.items():
+            model, spent, peak = timed(lambda settings=settings: critical(**settings).fit(x, y))
+            row = fit_row(f"critical, {name}", n, model, spent, peak)
+            ours = model.path_.fit() - float(y.mean())
+            row |= {"dense_T": stop.iteration, "same": stop.iteration == model.n_iter_}
+            row |= {
+                "fit_gap": float(np.linalg.norm(ours - fit) / np.linalg.norm(fit)),
+                "times": answer.eigh_seconds / spent,
+            }
+            rows.append(tell(row))
+        return {"what": "equality done", "n": n}
+
+    done = guarded("equality", n, compare)
+    return rows if "failed" not in done else [*rows, done]
+
+
+def fits(seed: int, deadline: float, sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000)) -> list[Row]:
+    """Equality with dense, then whole fits: Critical with noise known, then the default rule and noise."""
+    out = equality(20_000 if sizes[-1] > 20_000 else sizes[0], seed)
+    for n in sizes:
+        if time.monotonic() < deadline:
+            if n > 200_000:  # warm-up: the same shapes are not needed, the same kernels are
+                guarded("warm-up", 100_000, lambda: whole_fit("warm-up", 100_000, seed + 7, critical))
+            out.append(guarded("critical", n, lambda n=n: whole_fit("critical", n, seed + n, critical)))
+    n = sizes[-1]
+    if time.monotonic() < deadline:
+        out.append(
+            guarded("critical, numpy", n, lambda: whole_fit("critical, numpy", n, seed + 1, critical, numpy=True))
+        )
+    for n in sizes[1:]:
+        if time.monotonic() < deadline:
+
+            def default() -> Any:
+                return sw.KernelGradientRegressor(KERNEL, solver="cuda")
+
+            out.append(guarded("default rule", n, lambda n=n: whole_fit("default rule", n, seed + n, default)))
+    return out
+
+
+def steps(seed: int, deadline: float, n: int = 1_000_000) -> list[Row]:
+    """The paper's own way: one product of width one and an update, T times; measured on a few steps."""
+
+    def run() -> Row:
+        x, y = data(n, seed + n)
+        model, spent, _ = timed(lambda: critical().fit(x, y))
+        operator = Cuda(KERNEL, x, centred=True).on_device
+        target = (y - y.mean()).float()[:, None]
+        step = float(1 / model.path_.spectrum.largest_bound)
+        fit = 0 * target
+        operator.multiply(target)
+
+        def few() -> None:
+            nonlocal fit
+            for _ in range(3):
+                fit = fit + step * operator.multiply(target - fit)
+
+        _, three, _ = timed(few)
+        total = three / 3 * model.n_iter_
+        row = fit_row("fit, for the steps", n, model, spent, 0.0)
+        return row | {"step_s": three / 3, "all_steps_s": total, "times": total / spent}
+
+    return [guarded("descent steps", n, run)] if time.monotonic() < deadline else []
+
+
+def opponents(seed: int, deadline: float, n: int = 50_000, n_steps: int = 1_000_000) -> list[Row]:
+    """The T steps, and gpytorch's exact GP with conjugate gradients, on the same GPU and data."""
+    from gpu_gpytorch import exact_gp
+
+    out = steps(seed, deadline, n_steps)
+
+    def ours() -> Row:
+        x, y = data(n + 1000, seed + 5)
+        sw.KernelGradientRegressor(KERNEL, solver="cuda").fit(x[:n], y[:n])
+        model, spent, peak = timed(lambda: sw.KernelGradientRegressor(KERNEL, solver="cuda").fit(x[:n], y[:n]))
+        _, predicting, _ = timed(lambda: model.predict(x[n:], return_std=True))
+        return fit_row("stopwise, default rule", n, model, spent, peak) | {"predict_s": predicting}
+
+    out.append(guarded("stopwise, default rule", n, ours))
+    for size in (n // 5, n):
+        if time.monotonic() < deadline:
+            x, y = data(size + 1000, seed + 5)
+            work = lambda x=x, y=y, size=size: exact_gp(x[:size], y[:size], x[size:], deadline, timed)  # noqa: E731
+            out.append(guarded("gpytorch exact GP, CG", size, work))
+            torch.cuda.empty_cache()
+    return out
+
+
+def predict(seed: int, deadline: float, n: int = 1_000_000, n_std: int = 1000) -> list[Row]:
+    """As many predictions as training rows, tensors to tensors; a few standard deviations."""
+
+    def run() -> Row:
+        x, y = data(n, seed + 3)
+        new = data(n, seed + 4)[0]
+        model = critical(tol=0.05).fit(x, y)
+        model.predict(new[:1000])
+        values, spent, peak = timed(lambda: model.predict(new))
+        _, with_std, _ = timed(lambda: model.predict(new[:n_std], return_std=True))
+        dual = torch.from_numpy(model.dual_coef_).to(x.device)
+        exact = predict_on_device(KERNEL, new[:512], x, dual, precision="float64")
+        gap = float(((values[:512] - model.intercept_ - exact).norm() / exact.norm()).cpu())
+        return {"what": "predictions", "n": n, "seconds": spent, "GiB": peak, "fit_gap": gap, "predict_s": with_std}
+
+    return [guarded("predictions", n, run)] if time.monotonic() < deadline else []
+
+
+SECTIONS: dict[str, Callable[[int, float], list[Row]]] = {"fits": fits, "opponents": opponents, "predict": predict}
