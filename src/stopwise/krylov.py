@@ -157,6 +157,8 @@ class BlockKrylov:
     def __post_init__(self) -> None:
         self.n_responses = self.responses.shape[1]
         self.products = 0
+        self.steps = 0
+        """Products of this space itself; `products` counts those of further probes too."""
         self.complete = False
         self.rational = bool(getattr(self.operator, "rational", False))
         """Grown by the operator's own `expand` instead of by K: residuals are then computed, not read off."""
@@ -206,6 +208,7 @@ class BlockKrylov:
         newest = self.store.block(first, last)
         image = self.operator.multiply(newest)
         self.products += 1
+        self.steps += 1
         across = self.store.inner(image)
         self._extend_projection(across, first, last)
         if self.rational:
@@ -222,9 +225,9 @@ class BlockKrylov:
 
     def _next_pole(self) -> float:
         if self.pole:
-            pole = self.pole * _POLE_CYCLE[self.products % len(_POLE_CYCLE)]
+            pole = self.pole * _POLE_CYCLE[self.steps % len(_POLE_CYCLE)]
         else:
-            pole = _FIRST_POLES[(self.products - 1) % len(_FIRST_POLES)] * float(np.diagonal(self._projected).max())
+            pole = _FIRST_POLES[(self.steps - 1) % len(_FIRST_POLES)] * float(np.diagonal(self._projected).max())
         self.poles.append(pole)
         return pole
 
@@ -346,7 +349,7 @@ class BlockKrylov:
         known = np.cumprod(residuals <= _CONVERGED * values).astype(bool)
         targets = [float(self.dimension - known.sum()), self.operator.trace - float(values[known].sum())]
         squares = self.operator.square_sum
-        if squares is not None and self.products > 1:
+        if squares is not None and self.steps > 1:
             targets.append(squares - float((values[known] ** 2).sum()))
         groups = np.array_split(np.arange(probes.shape[1]), min(GROUPS, probes.shape[1]))
 
@@ -369,7 +372,7 @@ class BlockKrylov:
             self.seed + 104729 * draw,
             self.precision,
         )
-        for step in range(self.products):
+        for step in range(self.steps):
             if self.rational:
                 other.pole = self.poles[step] / _POLE_CYCLE[(step + 1) % len(_POLE_CYCLE)]
             if not other.grow():

@@ -1,0 +1,245 @@
+"""The matrix-free engine gives what the dense route gives, with an error that is known."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import stopwise as sw
+from stopwise.estimators.krylov import UnsettledWarning
+from stopwise.krylov import BlockKrylov, NumpyStore
+from stopwise.operators import Dense
+from stopwise.operators.line import Line
+from stopwise.operators.tiled import Tiled
+
+KERNELS = {
+    "gaussian": sw.kernels.Gaussian(1.5),
+    "laplace": sw.kernels.Laplace(2.0),
+    "matern32": sw.kernels.Matern(1.5, 1.5),
+    "matern52": sw.kernels.Matern(2.0, 2.5),
+    "linear": sw.kernels.Linear(),
+    "polynomial2": sw.kernels.Polynomial(2),
+    "sum": sw.kernels.Gaussian(1.0) + 0.5 * sw.kernels.Linear(),
+}
+FILTERS = ["descent", "flow", "cutoff", "nu-method", "ridge"]
+CRITERIA = {
+    "sure": sw.rules.SURE(),
+    "gcv": sw.rules.GCV(),
+    "minimax": sw.rules.Minimax(),
+    "loo": sw.rules.LeaveOneOut(),
+}
+
+
+def draw_problem(seed: int, n: int, design: str) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n, 3))
+    if design == "ties":
+        x = np.round(x, 1)
+    elif design == "grid":
+        x = np.column_stack([np.linspace(-1, 1, n)] * 3) + 0.01 * x
+    y = np.sin(x[:, 0]) + 0.5 * x[:, 1] * x[:, 2] + 0.4 * rng.standard_normal(n)
+    return x, y
+
+
+def make(solver: str, kernel, rule, filter_: str, **more):
+    settings_ = {"rule": rule, "noise_std": 0.4, "solver": solver, "random_state": 3, **more}
+    if filter_ == "ridge":
+        return sw.KernelRidgeRegressor(kernel, **settings_)
+    return sw.KernelGradientRegressor(kernel, filter=filter_, **settings_)
+
+
+problems = {
+    "seed": st.integers(0, 10_000),
+    "n": st.integers(8, 120),
+    "kernel": st.sampled_from(sorted(KERNELS)),
+    "design": st.sampled_from(["random", "ties", "grid"]),
+    "filter_": st.sampled_from(FILTERS),
+    "intercept": st.booleans(),
+}
+quick = settings(deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@quick
+@given(rule=st.sampled_from([sw.rules.Critical(hilbert_radius=3.0), sw.rules.Discrepancy()]), **problems)
+def test_with_tol_zero_critical_and_discrepancy_stop_where_dense_stops(
+    seed, n, kernel, design, filter_, intercept, rule
+):
+    x, y = draw_problem(seed, n, design)
+    dense = make("dense", KERNELS[kernel], rule, filter_, fit_intercept=intercept).fit(x, y)
+    krylov = make("krylov", KERNELS[kernel], rule, filter_, fit_intercept=intercept, tol=0).fit(x, y)
+    assert krylov.stop_.iteration == dense.stop_.iteration
+    assert krylov.step_sum_ == pytest.approx(dense.step_sum_, rel=1e-7)
+    at = min(dense.step_sum_, 1e6)
+    assert np.allclose(krylov.path_.fit(at), dense.path_.fit(at), rtol=0, atol=1e-8 * np.abs(y).max())
+    assert np.allclose(krylov.predict(x[:5]), krylov.path_.fit()[:5], rtol=0, atol=1e-6 * np.abs(y).max())
+
+
+@quick
+@given(rule=st.sampled_from(sorted(CRITERIA)), **problems)
+def test_with_tol_zero_a_minimised_criterion_is_as_small_as_dense(seed, n, kernel, design, filter_, intercept, rule):
+    x, y = draw_problem(seed, n, design)
+    chosen = CRITERIA[rule]
+    dense = make("dense", KERNELS[kernel], chosen, filter_, fit_intercept=intercept).fit(x, y)
+    krylov = make("krylov", KERNELS[kernel], chosen, filter_, fit_intercept=intercept, tol=0).fit(x, y)
+    if "criterion" not in dense.stop_.details:
+        assert krylov.step_sum_ == dense.step_sum_
+        return
+    size = float(np.var(y))
+    gap = krylov.stop_.details["criterion"] - dense.stop_.details["criterion"]
+    assert abs(gap) <= 1e-6 * max(abs(dense.stop_.details["criterion"]), size)
+
+
+@pytest.mark.filterwarnings("ignore::stopwise.estimators.krylov.UnsettledWarning")
+@quick
+@given(seed=st.integers(0, 10_000), n=st.integers(20, 120), kernel=st.sampled_from(["gaussian", "matern32", "linear"]))
+def test_in_float32_the_stop_is_within_a_thousandth_and_the_fit_within_1e4(seed, n, kernel):
+    x, y = draw_problem(seed, n, "random")
+    rule = sw.rules.Critical(hilbert_radius=3.0)
+    dense = sw.KernelRidgeRegressor(KERNELS[kernel], rule=rule, noise_std=0.4, solver="dense").fit(x, y)
+    single = sw.KernelRidgeRegressor(
+        KERNELS[kernel], rule=rule, noise_std=0.4, solver="krylov", precision="float32", tol=0
+    )
+    single.fit(x.astype(np.float32), y)
+    assert single.step_sum_ == pytest.approx(dense.step_sum_, rel=1e-3)
+    at = dense.step_sum_
+    assert np.abs(single.path_.fit(at) - dense.path_.fit(at)).max() <= 1e-4 * np.abs(y).max()
+
+
+@quick
+@given(seed=st.integers(0, 10_000), n=st.integers(30, 200), blocks=st.integers(1, 6), width=st.integers(1, 6))
+def test_an_unfinished_spectrum_never_stops_late(seed, n, blocks, width):
+    x, y = draw_problem(seed, n, "random")
+    gram = KERNELS["laplace"](x)
+    operator = Dense(gram)
+    space = BlockKrylov(operator, NumpyStore(n, n, operator.centre), y[:, None], width, seed=seed)
+    for _ in range(blocks):
+        space.grow()
+    bound = space.spectrum().bound
+    exact = np.linalg.eigvalsh(gram / n)[::-1].clip(0)
+    from stopwise.complexity import critical_target, step_sum_at
+
+    target = critical_target(n, 0.4, 3.0, 2 * math.e)
+    early = step_sum_at(bound, target)
+    late = sw.critical_step_sum(exact, 0.4, hilbert_radius=3.0)
+    assert early <= late * (1 + 1e-9)
+    ritz = space.spectrum().eigenvalues
+    assert np.all(ritz <= exact[: ritz.size] * (1 + 1e-9) + 1e-14)
+
+
+def test_settled_brackets_hold_the_dense_stop():
+    misses, settled = 0, 0
+    for seed in range(12):
+        x, y = draw_problem(seed, 400, "random")
+        for rule in ("sure", "gcv", sw.rules.Critical(hilbert_radius="self")):
+            dense = make("dense", KERNELS["laplace"], rule, "descent").fit(x, y)
+            krylov = make("krylov", KERNELS["laplace"], rule, "descent", tol=0.05)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UnsettledWarning)
+                krylov.fit(x, y)
+            details = krylov.stop_.details
+            if details["settled"]:
+                settled += 1
+                low, high = details["bracket"]
+                misses += not low * 0.999 <= dense.step_sum_ <= high * 1.001
+    assert settled >= 20
+    assert misses == 0
+
+
+def test_tiles_threads_and_row_order_change_nothing_but_rounding():
+    x, y = draw_problem(5, 300, "random")
+    kernel, v = KERNELS["matern32"], np.random.default_rng(0).standard_normal((300, 5))
+    whole = Dense(kernel(x)).multiply(v)
+    for rows in (7, 64, 1000):
+        for jobs in (1, 2, 3):
+            assert np.allclose(Tiled(kernel, x, tile_rows=rows, n_jobs=jobs).multiply(v), whole, atol=1e-14)
+    order = np.random.default_rng(1).permutation(300)
+    rule = sw.rules.Critical(hilbert_radius=5.0)
+    plain = make("krylov", kernel, rule, "descent").fit(x, y)
+    mixed = make("krylov", kernel, rule, "descent").fit(x[order], y[order])
+    assert plain.n_iter_ == mixed.n_iter_
+    assert np.allclose(plain.path_.fit()[order], mixed.path_.fit(), atol=1e-8)
+
+
+@pytest.mark.parametrize("anchored", [True, False])
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("centred", [True, False])
+def test_running_sums_on_a_line_equal_the_matrix(anchored, order, weighted, centred):
+    rng = np.random.default_rng(order)
+    x = np.round(rng.random((200, 1)), 2)
+    weights = rng.integers(1, 4, 200).astype(float) if weighted else None
+    kernel = sw.kernels.Sobolev(order, anchored=anchored)
+    line = Line(kernel, x, weights=weights, centred=centred)
+    dense = Dense(kernel(x), weights=weights, centred=centred)
+    block = rng.standard_normal((200, 3))
+    assert np.allclose(line.multiply(block), dense.multiply(block), atol=1e-14)
+    assert line.trace == pytest.approx(dense.trace, rel=1e-12)
+    if order == 1:
+        assert line.square_sum == pytest.approx(dense.square_sum, rel=1e-9)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("rule", ["sure", "loo", sw.rules.Critical(hilbert_radius=4.0)], ids=str)
+def test_the_line_solver_stops_and_predicts_like_dense(order, rule):
+    rng = np.random.default_rng(7)
+    x = np.round(rng.random((700, 1)), 3)
+    y = np.sin(9 * x[:, 0]) + 0.3 * rng.standard_normal(700)
+    kernel = sw.kernels.Sobolev(order, anchored=False)
+    dense = make("dense", kernel, rule, "descent", noise_std=0.3).fit(x, y)
+    line = make("line", kernel, rule, "descent", noise_std=0.3).fit(x, y)
+    assert line.step_sum_ == pytest.approx(dense.step_sum_, rel=0.01)
+    new = rng.random((50, 1))
+    at_same = line.path_.fit(dense.step_sum_)
+    assert np.allclose(at_same, dense.path_.fit(), atol=1e-5)
+    assert np.allclose(line.predict(new), dense.predict(new), atol=2e-3)
+
+
+def test_a_breakdown_with_nothing_left_is_a_normal_end():
+    x, y = draw_problem(1, 150, "random")
+    model = make("krylov", sw.kernels.Linear(), "gcv", "ridge").fit(x, y)
+    assert model.stop_.details["settled"]
+    assert len(model.eigenvalues_) < 150
+
+
+def test_a_breakdown_with_trace_left_goes_on():
+    # Two orthogonal groups: the response lives in the first, the probes must find the second.
+    gram = np.zeros((60, 60))
+    gram[:30, :30] = KERNELS["gaussian"](np.linspace(0, 3, 30))
+    gram[30:, 30:] = np.eye(30)
+    operator = Dense(gram)
+    space = BlockKrylov(operator, NumpyStore(60, 60, operator.centre), np.eye(60)[:, :1], 1, seed=0)
+    while space.grow():
+        pass
+    assert space.spectrum().trace == pytest.approx(operator.trace, rel=1e-10)
+
+
+def test_an_unsettled_stop_warns_with_its_bracket(monkeypatch):
+    import stopwise.estimators.krylov as module
+
+    x, y = draw_problem(2, 300, "random")
+    monkeypatch.setattr(module.Host, "column_limit", lambda self, problem, plan: 24)
+    with pytest.warns(UnsettledWarning, match="between"):
+        model = make("krylov", KERNELS["laplace"], "sure", "descent").fit(x, y)
+    assert model.stop_.reason is sw.Reason.BUDGET
+    assert not model.stop_.details["settled"]
+
+
+def test_auto_chooses_by_size_and_kernel(capsys):
+    x, y = draw_problem(3, 60, "random")
+    model = sw.KernelGradientRegressor(KERNELS["gaussian"], rule="gcv", verbose=1).fit(x, y)
+    assert model.solver_ == "dense"
+    assert "solver='dense'" in capsys.readouterr().err
+
+
+def test_a_matrix_that_cannot_fit_is_not_attempted(monkeypatch):
+    import stopwise.estimators.solvers as module
+
+    x, y = draw_problem(4, 60, "random")
+    monkeypatch.setattr(module, "free_bytes", lambda: 1000)
+    with pytest.raises(MemoryError, match="solver="):
+        sw.KernelGradientRegressor(KERNELS["gaussian"], rule="gcv", solver="dense").fit(x, y)
