@@ -1,5 +1,8 @@
 """stopwise: kernel regression that knows when to stop."""
 
+from importlib import import_module
+from typing import Any
+
 from stopwise import filters, kernels, landmarks, noise, rules, schedules
 from stopwise.complexity import (
     critical_radius,
@@ -33,3 +36,10 @@ __all__ = [
     "schedules",
     "stopping_time",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`sw.plot`, brought in when it is first asked for: nothing else needs matplotlib."""
+    if name == "plot":
+        return import_module("stopwise.plot")
+    raise AttributeError(f"module 'stopwise' has no attribute {name!r}")

@@ -1,0 +1,218 @@
+"""A fitted model as curves along its clock: what figures and the report draw, in the units of y."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from stopwise._typing import Array
+from stopwise.complexity import local_complexity_of
+from stopwise.estimators.tiles import CrossKernel, _tiles
+from stopwise.explain import rule_of
+from stopwise.filters import NuMethod, Ridge
+from stopwise.kernels import Precomputed
+from stopwise.path import Path
+from stopwise.rules import GCV, SURE, Critical, Discrepancy, LeaveOneOut, Minimax, Prudent, Rule, Stop
+from stopwise.rules.critical import SELF_CONSTANT
+from stopwise.rules.prudent import LeftOut
+
+_ENTRIES = 2_000_000_000
+"""Rows x eigenpairs x readings up to which leave-one-out errors are drawn."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One response of a fitted model: its path, its stop, noise level and Hilbert radius (problem units)."""
+
+    model: Any
+    path: Path
+    stop: Stop
+    sigma: float
+    radius: float
+
+    @property
+    def rule(self) -> Rule:
+        """The rule that decided."""
+        return rule_of(self.model)
+
+
+def chosen(model: Any, response: int = 0) -> Chosen:
+    """The response of a fitted model that a figure is about."""
+    if not hasattr(model, "path_"):
+        raise ValueError("this estimator is not fitted yet: call fit before drawing it")
+    stops = [model.stop_] if isinstance(model.stop_, Stop) else list(model.stop_)
+    if not 0 <= response < len(stops):
+        raise ValueError(f"response must be from 0 to {len(stops) - 1}, got {response!r}")
+    path = model.path_.column(response)
+    scale = float(path.scale)
+    noise, radius = (float(np.atleast_1d(value)[response]) for value in (model.noise_std_, model.hilbert_radius_))
+    return Chosen(model, path, stops[response], noise / scale, radius / scale)
+
+
+def readings(of: Chosen, count: int = 160) -> Array:
+    """Reachable clock readings around the stop, evenly spaced on a log scale, the stop among them; none is zero."""
+    path, at = of.path, of.stop.step_sum
+    cap, largest = path.step_sum_cap, path.spectrum.largest_bound
+    if cap == 0 or largest == 0:
+        return np.zeros(0)
+    low = min(0.05 / largest, at / 10) if at > 0 else 0.05 / largest
+    farthest = min(cap, max(1e4 * at, 1e3 / largest))
+    coarse = np.geomspace(low, farthest, 60)
+    if isinstance(path.filter, NuMethod):
+        coarse = coarse[coarse <= max(float(path.filter.step_sum(3000.0)), 2 * at)]
+    full = np.flatnonzero(path.density.total(np.minimum(1, coarse[:, None] * path.density.values)) > 0.9 * _rank(path))
+    top = float(coarse[full[0]]) if full.size else float(coarse[-1])
+    grid = path.filter.snap(np.geomspace(low, max(top, min(30 * at, float(coarse[-1])), 2 * low), count))
+    grid = np.unique(np.append(grid, at))
+    return cast(Array, grid[(grid > 0) & np.isfinite(grid)])
+
+
+def _rank(path: Path) -> float:
+    return min(path.n_samples, float(path.density.multiplicities[path.density.values > 0].sum()))
+
+
+# ---- the crossing -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Local complexity and its threshold along the clock; `decided` tells whether this is what stopped the fit.
+
+    Where another rule decided, the threshold is the one with the estimate's own norm as radius, for comparison, and
+    `crosses` is where it would have stopped.
+    """
+
+    step_sums: Array
+    complexity: Array
+    threshold: Array
+    constant: float
+    radius: float | None
+    decided: bool
+    crosses: float | None
+
+
+def crossing(of: Chosen, step_sums: Array) -> Crossing:
+    """RWY14's stopping inequality, both sides at every reading."""
+    path, details, rule = of.path, of.stop.details, of.rule
+    decided = {"constant", "noise_std"} <= details.keys()
+    fixed = decided and isinstance(rule, Critical) and rule.hilbert_radius != "self"
+    constant = float(details["constant"]) if decided else SELF_CONSTANT
+    given = decided and isinstance(rule, Critical) and not isinstance(rule.hilbert_radius, str)
+    density = path.spectrum.bound if given else path.density
+    radius = np.full(step_sums.shape, float(details["hilbert_radius"]) / float(path.scale)) if fixed else None
+    if radius is None:
+        radius = np.sqrt(path.squared_hilbert_norm(step_sums))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        threshold = radius / (constant * of.sigma * step_sums)
+    crosses = of.stop.step_sum if decided else None
+    if not decided and of.sigma > 0 and not isinstance(path.filter, NuMethod):
+        crosses = Critical(hilbert_radius="self").select(path, of.sigma).step_sum
+    return Crossing(
+        step_sums=step_sums,
+        complexity=local_complexity_of(density, 1 / np.sqrt(step_sums)),
+        threshold=threshold,
+        constant=constant,
+        radius=float(details["hilbert_radius"]) if fixed else None,
+        decided=decided,
+        crosses=crosses,
+    )
+
+
+# ---- risk estimates ---------------------------------------------------------------------------------------------
+
+
+def has_rows(path: Path, count: int = 1) -> bool:
+    """Whether single residuals and leverages are at hand, and cheap enough for so many readings."""
+    basis = path.spectrum.basis
+    if basis is None or path.response is None or not isinstance(basis.rows, np.ndarray):
+        return False
+    return len(basis.rows) * basis.width * count <= _ENTRIES
+
+
+def _groups(of: Chosen) -> Array | None:
+    """For each row the number of its distinct covariates, as the default rule leaves copies out together."""
+    rows, path = of.model.X_fit_, of.path
+    if isinstance(of.model.kernel_, Precomputed) or path.response is None or len(rows) != len(path.response):
+        return None
+    inverse = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
+    return None if inverse.max() + 1 == len(rows) else inverse
+
+
+def risks(of: Chosen, step_sums: Array) -> dict[str, Array]:
+    """Each rule's estimate of the error at new observations (root mean square, units of y), by its name.
+
+    SURE and the worst case estimate the distance to the truth: the noise is added, so that all share a scale.
+    """
+    path, sigma = of.path, of.sigma
+    squared = {
+        "in sample": path.mean_squared_residual(step_sums),
+        "SURE": SURE().criterion(path, sigma, step_sums) + sigma**2,
+        "GCV": path.gcv(step_sums),
+    }
+    squared["worst case"] = Minimax().criterion(path, sigma, of.radius, step_sums) + sigma**2
+    if has_rows(path, step_sums.size):
+        squared["leave-one-out"] = path.leave_one_out_error(step_sums)
+        if isinstance(of.rule, Prudent):
+            squared["leave-one-out of ridge"] = LeftOut(path.along(Ridge()), _groups(of)).mean(step_sums)
+    with np.errstate(invalid="ignore"):
+        return {name: cast(Array, float(path.scale) * np.sqrt(values)) for name, values in squared.items()}
+
+
+def stops(of: Chosen) -> dict[str, Stop]:
+    """Where each rule would stop on this path; rules that need rows only where these are at hand."""
+    if of.path.step_sum_cap == 0 or of.sigma <= 0 or isinstance(of.path.filter, NuMethod):
+        return {}
+    found: dict[str, Rule] = {
+        "critical": Critical(),
+        "critical, self": Critical(hilbert_radius="self"),
+        "minimax": Minimax(),
+        "sure": SURE(),
+        "gcv": GCV(),
+        "discrepancy": Discrepancy(),
+    }
+    if has_rows(of.path, 300):
+        found["loo"] = LeaveOneOut()
+    return {name: rule.select(of.path, of.sigma) for name, rule in found.items()}
+
+
+# ---- the estimate anywhere, at any stop -------------------------------------------------------------------------
+
+
+def directions(model: Any, X: Array) -> tuple[Array, Array]:
+    """psi (m, k) with f(x) = offset + scale sum_j weight_j c_j psi_j(x), and what lies outside of it, squared.
+
+    The variance of f(x) is sigma^2 (sum_j weight_j^2 psi_j^2 + step_sum^2 outside + 1/n for an intercept).
+    """
+    path, spread = model.path_, model._spread
+    n, used = path.n_samples, model._to_features(np.asarray(X))
+    if spread is not None:
+        features = spread.landmarks.features(used).astype(np.float64) - spread.mean
+        return features @ spread.rotation * np.sqrt(path.spectrum.eigenvalues / n), np.zeros(len(used))
+    basis = path.spectrum.basis
+    cross = CrossKernel(model.kernel_, used, model.X_fit_)
+    root = np.ones(len(model.X_fit_)) if path.root_weights is None else path.root_weights
+    psi, outside = np.empty((len(used), basis.width)), np.zeros(len(used))
+    for rows in _tiles(*cross.shape):
+        block = cross.tile(rows).astype(np.float64)
+        block = (block if model._mean_row is None else block - model._mean_row) * root
+        if path.intercept:
+            constant = root / math.sqrt(n)
+            block = block - np.outer(block @ constant, constant)
+        inside = basis.coordinates(block.T).T
+        psi[rows] = inside / n
+        if not path.spectrum.complete:
+            left = np.einsum("ij,ij->i", block, block) - np.einsum("ij,ij->i", inside, inside)
+            outside[rows] = np.maximum(left, 0.0) / n**2
+    return psi, outside
+
+
+def observed(of: Chosen) -> Array:
+    """The responses by row in the units of y, from the path."""
+    path = of.path
+    if path.response is None:
+        raise ValueError("this fit kept sums over rows, not the rows: give y")
+    root = 1.0 if path.root_weights is None else path.root_weights
+    return cast(Array, path.offset + path.scale * path.response / root)
