@@ -54,7 +54,7 @@ class OnGpu:
     def precision(self, problem: Problem, plan: Plan) -> float:
         # Rounding of float32 products is spread at random over rows and columns: against an eigenvalue it averages out.
         unit = _ROUNDING[self.mode]
-        return unit if self.mode == "float64" else 0.1 * unit / float(np.sqrt(problem.n_rows))
+        return unit if self.mode == "float64" else max(0.1 * unit / float(np.sqrt(problem.n_rows)), 2.5e-11)
 
     @cached_property
     def _entry(self) -> int:

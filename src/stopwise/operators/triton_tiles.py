@@ -25,7 +25,7 @@ _FLAT = 64.0
 _FEW = 32
 _SHARP = 32.0
 """Norms past which the diagonal of a smooth kernel is marked as well: where all else is small, its rounding shows."""
-_PARTIAL_BYTES = 1 << 30
+_PARTIAL_BYTES = 2 << 30
 _TILES = 2048
 """Float32 totals run over at most this many tiles before they are set aside, memory permitting."""
 
