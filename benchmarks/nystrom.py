@@ -91,8 +91,8 @@ def peers(n, m, d):
 # ---- two workers ----------------------------------------------------------------------------------------------------
 
 
-def workers(n, m, d):
-    """Seconds of the landmark pass and of exact products on one worker and on two."""
+def workers(n, m, d, rounds=3):
+    """Seconds of the landmark pass and of an exact product on one worker and on two, by turns; medians compared."""
     import dask.array as da
     from distributed import Client, LocalCluster
 
@@ -105,8 +105,8 @@ def workers(n, m, d):
     x, y, _ = simulated(n, d, 3)
     small = x[:12_000]
     kernel = sw.kernels.Gaussian(0.5 * np.sqrt(d))
-    out = {}
-    for count in (1, 2):
+    times = {1: [], 2: []}
+    for count in (1, 2) * rounds:
         with (
             LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=":0") as cluster,
             Client(cluster) as client,
@@ -124,9 +124,13 @@ def workers(n, m, d):
             client.gather(list(gram.product(gram.split(np.ones((len(small), 1)))).parts))
             started = time.perf_counter()
             client.gather(list(gram.product(block).parts))
-            out[str(count)] = {"landmark_pass_s": passed, "exact_product_s": time.perf_counter() - started}
-    out["speedup"] = {key: out["1"][key] / out["2"][key] for key in out["1"]}
-    return out
+            times[count].append((passed, time.perf_counter() - started))
+    one, two = (np.median(times[count], axis=0) for count in (1, 2))
+    names = ("landmark_pass", "exact_product")
+    return {
+        "seconds": dict(zip(("1", "2"), times.values(), strict=True)),
+        "speedup": dict(zip(names, (one / two).tolist(), strict=True)),
+    }
 
 
 # ---- out of core ----------------------------------------------------------------------------------------------------
@@ -145,13 +149,13 @@ def write_table(folder, n, d, files=20):
             frame.to_parquet(path, row_group_size=125_000)
 
 
-def memory_of(pid):
-    """Resident MiB of each process below one, by its id."""
+def use_of(pid):
+    """Resident MiB and CPU seconds so far of each process below one, by its id."""
     import psutil
 
     try:
         family = psutil.Process(pid).children(recursive=True)
-        return {child.pid: child.memory_info().rss / 2**20 for child in family}
+        return {one.pid: (one.memory_info().rss / 2**20, sum(one.cpu_times()[:2])) for one in family}
     except psutil.NoSuchProcess:
         return {}
 
@@ -167,10 +171,10 @@ def folder(n, m, d, keep):
     running = subprocess.Popen(
         [sys.executable, "-m", "stopwise", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    peaks = {}
+    peaks, busy = {}, {}
     while running.poll() is None:
-        for pid, size in memory_of(running.pid).items():
-            peaks[pid] = max(peaks.get(pid, 0.0), size)
+        for pid, (size, seconds) in use_of(running.pid).items():
+            peaks[pid], busy[pid] = max(peaks.get(pid, 0.0), size), seconds
         time.sleep(0.2)
     printed, complaints = running.communicate()
     if running.returncode:
@@ -179,6 +183,7 @@ def folder(n, m, d, keep):
     return {
         "wall_s": time.perf_counter() - started,
         "worker_peak_mib": sorted((round(size) for size in peaks.values()), reverse=True)[:4],
+        "worker_cpu_s": sorted((round(seconds, 1) for seconds in busy.values()), reverse=True)[:4],
         "table_mib_on_disk": sum(p.stat().st_size for p in place.glob("*.parquet")) / 2**20,
         "result": {key: result[key] for key in ("rows", "seconds", "step_sum", "bracket", "captured", "settled")},
     }

@@ -12,6 +12,7 @@ from stopwise._threads import thread_count
 
 _GRAPH_LIMIT = "256 MiB"
 """Landmarks travel inside the graph, so that a worker's death cannot lose them; dask's own limit warns at 10 MB."""
+_KEPT_BYTES = 2**26
 
 
 def dask(part: str = "dask") -> Any:
@@ -43,12 +44,18 @@ def is_frame(value: Any) -> bool:
 def connected(n_jobs: int | None = None) -> Iterator[Any]:
     """The client that the user has connected, or a local cluster of one process a core while the block lasts."""
     distributed = dask("distributed")
-    limit = {"distributed.admin.large-graph-warning-threshold": _GRAPH_LIMIT}
+    spawn = "distributed.nanny.pre-spawn-environ"
+    settings = {
+        "distributed.admin.large-graph-warning-threshold": _GRAPH_LIMIT,
+        # A local cluster of our own may keep the memory of a tile for the next one.
+        f"{spawn}.MALLOC_TRIM_THRESHOLD_": _KEPT_BYTES,
+        f"{spawn}.MALLOC_MMAP_THRESHOLD_": _KEPT_BYTES,
+    }
     try:
         client = distributed.default_client()
     except ValueError:
         client = None
-    with dask().config.set(limit):
+    with dask().config.set(settings):
         if client is not None:
             yield client
             return

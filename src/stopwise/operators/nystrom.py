@@ -58,11 +58,12 @@ class Landmarks:
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in ("kernel", "points", "projection", "inverse")}
 
-    def features(self, covariates: Array) -> Array:
-        """phi(x) for every row x, (n, r)."""
+    def features(self, covariates: Array, out: Array | None = None) -> Array:
+        """phi(x) for every row x, (n, r); into the first rows of `out` where it is given."""
         rows = covariates.astype(self.points.dtype, copy=False)
         block = self.kernel.block(self.kernel.prepare(rows, self._origin), self._prepared)
-        return block @ self.projection.astype(block.dtype, copy=False)
+        projection = self.projection.astype(block.dtype, copy=False)
+        return np.matmul(block, projection, out=None if out is None else out[: len(rows)])
 
     def same_as(self, other: Landmarks) -> bool:
         """Whether sums made with the other's features may be added to sums made with these."""
@@ -145,9 +146,11 @@ def moments_of(landmarks: Landmarks, covariates: Array, responses: Array, weight
     r, q, n = landmarks.rank, responses.shape[1], len(covariates)
     gram: Array = np.zeros((r, r), order="F")
     cross, feature_sum = np.zeros((r, q)), np.zeros(r)
-    diagonal_sum = 0.0
+    diagonal_sum, room = 0.0, None
     for rows in row_tiles(n, max(r, len(landmarks.points))):
-        features, y = landmarks.features(covariates[rows]), responses[rows]
+        # One buffer for all tiles: workers hand memory back at once, and getting it anew costs a fifth of the pass.
+        features, y = landmarks.features(covariates[rows], room), responses[rows]
+        room = features if room is None else room
         diagonal = np.asarray(landmarks.kernel.diagonal(covariates[rows]), dtype=np.float64)
         w = None if weights is None else weights[rows]
         diagonal_sum += float(diagonal.sum() if w is None else w @ diagonal)
