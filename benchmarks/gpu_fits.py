@@ -1,6 +1,6 @@
 """Whole fits, predictions and opponents on the GPU: sections `fits`, `opponents` and `predict` of benchmarks/gpu.py.
 
-Gaussian kernel of length scale sqrt(d), standard normal rows, d = 10, noise of standard deviation 1; the radius is 10.
+Standard normal rows, d = 10; a Gaussian kernel at their median distance, sqrt(2 d); noise of standard deviation 0.5; radius 10.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from gpu_dense import DenseAnswer
 import stopwise as sw
 from stopwise.operators.cuda import Cuda, predict_on_device
 
-D, NOISE, RADIUS = 10, 1.0, 10.0
-KERNEL = sw.kernels.Gaussian(D**0.5)
+D, NOISE, RADIUS = 10, 0.5, 10.0
+KERNEL = sw.kernels.Gaussian((2 * D) ** 0.5)
 Row = dict[str, Any]
 
 
