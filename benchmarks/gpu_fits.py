@@ -153,7 +153,7 @@ def fits(seed: int, deadline: float, sizes: tuple[int, ...] = (10_000, 100_000, 
 
 
 def steps(seed: int, deadline: float, n: int = 1_000_000) -> list[Row]:
-    """The paper's own way: one product of width one and an update, T times; measured on a few steps, in two settings."""
+    """The paper's own way: one product of width one and an update, T times; measured on a few, in two settings."""
     out = []
     for what, kernel, noise in (
         ("steps, median distance, noise 0.5", KERNEL, NOISE),
@@ -167,6 +167,7 @@ def steps(seed: int, deadline: float, n: int = 1_000_000) -> list[Row]:
 
 def descent(what: str, kernel: Any, noise: float, n: int, seed: int) -> Row:
     """A whole fit beside the time of its T steps."""
+    critical(kernel, noise).fit(*data(min(n, 20_000), seed + 1, noise=noise))  # warm-up
     x, y = data(n, seed + n, noise=noise)
     model, spent, peak = timed(lambda: critical(kernel, noise).fit(x, y))
     operator = Cuda(kernel, x, centred=True).on_device
