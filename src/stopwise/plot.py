@@ -129,7 +129,7 @@ def spectrum(model: Any, ax: Axes | None = None, *, response: int = 0) -> Axes:
     if level is not None:
         ax.axhline(level, color="black", linewidth=1.0, label=f"1 / step_sum (radius {np.sqrt(level):.3g})")
         # Rounding's eigenvalues lie far below anything that matters: they would take most of the axis.
-        ax.set_ylim(bottom=max(values[-1], 1e-6 * level) / 2)
+        ax.set_ylim(max(values[-1], 1e-6 * level) / 2, 2 * max(values[0], level))
     ax.set(xscale="log", yscale="log")
     return _finish(ax, "Spectrum and critical radius", xlabel="index", ylabel="eigenvalue")
 
@@ -178,14 +178,15 @@ def compare(what: Comparison | Mapping[str, Any] | Sequence[Any], ax: Axes | Non
     entries = _entries(what)
     if not entries:
         raise ValueError("nothing to compare: give at least one fitted model")
+    starts = [at for _, at, _, _ in entries if at > 0]
     if isinstance(what, Comparison):
         of = chosen(what.model)
         grid = _clock(of)
+        starts.append(float(grid[0]))
         if has_rows(of.path, grid.size):
             curve = of.path.scale * np.sqrt(of.path.leave_one_out_error(grid))
             ax.plot(grid, curve, color=_GREY, linewidth=1.0, label="leave-one-out along the path")
-    positive = [at for _, at, _, _ in entries if at > 0]
-    least = min(positive) / 5 if positive else 1.0
+    least = min(starts, default=2.0) / 2
     colours = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, "black", _GREY)
     for i, (name, at, left_out, held) in enumerate(entries):
         style = {"color": colours[i % len(colours)], "marker": _MARKERS[i % len(_MARKERS)], "linestyle": "none"}

@@ -1,0 +1,148 @@
+"use strict";
+// Small charts in SVG: lines, bands, points and rules on linear or log axes. Text is set as text, never as markup.
+const Chart = (() => {
+  const space = "http://www.w3.org/2000/svg";
+  const margin = { left: 62, right: 14, bottom: 44, top: 12 };
+
+  function node(name, attributes, text) {
+    const made = document.createElementNS(space, name);
+    for (const key in attributes) made.setAttribute(key, attributes[key]);
+    if (text !== undefined) made.textContent = text;
+    return made;
+  }
+
+  function short(value) {
+    if (value === null || !Number.isFinite(value)) return "-";
+    const size = Math.abs(value);
+    if (size !== 0 && (size >= 1e6 || size < 1e-3)) return value.toExponential(2).replace(/\.?0+e/, "e").replace("e+", "e");
+    if (size >= 1000) return Math.round(value).toLocaleString("en");
+    return String(Number(value.toPrecision(4)));
+  }
+
+  const usable = (value, log) => value !== null && Number.isFinite(value) && (!log || value > 0);
+
+  function extent(layers, key, log) {
+    let low = Infinity, high = -Infinity;
+    for (const layer of layers) {
+      const lists = key === "x" ? [layer.x] : [layer.y, layer.low, layer.high];
+      for (const list of lists) for (const value of list || []) {
+        if (!usable(value, log)) continue;
+        if (value < low) low = value;
+        if (value > high) high = value;
+      }
+    }
+    if (low > high) return log ? [0.1, 10] : [0, 1];
+    if (low === high) return log ? [low / 2, high * 2] : [low - 1, high + 1];
+    return [low, high];
+  }
+
+  function scale(axis, range) {
+    const f = axis.log ? Math.log : (v) => v;
+    const [low, high] = axis.domain.map(f);
+    return (value) => range[0] + ((f(value) - low) / (high - low)) * (range[1] - range[0]);
+  }
+
+  function ticks(axis, most) {
+    const [low, high] = axis.domain, out = [];
+    if (axis.log) {
+      const first = Math.ceil(Math.log10(low) - 1e-9), last = Math.floor(Math.log10(high) + 1e-9);
+      const every = Math.max(1, Math.ceil((last - first + 1) / most));
+      for (let power = first; power <= last; power += every) out.push(Math.pow(10, power));
+      if (out.length >= 2) return out;
+    }
+    const rough = (high - low) / most, unit = Math.pow(10, Math.floor(Math.log10(rough)));
+    const step = [1, 2, 5, 10].map((m) => m * unit).find((s) => s >= rough);
+    const found = [];
+    for (let i = Math.ceil(low / step - 1e-9); i * step <= high * (1 + 1e-12) + 1e-300; i++) found.push(i * step);
+    return found.filter((v) => usable(v, axis.log));
+  }
+
+  function trace(xs, ys, X, Y, axes) {
+    let path = "", pen = false;
+    for (let i = 0; i < xs.length; i++) {
+      if (!usable(xs[i], axes.x.log) || !usable(ys[i], axes.y.log)) { pen = false; continue; }
+      const y = Math.max(-1e4, Math.min(1e4, Y(ys[i])));
+      path += (pen ? "L" : "M") + X(xs[i]).toFixed(2) + " " + y.toFixed(2);
+      pen = true;
+    }
+    return path;
+  }
+
+  const draw = {
+    line: (l, X, Y, axes) => [node("path", { d: trace(l.x, l.y, X, Y, axes), class: "line " + l.cls })],
+    band: (l, X, Y, axes) => {
+      const there = trace(l.x, l.high, X, Y, axes), back = trace([...l.x].reverse(), [...l.low].reverse(), X, Y, axes);
+      return [node("path", { d: there + back.replace("M", "L") + "Z", class: "band " + l.cls })];
+    },
+    points: (l, X, Y, axes) => Array.from(l.x, (x, i) => [x, l.y[i]])
+      .filter(([x, y]) => usable(x, axes.x.log) && usable(y, axes.y.log))
+      .map(([x, y]) => node("circle", { cx: X(x).toFixed(2), cy: Y(y).toFixed(2), r: 2.4, class: "point " + l.cls })),
+    vline: (l, X, Y, axes, box) => usable(l.at, axes.x.log) && l.at >= axes.x.domain[0] && l.at <= axes.x.domain[1]
+      ? [node("line", { x1: X(l.at), x2: X(l.at), y1: box.top, y2: box.bottom, class: "rule " + l.cls })] : [],
+    hline: (l, X, Y, axes, box) => usable(l.at, axes.y.log)
+      ? [node("line", { x1: box.left, x2: box.right, y1: Y(l.at), y2: Y(l.at), class: "rule " + l.cls })] : [],
+  };
+
+  function legend(figure, layers) {
+    let list = figure.querySelector(".legend");
+    if (!list) { list = document.createElement("ul"); list.className = "legend"; figure.append(list); }
+    const items = layers.filter((layer) => layer.name).map((layer) => {
+      const item = document.createElement("li"), key = node("svg", { viewBox: "0 0 22 10", width: 22, height: 10, "aria-hidden": "true" });
+      if (layer.kind === "points") key.append(node("circle", { cx: 11, cy: 5, r: 3, class: "point " + layer.cls }));
+      else if (layer.kind === "band") key.append(node("rect", { x: 0, y: 0, width: 22, height: 10, class: "band " + layer.cls }));
+      else key.append(node("line", { x1: 0, x2: 22, y1: 5, y2: 5, class: (layer.kind === "line" ? "line " : "rule ") + layer.cls }));
+      item.append(key, document.createTextNode(" " + layer.name));
+      return item;
+    });
+    list.replaceChildren(...items);
+  }
+
+  return function chart(figure, spec) {
+    const old = figure.querySelector(".plot");
+    const wide = Math.max(260, Math.floor(figure.clientWidth || 640));
+    const high = spec.height || Math.round(Math.min(360, Math.max(230, wide * 0.55)));
+    const top = margin.top + (spec.top ? 34 : 0);
+    const box = { left: margin.left, right: wide - margin.right, top, bottom: high - margin.bottom };
+    const axes = { x: { ...spec.x }, y: { ...spec.y } };
+    axes.x.domain = axes.x.domain || extent(spec.layers, "x", axes.x.log);
+    if (!axes.y.domain) {
+      const [a, b] = extent(spec.layers, "y", axes.y.log);
+      axes.y.domain = axes.y.log ? [a / 1.3, b * 1.3] : [a - 0.05 * (b - a), b + 0.05 * (b - a)];
+    }
+    const X = scale(axes.x, [box.left, box.right]), Y = scale(axes.y, [box.bottom, box.top]);
+    const svg = node("svg", { viewBox: `0 0 ${wide} ${high}`, class: "plot", role: "img", "aria-label": spec.label });
+    const id = "clip-" + (figure.id || "chart");
+    const clip = node("clipPath", { id });
+    clip.append(node("rect", { x: box.left, y: box.top, width: box.right - box.left, height: box.bottom - box.top }));
+    svg.append(clip);
+    for (const value of ticks(axes.y, 6)) {
+      svg.append(node("line", { x1: box.left, x2: box.right, y1: Y(value), y2: Y(value), class: "grid" }));
+      svg.append(node("text", { x: box.left - 6, y: Y(value) + 4, class: "tick end" }, short(value)));
+    }
+    for (const value of ticks(axes.x, Math.max(3, Math.floor(wide / 95)))) {
+      svg.append(node("line", { x1: X(value), x2: X(value), y1: box.top, y2: box.bottom, class: "grid" }));
+      svg.append(node("text", { x: X(value), y: box.bottom + 17, class: "tick middle" }, short(value)));
+    }
+    if (spec.top) {
+      let last = -1e9;
+      for (const tick of spec.top.ticks) {
+        const at = X(tick.at);
+        if (at < box.left || at > box.right || at - last < 26) continue;
+        last = at;
+        svg.append(node("line", { x1: at, x2: at, y1: box.top - 5, y2: box.top, class: "axis" }));
+        svg.append(node("text", { x: at, y: box.top - 9, class: "tick middle" }, tick.text));
+      }
+      svg.append(node("line", { x1: box.left, x2: box.right, y1: box.top, y2: box.top, class: "axis" }));
+      svg.append(node("text", { x: (box.left + box.right) / 2, y: 12, class: "title middle" }, spec.top.label));
+    }
+    const inside = node("g", { "clip-path": `url(#${id})` });
+    for (const layer of spec.layers) inside.append(...draw[layer.kind](layer, X, Y, axes, box));
+    svg.append(inside);
+    svg.append(node("line", { x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom, class: "axis" }));
+    svg.append(node("text", { x: (box.left + box.right) / 2, y: high - 8, class: "title middle" }, spec.x.label));
+    const side = `translate(13 ${(box.top + box.bottom) / 2}) rotate(-90)`;
+    svg.append(node("text", { transform: side, class: "title middle" }, spec.y.label));
+    if (old) old.replaceWith(svg); else figure.prepend(svg);
+    legend(figure, spec.layers);
+  };
+})();

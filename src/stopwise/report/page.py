@@ -1,0 +1,178 @@
+"""From a fitted model to the page: facts as text, numbers for the slider, and the template around them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import platform
+from collections.abc import Sequence
+from functools import cache
+from importlib import metadata, resources
+from typing import Any
+
+import jinja2
+
+from stopwise.curves import Chosen, chosen, has_rows, stops
+from stopwise.explain import explain
+from stopwise.report.payload import MOST_PAIRS, MOST_POINTS, Payload, as_script
+from stopwise.rules import Stop
+from stopwise.summary import describe, relevance, rmse_leave_one_out
+from stopwise.tables import shown
+
+_MOST_LINES = 40
+_NAME, _LINE = 80, 600
+_DESCRIBED = {
+    "kernel": "kernel",
+    "length_scale": "length scale",
+    "noise_std": "noise level (standard deviation)",
+    "hilbert_radius": "Hilbert radius",
+    "rule": "rule",
+    "solver": "solver",
+}
+
+
+def render(
+    model: Any,
+    *,
+    X: Any = None,
+    y: Any = None,
+    target: str | None = None,
+    command: str | None = None,
+    warnings: Sequence[str] = (),
+) -> str:
+    """The report of a fitted model as HTML."""
+    of = chosen(model)
+    names = [shown(name, _NAME) for name in _names(model)]
+    payload = Payload(of, X, y, shown("the response" if target is None else target, _NAME), names)
+    scripts = [_asset("chart.js"), _asset("report.js")]
+    return (
+        _environment()
+        .from_string(_asset("page.html"))
+        .render(
+            style=_asset("style.css"),
+            scripts=scripts,
+            policy=" ".join(f"'sha256-{_digest(text)}'" for text in scripts),
+            data=as_script(payload.data()),
+            target=payload.target,
+            why=explain(model).splitlines(),
+            facts=_facts(of, payload),
+            notes=_notes(of, payload),
+            rules=_rules(of),
+            features=_features(model, names),
+            selection=_selection(model),
+            warnings=[shown(line, _LINE) for line in list(warnings)[:_MOST_LINES]],
+            more_warnings=max(len(warnings) - _MOST_LINES, 0),
+            versions=_versions(),
+            command=None if command is None else shown(command, 4000),
+        )
+    )
+
+
+@cache
+def _asset(name: str) -> str:
+    return (resources.files("stopwise.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    made = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.filters["number"] = number
+    return made
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """A number, or several, for people."""
+    if isinstance(value, list | tuple):
+        some = ", ".join(number(part, 3) for part in value[:6])
+        return f"{some}, ... ({len(value)})" if len(value) > 6 else some
+    if value is None:
+        return "-"
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if isinstance(value, int) else f"{value:.{digits}g}"
+
+
+def _names(model: Any) -> list[str]:
+    given = getattr(model, "feature_names_in_", None)
+    return [f"feature {j + 1}" for j in range(model.n_features_in_)] if given is None else [str(v) for v in given]
+
+
+def _facts(of: Chosen, payload: Payload) -> list[tuple[str, str]]:
+    facts = describe(of.model)
+    rows = f"{of.path.n_samples:,.10g} rows, {of.model.n_features_in_:,} feature"
+    out = [("data", rows + ("" if of.model.n_features_in_ == 1 else "s"))]
+    for key, label in _DESCRIBED.items():
+        value = facts[key]
+        several = isinstance(value, list) and key in ("noise_std", "hilbert_radius")
+        out.append((label, shown(number(value[0] if several else value), 300)))
+    return out
+
+
+def _notes(of: Chosen, payload: Payload) -> list[str]:
+    """What the page leaves out, in words."""
+    out = []
+    if not isinstance(of.model.stop_, Stop):
+        out.append(f"The fit has {len(of.model.stop_)} responses; this page shows the first.")
+    if payload.n_rows > MOST_POINTS:
+        count = payload.points.size
+        out.append(f"{count:,} of {payload.n_rows:,} rows are drawn, evenly spaced; numbers are of all rows.")
+    total = int((of.path.spectrum.eigenvalues > 1e-300).sum())
+    if total > MOST_PAIRS:
+        out.append(
+            f"Curves use the {MOST_PAIRS} leading of {total:,} eigenpairs, which leaves out "
+            f"{number(payload._omitted(), 2)} (root mean square) of the fit at the chosen stop, and more far beyond it."
+        )
+    return out
+
+
+def _rules(of: Chosen) -> list[dict[str, Any]]:
+    """Where each rule would stop on this path, earliest first."""
+    path, rows = of.path, []
+    for name, stop in {"chosen": of.stop, **stops(of)}.items():
+        left_out = rmse_leave_one_out(path, stop.step_sum) if has_rows(path) else None
+        rows.append(
+            {
+                "rule": f"{of.rule.name} (chosen)" if name == "chosen" else name,
+                "iteration": stop.iteration,
+                "step_sum": float(stop.step_sum),
+                "freedom": float(path.degrees_of_freedom(stop.step_sum)),
+                "left_out": None if left_out is None else float(left_out),
+                "reason": stop.reason.value,
+            }
+        )
+    return sorted(rows, key=lambda row: row["step_sum"])
+
+
+def _features(model: Any, names: list[str]) -> dict[str, Any] | None:
+    """Length scale and relevance of every feature, the most relevant first, and how many were left off."""
+    weights = relevance(model)
+    table = getattr(model.selection_, "features", None)
+    rows: list[dict[str, Any]] = [{"name": name, "relevance": None, "scale": None, "why": None} for name in names]
+    for row in table or ():
+        rows[row["feature"]] |= {"scale": row.get("length_scale"), "why": row.get("why")}
+    for j, weight in enumerate(weights or ()):
+        rows[j]["relevance"] = weight
+    if not table and weights is None:
+        return None
+    rows.sort(key=lambda row: -(row["relevance"] or 0.0))
+    return {"rows": rows[:_MOST_LINES], "more": max(len(rows) - _MOST_LINES, 0), "ranked": weights is not None}
+
+
+def _selection(model: Any) -> dict[str, Any] | None:
+    table = model.selection_
+    if table is None or not hasattr(table, "reason"):
+        return None
+    return {
+        "reason": shown(table.reason, _LINE),
+        "rows": list(table)[:_MOST_LINES],
+        "more": max(len(table) - _MOST_LINES, 0),
+    }
+
+
+def _versions() -> dict[str, str]:
+    names = ("stopwise", "numpy", "scipy", "scikit-learn")
+    return {"python": platform.python_version()} | {name: metadata.version(name) for name in names}
