@@ -90,7 +90,7 @@ def test_the_theorems_hold_but_for_the_printed_lower_bound(small):
     found = verdicts(small)
     for key in ("thm1-a", "thm1-b", "thm1-c-proved", "ridge-a", "ridge-b", "ridge-c-proved", "thm2"):
         assert found[key] == "holds", key
-    for key in ("thm1-c-printed", "thm1-c-square", "ridge-c-printed"):
+    for key in ("thm1-c-printed", "thm1-c-square", "ridge-c-printed", "ridge-c-square"):
         assert found[key] == "does not hold", key
 
 
