@@ -80,6 +80,10 @@ class Rule(ABC):
     def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
         """The stop on this path (one response, problem units), with its reason and evidence."""
 
+    def without_rows(self) -> Rule:
+        """The rule that stands in where reading every row at each reading is too dear; most need none."""
+        return self
+
     def _noise(self, noise_std: float | None) -> float:
         if noise_std is None:
             raise ValueError(f"the rule {type(self).__name__} needs a noise level: give noise_std")

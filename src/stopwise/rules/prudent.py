@@ -98,11 +98,14 @@ class Prudent(Rule):
         if not (math.isfinite(self.allowance) and self.allowance >= 0):
             raise ValueError(f"allowance must be a number of at least 0 standard errors, got {self.allowance!r}")
 
+    def without_rows(self) -> Rule:
+        return Critical(hilbert_radius="self")
+
     def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
         if path.step_sum_cap == 0 or float(path.energy) == 0:
             return stop_at(path.filter, 0.0, Reason.ZERO)
         if path.spectrum.basis is None or path.response is None:
-            return Critical(hilbert_radius="self").select(path, noise_std, data)
+            return self.without_rows().select(path, noise_std, data)
         ridge = path.along(Ridge())
         groups = None if data is None or data.groups is None else data.groups()
         errors = LeftOut(ridge, groups)
