@@ -110,8 +110,10 @@ def test_a_risk_rule_stops_where_its_loop_does_along_filters_with_steps(filter_n
     stop = rule(problem, reading).select(problem.path, problem.noise_std)
     expected = READINGS[reading](scores)
     if reading == "global":
-        # past step 64 iterates are sampled: exact on the smooth scores of descent, not on a nu-method that overshoots
-        seen = scores if filter_name == "descent" else scores[:65]
+        # past step 64 iterates are sampled, 3 % apart: enough for the smooth scores of descent, but not where the
+        # nu-method overshoots or a ratio of two vanishing numbers dips between two samples
+        smooth = filter_name == "descent" and name in ("sure", "oracle", "minimax")
+        seen = scores if smooth else scores[:65]
         assert stop.details["criterion"] <= min(seen) + 1e-6 * abs(min(seen))
     elif expected is not None:
         assert stop.iteration == expected
@@ -122,7 +124,10 @@ def test_a_risk_rule_stops_where_its_loop_does_along_filters_with_steps(filter_n
     if reading != "literal":
         assert stop.details["criterion"] == pytest.approx(scores[stop.iteration], rel=1e-6)
     assert stop.step_sum == pytest.approx(problem.clock[stop.iteration], rel=1e-12)
-    assert stop.reason is (sw.Reason.MINIMUM if stop.iteration else sw.Reason.ZERO)
+    if stop.reason is sw.Reason.CAP:
+        assert stop.iteration == int(problem.path.filter.iteration(problem.path.step_sum_cap))
+    else:
+        assert stop.reason is (sw.Reason.MINIMUM if stop.iteration else sw.Reason.ZERO)
 
 
 @pytest.mark.parametrize("name", CRITERIA)
