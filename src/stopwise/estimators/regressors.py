@@ -15,6 +15,7 @@ from stopwise._dask import is_dask
 from stopwise._torch import is_tensor, on_host
 from stopwise._typing import Array
 from stopwise.estimators.chunked import fit_collections, predict_lazily
+from stopwise.estimators.display import StopDisplay
 from stopwise.estimators.problem import Problem, check_weights, make_problem, numbers_only
 from stopwise.estimators.solution import Plan, Solution
 from stopwise.estimators.solvers import choose_solver
@@ -42,7 +43,7 @@ from stopwise.rules.holdout import HoldOut
 _SOLVERS = {"auto", "dense", "krylov", "line", "nystrom", "cuda", "dask"}
 
 
-class _KernelRegressor(StreamingMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class _KernelRegressor(StopDisplay, StreamingMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """What the two estimators share: the way from data to a stopped fit."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

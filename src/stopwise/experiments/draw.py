@@ -1,11 +1,12 @@
-"""The one door to matplotlib, and the files behind it."""
+"""Panels of the experiments, and the files they are saved to."""
 
 from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from stopwise._matplotlib import library
 from stopwise.experiments.runner import Outcome, replace_file
 
 if TYPE_CHECKING:
@@ -40,15 +41,6 @@ _STYLE = {
     "svg.hashsalt": "stopwise",
     "svg.fonttype": "path",
 }
-
-
-def library() -> Any:
-    """matplotlib, or an error that names the extra."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise ImportError('figures need matplotlib: pip install "stopwise[report]"') from None
-    return matplotlib
 
 
 def panel(width: float = 4.6, height: float = 3.4) -> tuple[Figure, Axes]:

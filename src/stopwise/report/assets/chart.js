@@ -85,7 +85,7 @@ const Chart = (() => {
 
   function legend(figure, layers) {
     let list = figure.querySelector(".legend");
-    if (!list) { list = document.createElement("ul"); list.className = "legend"; figure.append(list); }
+    if (!list) { list = document.createElement("ul"); list.className = "legend"; figure.querySelector(".plot").after(list); }
     const items = layers.filter((layer) => layer.name).map((layer) => {
       const item = document.createElement("li"), key = node("svg", { viewBox: "0 0 22 10", width: 22, height: 10, "aria-hidden": "true" });
       if (layer.kind === "points") key.append(node("circle", { cx: 11, cy: 5, r: 3, class: "point " + layer.cls }));
@@ -104,7 +104,10 @@ const Chart = (() => {
     const top = margin.top + (spec.top ? 34 : 0);
     const box = { left: margin.left, right: wide - margin.right, top, bottom: high - margin.bottom };
     const axes = { x: { ...spec.x }, y: { ...spec.y } };
-    axes.x.domain = axes.x.domain || extent(spec.layers, "x", axes.x.log);
+    if (!axes.x.domain) {
+      const [a, b] = extent(spec.layers, "x", axes.x.log);
+      axes.x.domain = axes.x.log ? [a, b] : [a - 0.015 * (b - a), b + 0.015 * (b - a)];
+    }
     if (!axes.y.domain) {
       const [a, b] = extent(spec.layers, "y", axes.y.log);
       axes.y.domain = axes.y.log ? [a / 1.3, b * 1.3] : [a - 0.05 * (b - a), b + 0.05 * (b - a)];

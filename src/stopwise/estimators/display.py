@@ -1,0 +1,54 @@
+"""How a fitted estimator shows itself in a notebook: scikit-learn's diagram, and under it where it stopped and why."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import numpy as np
+from sklearn.utils import estimator_html_repr
+
+from stopwise.explain import explain
+
+_STYLE = "font-family: system-ui, sans-serif; font-size: 0.95em; line-height: 1.5; max-width: 46em; margin: 0.6em 0"
+_MOST = 20
+"""Responses that are told one by one."""
+
+
+class StopDisplay:
+    """The HTML representation of an estimator, with its stop once it has one."""
+
+    def _html_repr(self: Any) -> str:
+        diagram: str = estimator_html_repr(self)
+        return diagram if not hasattr(self, "stop_") else diagram + told(self)
+
+    def _repr_html_inner(self) -> str:
+        return self._html_repr()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
+        if "text/html" in bundle:
+            bundle["text/html"] = self._html_repr()
+        return bundle
+
+
+def told(model: Any) -> str:
+    """Where a fitted model stopped, why, and its numbers, as a piece of HTML."""
+    lines = explain(model).splitlines()
+    more = [f"and {len(lines) - _MOST} more responses"] if len(lines) > _MOST else []
+    words = "<br>".join(escape(line) for line in lines[:_MOST] + more)
+    facts = {
+        "kernel": model.kernel_.name,
+        "noise level": _number(model.noise_std_),
+        "degrees of freedom": _number(model.path_.degrees_of_freedom()),
+        "error in sample": _number(model.path_.residual_norm()),
+        "solver": model.solver_,
+    }
+    shown = " · ".join(f"{escape(name)} <b>{escape(str(value)[:200])}</b>" for name, value in facts.items())
+    return f'<div class="stopwise-stop" style="{_STYLE}"><div>{words}</div><div>{shown}</div></div>'
+
+
+def _number(values: Any) -> str:
+    several = np.atleast_1d(values)
+    text = ", ".join(f"{value:.4g}" for value in several[:3])
+    return text if several.size <= 3 else f"{text}, ..."
