@@ -162,7 +162,7 @@ def test_a_sound_fit_comes_without_a_warning():
 
 def test_interpolation_is_warned_of():
     rng = np.random.default_rng(0)
-    X = rng.uniform(size=(40, 1))
+    X = rng.uniform(size=(80, 1))
     with pytest.warns(TrustWarning, match="interpolates"):
         sw.KernelRidgeRegressor(sw.kernels.Laplace(1.0)).fit(X, np.cos(5 * X[:, 0]))
 
@@ -178,7 +178,7 @@ def test_heavy_tails_are_warned_of():
 
 def test_too_few_rows_to_choose_by_are_warned_of():
     X = np.arange(5.0)[:, None]
-    with pytest.warns(TrustWarning, match="5 distinct rows are too few"):
+    with pytest.warns(TrustWarning, match="5 rows are too few"):
         sw.KernelRidgeRegressor().fit(X, np.array([0.0, 1.0, 0.5, 2.0, 1.0]))
 
 

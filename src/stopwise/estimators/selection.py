@@ -190,6 +190,7 @@ def _table(
     rows = [_row(candidate, features, unit, candidate is best) for candidate in [best, *others]]
     notes = {
         "n_rows": sample.n_rows,
+        "n_samples": problem.n_samples,
         "n_distinct": sample.n_distinct,
         "at_edge": best.at_edge,
         "edge_fall": best.edge_fall,

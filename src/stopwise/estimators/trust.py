@@ -14,9 +14,10 @@ from stopwise.path import Path
 from stopwise.rules import Stop
 
 LEAST_ROWS = 8
-"""With fewer distinct rows there is nothing to choose a kernel by."""
-_QUIET, _FULL = 1e-3, 0.95
-"""Noise below this share of y's spread, with more than this share of all degrees of freedom spent, is interpolation."""
+"""With fewer rows there is nothing to choose a kernel by."""
+_QUIET, _FULL, _MANY = 1e-3, 0.95, 60
+"""Noise below this share of y's spread, with more than this share of all degrees of freedom spent, is interpolation;
+of fewer rows than this, interpolation says nothing."""
 _FALL = {"short": 0.05, "long": 0.25}
 """How much the score may still fall in the last step; at the long end a straight truth makes it fall for ever."""
 _TAIL, _TAIL_SHARE, _TAIL_ROWS = 0.01, 0.5, 100
@@ -45,10 +46,10 @@ def doubts(selection: Any, solution: Solution) -> list[str]:
 
 def _of_selection(selection: Any) -> list[str]:
     notes, reasons = selection.notes, []
-    rows = notes.get("n_distinct", LEAST_ROWS)
+    rows = notes.get("n_samples", LEAST_ROWS)
     if rows < LEAST_ROWS:
         reasons.append(
-            f"{rows} distinct rows are too few to choose a kernel by (at least {LEAST_ROWS}): give kernel= and its "
+            f"{rows:g} rows are too few to choose a kernel by (at least {LEAST_ROWS}): give kernel= and its "
             "length_scale"
         )
     if notes.get("at_edge") and notes.get("edge_fall", 0.0) > _FALL[notes["at_edge"]]:
@@ -66,7 +67,7 @@ def _of_stop(path: Path, stop: Stop, sigma: float) -> list[str]:
     if spread == 0 or stop.step_sum == 0:
         return reasons
     freedom = float(path.degrees_of_freedom(stop.step_sum)) / n
-    if sigma < _QUIET * spread and freedom > _FULL:
+    if sigma < _QUIET * spread and freedom > _FULL and n >= _MANY:
         reasons.append(
             f"the fit interpolates: the noise level is estimated at {sigma / spread:.1g} of y's spread and "
             f"{100 * freedom:.0f}% of all degrees of freedom are spent; give noise_std= if the noise is larger"
