@@ -52,7 +52,7 @@ $(VENV)/.also-%: pyproject.toml | $(INSTALLED)
 
 demo: $(INSTALLED) ## fit an example and say why it stopped where it did
 	@mkdir -p build/demo
-	$(BIN)/stopwise fit --example motorcycle --out build/demo/motorcycle.stopwise $(ARGS)
+	$(BIN)/stopwise fit --example motorcycle --out build/demo/motorcycle.stopwise --report build/demo/report.html $(ARGS)
 
 test: $(INSTALLED) ## run the tests
 	$(ONE_THREAD) $(PY) -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)

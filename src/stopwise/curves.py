@@ -67,7 +67,7 @@ def readings(of: Chosen, count: int = 160) -> Array:
     top = float(coarse[full[0]]) if full.size else float(coarse[-1])
     grid = path.filter.snap(np.geomspace(low, max(top, min(30 * at, float(coarse[-1])), 2 * low), count))
     grid = np.unique(np.append(grid, at))
-    return cast(Array, grid[(grid > 0) & np.isfinite(grid)])
+    return grid[(grid > 0) & np.isfinite(grid)]
 
 
 def _rank(path: Path) -> float:
@@ -132,7 +132,7 @@ def has_rows(path: Path, count: int = 1) -> bool:
     return len(basis.rows) * basis.width * count <= _ENTRIES
 
 
-def _groups(of: Chosen) -> Array | None:
+def _groups(of: Chosen) -> Any:
     """For each row the number of its distinct covariates, as the default rule leaves copies out together."""
     rows, path = of.model.X_fit_, of.path
     if isinstance(of.model.kernel_, Precomputed) or path.response is None or len(rows) != len(path.response):

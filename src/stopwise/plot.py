@@ -189,7 +189,7 @@ def compare(what: Comparison | Mapping[str, Any] | Sequence[Any], ax: Axes | Non
     least = min(starts, default=2.0) / 2
     colours = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, "black", _GREY)
     for i, (name, at, left_out, held) in enumerate(entries):
-        style = {"color": colours[i % len(colours)], "marker": _MARKERS[i % len(_MARKERS)], "linestyle": "none"}
+        style: dict[str, Any] = {"color": colours[i % len(colours)], "marker": _MARKERS[i % len(_MARKERS)], "linestyle": "none"}
         where = at if at > 0 else least
         text = f"{shown(name, 30)}{'' if at > 0 else ' (no step)'}"
         ax.plot([where], [np.nan if left_out is None else left_out], label=text, **style)
@@ -210,7 +210,7 @@ def _entries(what: Any) -> list[tuple[str, float, float | None, float | None]]:
     if isinstance(what, Comparison):
         return [(row.rule, row.step_sum, row.rmse_loo, row.rmse_holdout) for row in what.rows]
     named = what if isinstance(what, Mapping) else {f"{i + 1}: {_name(model)}": model for i, model in enumerate(what)}
-    out = []
+    out: list[tuple[str, float, float | None, float | None]] = []
     for name, model in named.items():
         of, left_out = chosen(model), describe(model)["rmse_loo"]
         out.append((str(name), of.stop.step_sum, left_out[0] if isinstance(left_out, list) else left_out, None))

@@ -166,7 +166,7 @@ class Payload:
         basis = path.spectrum.basis
         out: dict[str, Any] = {"y": packed(self.y[self.points])}
         held = basis is not None and isinstance(basis.rows, np.ndarray) and len(basis.rows) == self.n_rows
-        if basis is not None and held:
+        if held:
             rows = basis.rows[self.points].astype(np.float64)
             rows = rows if basis.rotation is None else rows @ basis.rotation
             root = np.ones(self.n_rows) if path.root_weights is None else path.root_weights
@@ -196,7 +196,8 @@ class Payload:
         some = np.linspace(0, len(rows) - 1, min(len(rows), max(3, min(_BACKGROUND, budget)))).round().astype(int)
         out = []
         for j in used:
-            at = np.linspace(*np.quantile(rows[:, j], [0.01, 0.99]), _PROFILE)
+            low, high = np.quantile(rows[:, j], [0.01, 0.99])
+            at = np.linspace(low, high, _PROFILE)
             means = []
             for value in at:
                 changed = rows[some].copy()
