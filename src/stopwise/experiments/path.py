@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from stopwise.complexity import TWO_E
 from stopwise.experiments.claims import FAILS, HOLDS, Claim, shown
-from stopwise.experiments.setting import descent, fig_setting, generator
+from stopwise.experiments.setting import Setting, descent, fig_setting, generator
 from stopwise.experiments.tally import Key, Row, Tally, computed, one, pick, tally
 from stopwise.experiments.task import Config, Task
 from stopwise.kernels import Gaussian, Kernel, Sobolev
@@ -56,14 +56,20 @@ def panel(kernel: str, alpha: float, n: int, config: Config) -> list[Tally]:
             computed(key(f"error, trial {j + 1}", int(t)), realised[t, j], trials=1)
             for j in range(min(SINGLE, config.trials))
         ]
+    return found + _landmarks(setting, alpha, key)
+
+
+def _landmarks(setting: Setting, alpha: float, key: Callable[[str], Key]) -> list[Tally]:
+    """Where the rule stops, where the mean curve is lowest, and the risk at both."""
     path = setting.path(descent(alpha))
     stop = Critical(TWO_E).select(path, 1.0)
     best = minimise(path, lambda s: path.risk(setting.truth, 1.0, s))
-    for word, chosen in (("stop", stop), ("best iteration", best)):
-        found.append(computed(key(word), float(chosen.iteration or 0)))
-    found.append(computed(key("risk at the stop"), float(path.risk(setting.truth, 1.0, stop.step_sum))))
-    found.append(computed(key("least risk"), float(path.risk(setting.truth, 1.0, best.step_sum))))
-    return found
+    return [
+        computed(key("stop"), float(stop.iteration or 0)),
+        computed(key("best iteration"), float(best.iteration or 0)),
+        computed(key("risk at the stop"), float(path.risk(setting.truth, 1.0, stop.step_sum))),
+        computed(key("least risk"), float(path.risk(setting.truth, 1.0, best.step_sum))),
+    ]
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
