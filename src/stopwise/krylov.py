@@ -332,17 +332,17 @@ class BlockKrylov:
         """The responses in Ritz vectors."""
         return cast(Array, vectors.T @ self.coordinates()[:, : self.n_responses])
 
-    def estimate_residual(self, vectors: Array, weighted: Array) -> float:
-        """|K a - f| for weights a given by their Ritz coefficients: what the space cannot see of the estimate."""
+    def estimate_residual(self, vectors: Array, weighted: Array) -> Array:
+        """|K a - f| for weights a given by their Ritz coefficients, (m, g): what the space cannot see of the estimate."""
         if self.complete or not self._coupling.size:
-            return 0.0
+            return np.zeros(weighted.shape[1])
         if self.rational:
             values, _, _ = self._last_ritz
             basis = self.store.basis(self._processed, vectors)
-            gap = self.operator.multiply(basis.combine(weighted)[:, None])[:, 0] - basis.combine(values * weighted)
-            return float(np.linalg.norm(gap))
+            gap = self.operator.multiply(basis.combine(weighted)) - basis.combine(values[:, None] * weighted)
+            return cast(Array, np.linalg.norm(gap, axis=0))
         tail = self._coupling.shape[1]
-        return float(np.linalg.norm(self._coupling @ vectors[-tail:] @ weighted))
+        return cast(Array, np.linalg.norm(self._coupling @ (vectors[-tail:] @ weighted), axis=0))
 
     def _statistical(self, values: Array, vectors: Array, residuals: Array) -> tuple[Density, tuple[Density, ...]]:
         probes = (vectors.T @ self.coordinates()[:, self.n_responses :]) ** 2

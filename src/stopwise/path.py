@@ -7,6 +7,7 @@ degrees of freedom and (with a known truth) its exact risk are sums over eigenva
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -42,6 +43,8 @@ class Path:
     scale: Any = 1.0
     offset: Any = 0.0
     chosen: tuple[float, ...] | None = None
+    horizon: float = math.inf
+    """How far an unfinished spectrum can be read: beyond it the estimate is not this path's but an interpolation."""
 
     # ---- where on the path ------------------------------------------------------------------------------------
 
@@ -63,7 +66,7 @@ class Path:
         if largest == 0:
             return 0.0
         smallest = float(values[values > 1e-14 * largest].min())
-        return min(1e3 / smallest, 1e13 / largest)
+        return min(self.horizon, 1e3 / smallest, 1e13 / largest)
 
     def step_sums(self, step_sum: ArrayLike | None = None, iteration: ArrayLike | None = None) -> Array:
         """The clock reading(s) meant by the arguments: the last iterate not past `step_sum`."""

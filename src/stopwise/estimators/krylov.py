@@ -27,6 +27,8 @@ from stopwise.spectrum import Spectrum
 _SIGMAS = 3.5
 """Jackknife standard errors on either side of a bracket: eight groups leave seven degrees of freedom."""
 _CERTAIN = 1e-9
+_READABLE = 0.03
+"""The residual of an estimate, relative to the responses, beyond which its path is not read."""
 _MOST_LOOKS = 4
 """How often a rule that reads every row is asked after its scout has settled, each time on a larger space."""
 _MOST_DRAWS = 12
@@ -167,7 +169,7 @@ class KrylovSolver:
 
 def _aim(space: BlockKrylov, verdict: Verdict, largest: float) -> None:
     """Poles follow the stop once the estimate there means anything; before, they keep ranging."""
-    space.pole = 1 / max(verdict.stop.step_sum, 10 / largest) if verdict.residual < 0.05 else 0.0
+    space.pole = 1 / max(verdict.stop.step_sum, 10 / largest) if verdict.residual < 0.01 else 0.0
 
 
 def _scout(plan: Plan) -> Plan:
@@ -186,7 +188,7 @@ def krylov_path(problem: Problem, plan: Plan, operator: Operator, space: BlockKr
     assert spectrum.basis is not None
     assert spectrum.basis.rotation is not None
     responses = _weighted(problem)
-    return Path(
+    path = Path(
         spectrum=spectrum,
         filter=plan.filter.bind(spectrum.largest_bound),
         coefficients=space.response_coordinates(spectrum.basis.rotation),
@@ -197,6 +199,28 @@ def krylov_path(problem: Problem, plan: Plan, operator: Operator, space: BlockKr
         scale=problem.scale,
         offset=problem.offset,
     )
+    return path if space.complete else replace(path, horizon=_horizon(path, space))
+
+
+def _horizon(path: Path, space: BlockKrylov) -> float:
+    """The last clock reading at which the space still holds the (ridge) estimate of every response to a few percent.
+
+    Beyond it a space that contains the responses only interpolates them, and every estimate of risk is fooled.
+    """
+    largest = path.spectrum.largest_bound
+    if largest == 0 or not np.any(path.energy > 0):
+        return math.inf
+    grid = np.geomspace(0.1 / largest, path.step_sum_cap, 16 if space.rational else 96)
+    weights = Ridge().weight(path.spectrum.eigenvalues, grid).T
+    assert path.spectrum.basis is not None
+    assert path.spectrum.basis.rotation is not None
+    worst = np.zeros(grid.size)
+    for column in np.flatnonzero(path.energy > 0):
+        weighted = weights * path.coefficients[:, column, None]
+        residual = space.estimate_residual(path.spectrum.basis.rotation, weighted) / math.sqrt(path.energy[column])
+        worst = np.maximum(worst, residual)
+    lost = np.flatnonzero(worst > _READABLE)
+    return math.inf if not lost.size else float(grid[max(lost[0] - 1, 0)])
 
 
 def _verdict(
@@ -213,11 +237,11 @@ def _verdict(
         low, high = _one_sided_bracket(problem, plan, path, column, stop)
     else:
         low, high, drift = _statistical_bracket(problem, plan, path, column, stop, previous)
-        noisy = accurate and drift <= 0.25 * plan.tol and plan.tol > 0
+        noisy = accurate and drift <= 0.25 * plan.tol and plan.tol > 0 and stop.step_sum < 0.9 * path.horizon
     # Leave-one-out error is so flat that five times the width costs nothing that could be measured.
     width = plan.tol * (5 if plan.rule.needs_rows else 1)
     narrow = high <= low * (1 + width) or _same_iterate(path, low, high)
-    if plan.tol == 0 and high > low:
+    if (plan.tol == 0 and high > low) or stop.step_sum >= 0.9 * path.horizon:
         narrow = False
     if isinstance(path.filter, SteppedFilter) and stop.iteration is not None and math.isfinite(high) and high == low:
         # Estimates that agree on an iterate may all have been rounded to it.
@@ -317,9 +341,8 @@ def _estimate_residual(path: Path, space: BlockKrylov, stop: Stop, column: int) 
     weight = path.filter.weight(path.spectrum.eigenvalues, stop.step_sum)
     assert path.spectrum.basis is not None
     assert path.spectrum.basis.rotation is not None
-    return space.estimate_residual(path.spectrum.basis.rotation, weight * path.coefficients[:, column]) / math.sqrt(
-        energy
-    )
+    weighted = (weight * path.coefficients[:, column])[:, None]
+    return float(space.estimate_residual(path.spectrum.basis.rotation, weighted)[0]) / math.sqrt(energy)
 
 
 def _with_bracket(verdict: Verdict, spectrum: Spectrum, products: int) -> Stop:
