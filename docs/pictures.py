@@ -38,7 +38,9 @@ def main():
 
     figure, axes = pyplot.subplots(1, 3, figsize=(9.6, 3.1), layout="constrained", sharey=True)
     at = np.linspace(X.to_numpy().min(), X.to_numpy().max(), 300)[:, None]
-    for ax, steps, title in zip(axes, (4, model.n_iter_, 3_000_000), ("too early", "the stop", "too late"), strict=True):
+    for ax, steps, title in zip(
+        axes, (4, model.n_iter_, 3_000_000), ("too early", "the stop", "too late"), strict=True
+    ):
         fixed = sw.KernelGradientRegressor(model.kernel_, rule=sw.rules.Fixed(iteration=steps)).fit(X.to_numpy(), y)
         ax.plot(X, y, ".", color="#7F7F7F", alpha=0.6, markersize=4)
         ax.plot(at, fixed.predict(at), color="#0072B2")

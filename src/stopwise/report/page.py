@@ -44,6 +44,7 @@ def render(
     of = chosen(model)
     names = [shown(name, _NAME) for name in _names(model)]
     payload = Payload(of, X, y, shown("the response" if target is None else target, _NAME), names)
+    data = payload.data()
     scripts = [_asset("chart.js"), _asset("report.js")]
     return (
         _environment()
@@ -52,7 +53,8 @@ def render(
             style=_asset("style.css"),
             scripts=scripts,
             policy=" ".join(f"'sha256-{_digest(text)}'" for text in scripts),
-            data=as_script(payload.data()),
+            data=as_script(data),
+            profiles=len(data["profiles"] or ()),
             target=payload.target,
             why=explain(model).splitlines(),
             facts=_facts(of, payload),

@@ -19,7 +19,7 @@ from stopwise.kernels import Precomputed
 from stopwise.schedules import Constant
 from stopwise.summary import plain, relevance, rmse_leave_one_out
 
-MOST_POINTS, MOST_PAIRS, MOST_VALUES = 300, 200, 4096
+MOST_POINTS, MOST_PAIRS, MOST_VALUES = 300, 256, 4096
 _CURVE, _PROFILE, _PROFILES, _BACKGROUND = 200, 30, 6, 60
 _BLOCK = 40_000_000
 """Kernel entries that partial dependence may cost."""
