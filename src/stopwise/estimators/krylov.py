@@ -27,7 +27,7 @@ from stopwise.spectrum import Spectrum
 _SIGMAS = 3.5
 """Jackknife standard errors on either side of a bracket: eight groups leave seven degrees of freedom."""
 _CERTAIN = 1e-9
-_READABLE = 0.03
+_READABLE = 0.002
 """The residual of an estimate, relative to the responses, beyond which its path is not read."""
 _MOST_LOOKS = 4
 """How often a rule that reads every row is asked after its scout has settled, each time on a larger space."""
@@ -237,17 +237,24 @@ def _verdict(
         low, high = _one_sided_bracket(problem, plan, path, column, stop)
     else:
         low, high, drift = _statistical_bracket(problem, plan, path, column, stop, previous)
-        noisy = accurate and drift <= 0.25 * plan.tol and plan.tol > 0 and stop.step_sum < 0.9 * path.horizon
+        noisy = accurate and drift <= 0.25 * plan.tol and plan.tol > 0 and _well_inside(path, stop)
     # Leave-one-out error is so flat that five times the width costs nothing that could be measured.
     width = plan.tol * (5 if plan.rule.needs_rows else 1)
     narrow = high <= low * (1 + width) or _same_iterate(path, low, high)
-    if (plan.tol == 0 and high > low) or stop.step_sum >= 0.9 * path.horizon:
+    if (plan.tol == 0 and high > low) or not _well_inside(path, stop):
         narrow = False
     if isinstance(path.filter, SteppedFilter) and stop.iteration is not None and math.isfinite(high) and high == low:
         # Estimates that agree on an iterate may all have been rounded to it.
         beside = path.filter.step_sum(np.array([max(stop.iteration - 1, 0), stop.iteration + 1]))
         low, high = (float(v) for v in beside) if plan.tol > 0 and not plan.rule.one_sided else (low, high)
     return Verdict(stop, sigma, low, high, residual, accurate and narrow, noisy)
+
+
+def _well_inside(path: Path, stop: Stop) -> bool:
+    """Is the stop far enough from the horizon that nothing beyond could have been chosen?"""
+    if stop.reason is Reason.ZERO:
+        return path.horizon * path.spectrum.largest_bound >= 1e5
+    return stop.step_sum < 0.3 * path.horizon
 
 
 def _same_iterate(path: Path, low: float, high: float) -> bool:
