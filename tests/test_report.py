@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 import stopwise as sw
 from stopwise.cli import main
+from stopwise.tables import shown
 
 report = pytest.importorskip("stopwise.report")
 
@@ -158,3 +159,18 @@ def test_the_command_writes_the_page_beside_the_model(tmp_path):
     done = CliRunner().invoke(main, ["fit", "--example", "motorcycle", "--report", str(page), "-q"])
     assert done.exit_code == 0, done.output
     assert "<h1>acceleration</h1>" in page.read_text(encoding="utf-8")
+
+
+def test_a_table_with_nasty_columns_gives_a_report_by_command(tmp_path):
+    rng = np.random.default_rng(14)
+    table = pd.DataFrame(rng.uniform(size=(40, len(NASTY))), columns=NASTY)
+    table["<b>target</b>"] = table.sum(axis=1) + 0.1 * rng.normal(size=40)
+    table.to_csv(tmp_path / "nasty.csv", index=False)
+    page = tmp_path / "r.html"
+    arguments = ["fit", str(tmp_path / "nasty.csv"), "--target", "<b>target</b>", "--report", str(page), "-q"]
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
+    text = page.read_text(encoding="utf-8")
+    assert "<h1>&lt;b&gt;target&lt;/b&gt;</h1>" in text
+    assert len([tag for tag, _ in Elements(text).seen if tag == "script"]) == 3
+    assert {profile["name"] for profile in data_of(text)["profiles"]} <= {shown(name, 80) for name in NASTY}

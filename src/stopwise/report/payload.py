@@ -163,7 +163,7 @@ class Payload:
         if self.y is None or not self.points.size:
             return None
         of, path = self.of, self.of.path
-        basis = path.spectrum.basis
+        basis: Any = path.spectrum.basis
         out: dict[str, Any] = {"y": packed(self.y[self.points])}
         held = basis is not None and isinstance(basis.rows, np.ndarray) and len(basis.rows) == self.n_rows
         if held:
