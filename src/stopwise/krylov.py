@@ -305,6 +305,7 @@ class BlockKrylov:
     def spectrum(self) -> Spectrum:
         """What is known by now, with a deterministic bound and a statistical estimate for the rest."""
         values, vectors, residuals = self.ritz()
+        replicas: tuple[Density, ...]
         n, trace = self.operator.n_samples, self.operator.trace
         if self.complete:
             density = Density(values, np.ones_like(values), n)
@@ -333,7 +334,7 @@ class BlockKrylov:
         return cast(Array, vectors.T @ self.coordinates()[:, : self.n_responses])
 
     def estimate_residual(self, vectors: Array, weighted: Array) -> Array:
-        """|K a - f| for weights a given by their Ritz coefficients, (m, g): what the space cannot see of the estimate."""
+        """|K a - f| for weights a given by Ritz coefficients, (m, g): what the space cannot see of the estimate."""
         if self.complete or not self._coupling.size:
             return np.zeros(weighted.shape[1])
         if self.rational:

@@ -189,7 +189,11 @@ def compare(what: Comparison | Mapping[str, Any] | Sequence[Any], ax: Axes | Non
     least = min(starts, default=2.0) / 2
     colours = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, "black", _GREY)
     for i, (name, at, left_out, held) in enumerate(entries):
-        style: dict[str, Any] = {"color": colours[i % len(colours)], "marker": _MARKERS[i % len(_MARKERS)], "linestyle": "none"}
+        style: dict[str, Any] = {
+            "color": colours[i % len(colours)],
+            "marker": _MARKERS[i % len(_MARKERS)],
+            "linestyle": "none",
+        }
         where = at if at > 0 else least
         text = f"{shown(name, 30)}{'' if at > 0 else ' (no step)'}"
         ax.plot([where], [np.nan if left_out is None else left_out], label=text, **style)

@@ -7,6 +7,7 @@ when it meets the largest eigenvalue.
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence as SequenceOf
@@ -150,7 +151,7 @@ class PolynomialDecay(_Searched):
         object.__setattr__(self, "power", float(power))
 
     def step_size(self, iteration: int) -> float:
-        return self.step * float(iteration + 1) ** -self.power
+        return float(self.step * float(iteration + 1) ** -self.power)
 
     def step_sum(self, iteration: ArrayLike) -> Array:
         counts = np.asarray(iteration, dtype=np.float64)
@@ -162,7 +163,10 @@ class PolynomialDecay(_Searched):
 
     def _sum(self, term: Any, like: Array, count: float) -> Array:
         """Sum of term(alpha_t) over t < count; term maps steps of shape (m,) to (m, len(like))."""
-        steps = lambda position: self.step * position**-self.power  # noqa: E731
+
+        def steps(position: Array) -> Array:
+            return cast(Array, self.step * position**-self.power)
+
         head = int(min(count, _HEAD))
         total = term(steps(np.arange(1.0, head + 1))).sum(axis=0) if head else np.zeros_like(like)
         if count <= _HEAD:
@@ -171,7 +175,7 @@ class PolynomialDecay(_Searched):
         a, b = float(_HEAD + 1), float(count)
         panels = max(1, math.ceil(math.log(b / a)))
         edges = np.linspace(math.log(a), math.log(b), panels + 1)
-        for left, right in zip(edges[:-1], edges[1:], strict=True):
+        for left, right in itertools.pairwise(edges):
             half = 0.5 * (right - left)
             position = np.exp(0.5 * (left + right) + half * _NODES)
             total = total + half * np.einsum("i,ij->j", _WEIGHTS * position, term(steps(position)))
@@ -199,8 +203,8 @@ class Sequence(_Searched):
         if rises.size:
             at = int(rises[0])
             raise InvalidSchedule(
-                f"non-increasing broken: step {at + 1} is {values[at + 1]:g}, above step {at} = {values[at]:g}; steps must "
-                "stay level or shrink, so sort them in descending order"
+                f"non-increasing broken: step {at + 1} is {values[at + 1]:g}, above step {at} = {values[at]:g}; steps "
+                "must stay level or shrink, so sort them in descending order"
             )
         if values[-1] == 0:
             raise InvalidSchedule(
@@ -242,6 +246,6 @@ def as_schedule(schedule: Any, largest_eigenvalue: float) -> Schedule:
             )
         return Constant(min(1.0, 1.0 / largest_eigenvalue) if largest_eigenvalue > 0 else 1.0)
     if not isinstance(schedule, Schedule):
-        schedule = Constant(schedule) if isinstance(schedule, Real) else Sequence(schedule)
+        schedule = Constant(cast(float, schedule)) if isinstance(schedule, Real) else Sequence(schedule)
     schedule.check(largest_eigenvalue)
     return cast(Schedule, schedule)

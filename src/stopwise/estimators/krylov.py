@@ -397,7 +397,7 @@ def _noise_first(problem: Problem, plan: Plan) -> Plan:
 def probe_count(problem: Problem, plan: Plan, few: int = 16, many: int = 48) -> int:
     """Few probes where eigenvalues settle the stop, more where only statistics can; responses count as some of them."""
     wanted = few if (plan.rule.one_sided and not plan.noise.needs_path) or not _reads_traces(plan) else many
-    return max(1, min(wanted - problem.responses.shape[1], problem.n_rows - 1))
+    return int(max(1, min(wanted - problem.responses.shape[1], problem.n_rows - 1)))
 
 
 def _column_limit(problem: Problem, plan: Plan) -> int:
@@ -405,8 +405,8 @@ def _column_limit(problem: Problem, plan: Plan) -> int:
     fits = int(free_bytes() / 3 / (8 * problem.n_rows))
     if fits < 64:
         raise MemoryError(
-            f"a Krylov basis of 64 columns for {problem.n_rows} rows does not fit into a third of the free memory; free "
-            'memory, or use solver="nystrom"'
+            f"a Krylov basis of 64 columns for {problem.n_rows} rows does not fit into a third of the free "
+            'memory; free some, or use solver="nystrom"'
         )
     most = 6000 if plan.tol == 0 else 2500
     return min(problem.n_rows, fits, most)

@@ -95,7 +95,7 @@ class _KernelRegressor(StopDisplay, StreamingMixin, MultiOutputMixin, RegressorM
         solution = choose_solver(self, chosen.problem, plan).solve(chosen.problem, plan)
         self._keep(solution, plan, chosen, rule, single)
         warn_of_doubts(chosen.table, solution)
-        find_range = tensor_range if is_tensor(problem.covariates) else feature_range
+        find_range: Any = tensor_range if is_tensor(problem.covariates) else feature_range
         self.feature_range_ = None if isinstance(plan.kernel, Precomputed) else find_range(problem.covariates)
         return self
 
@@ -125,8 +125,8 @@ class _KernelRegressor(StopDisplay, StreamingMixin, MultiOutputMixin, RegressorM
             raise ValueError("Complex data not supported: y must be real")
         if isinstance(self._kernel_parameter(), Precomputed) and X.shape[0] != X.shape[1]:
             raise ValueError(
-                f"a precomputed kernel matrix must be square, got shape {X.shape}: pass the kernel between all pairs of "
-                "training rows"
+                f"a precomputed kernel matrix must be square, got shape {X.shape}: pass the kernel between all "
+                "pairs of training rows"
             )
         if self.precision in ("auto", "float64"):
             X = X.astype(np.float64, copy=False)
@@ -134,13 +134,12 @@ class _KernelRegressor(StopDisplay, StreamingMixin, MultiOutputMixin, RegressorM
         with numbers_only():
             responses = (y[:, None] if single else y).astype(np.float64, copy=False)
         weights = check_weights(sample_weight, len(X))
+        self._kept_rows = None
         if weights is not None and np.any(weights == 0):
             keep = np.flatnonzero(weights)
             X = X[np.ix_(keep, keep)] if isinstance(self._kernel_parameter(), Precomputed) else X[keep]
             responses, weights = responses[keep], weights[keep]
             self._kept_rows = keep
-        else:
-            self._kept_rows = None
         weights = None if weights is None or np.all(weights == 1) else weights
         seed = self._random_seed()
         return make_problem(X, responses, weights, intercept=self.fit_intercept, seed=seed), single
@@ -156,7 +155,10 @@ class _KernelRegressor(StopDisplay, StreamingMixin, MultiOutputMixin, RegressorM
 
     def _keep(self, solution: Solution, plan: Plan, chosen: Any, rule: Rule, single: bool) -> None:
         """Learned attributes, all at the end: a fit that fails leaves the estimator as it was."""
-        pick = (lambda values: values[0]) if single else (lambda values: values)
+
+        def pick(values: Any) -> Any:
+            return values[0] if single else values
+
         self.kernel_ = plan.kernel
         self.selection_ = chosen.table
         self.solver_ = solution.solver

@@ -51,7 +51,7 @@ def _line(problem: Problem, plan: Plan) -> Operator:
 
 def dense_bytes(n_rows: int, dtype: Any) -> float:
     """What the dense route needs at its peak: the matrix, its eigenvectors and LAPACK's workspace."""
-    return 4.0 * n_rows**2 * np.dtype(dtype).itemsize
+    return float(4.0 * n_rows**2 * np.dtype(dtype).itemsize)
 
 
 def choose_solver(estimator: Any, problem: Problem, plan: Plan) -> Solver:
@@ -109,6 +109,6 @@ def _check_dense_fits(problem: Problem, plan: Plan) -> None:
     needed, free = dense_bytes(problem.n_rows, plan.dtype), free_bytes()
     if needed > free:
         raise MemoryError(
-            f"the dense solver needs about {gibibytes(needed)} for {problem.n_rows} rows and {gibibytes(free)} is free: "
-            'use solver="krylov" or solver="auto"'
+            f"the dense solver needs about {gibibytes(needed)} for {problem.n_rows} rows and {gibibytes(free)} is "
+            'free: use solver="krylov" or solver="auto"'
         )

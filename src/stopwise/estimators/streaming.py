@@ -49,7 +49,7 @@ class StreamingMixin:
             covariates = covariates if chosen.features is None else covariates[:, chosen.features]
             stream = _extended(before, covariates, responses, weights)
         _resolve(self, stream, chosen, single)
-        self.feature_range_ = ranges
+        self.feature_range_: Any = ranges
         return self
 
     def merge(self: Any, other: Any) -> Any:

@@ -63,7 +63,7 @@ class Radial(Kernel):
 
     def with_length_scale(self, length_scale: float | Sequence[float] | Array) -> Radial:
         """The same kernel at another length scale."""
-        return replace(self, length_scale=length_scale)
+        return replace(self, length_scale=_as_length_scale(length_scale))
 
     @property
     def scales(self) -> Array:

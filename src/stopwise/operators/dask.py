@@ -84,7 +84,7 @@ def _squared(weights: Array, rotation: Array, *held: Array) -> Array:
 
 
 def _less_outer(block: Array, direction: Array, row: Array) -> Array:
-    return block - np.outer(direction, row)
+    return np.asarray(block - np.outer(direction, row))
 
 
 def _against(block: Array, direction: Array) -> Array:

@@ -30,7 +30,7 @@ class Dense(Operator):
         self.gram = gram if gap == 0 else (gram + gram.T) / 2
 
     def _gram_product(self, block: Array) -> Array:
-        return self.gram @ block.astype(self.gram.dtype, copy=False)
+        return np.asarray(self.gram @ block.astype(self.gram.dtype, copy=False))
 
     def _gram_diagonal(self) -> Array:
         return np.diagonal(self.gram)

@@ -97,10 +97,10 @@ class Line(Operator):
         after = np.cumsum(w[::-1])[::-1] - w
         return float((value**2 * w * (w + 2 * after)).sum())
 
-    # ---- a better way to grow a Krylov space than K itself ------------------------------------------------------------
+    # ---- a better way to grow a Krylov space than K itself
 
     def _group(self) -> None:
-        """Distinct places with their weights, and the tridiagonal inverse of their Gram matrix (Brownian increments)."""
+        """Distinct places with their weights, and the tridiagonal inverse of their Gram matrix."""
         places, index, _ = np.unique(self.line.places, return_index=True, return_counts=True)
         self._starts = index
         weights = np.ones(self.n_rows) if self.weights is None else self.weights

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from stopwise._typing import Array
 from stopwise._threads import thread_count
+from stopwise._typing import Array
 from stopwise.kernels import Kernel, take_rows
 from stopwise.operators.base import Operator
 

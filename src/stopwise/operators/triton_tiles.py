@@ -221,4 +221,4 @@ class FusedTiles:
             stop.record()
             stop.synchronize()
             times.append(float(start.elapsed_time(stop)) / 1e3)
-        return float(min(times)) / (rows * launch.rows * padded(self.n_right))
+        return float(float(min(times)) / (rows * launch.rows * padded(self.n_right)))

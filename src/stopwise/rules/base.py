@@ -47,7 +47,9 @@ class Stop:
 class HeldOut(Protocol):
     """A path on part of the rows and its predictions on the rest."""
 
-    path: Path
+    @property
+    def path(self) -> Path:
+        """The path on the training rows."""
 
     def error(self, step_sum: Array) -> Array:
         """Mean squared error on the held-out rows at each clock reading, problem units."""

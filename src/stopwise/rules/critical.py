@@ -55,7 +55,7 @@ def estimated_radius(path: Path, noise_std: float, stop: Any) -> tuple[float, bo
 
 @dataclass(frozen=True)
 class Critical(Rule):
-    """Stop at the last iterate before Rhat(eta^-1/2) > R / (c sigma eta) (RWY14, stopping rule; E10: zero is legitimate).
+    """Stop at the last iterate before Rhat(eta^-1/2) > R / (c sigma eta) (RWY14, stopping rule; E10: zero is allowed).
 
     Parameters
     ----------
