@@ -28,6 +28,8 @@ FIRST_BATCH_LANDMARKS = 500
 class StreamingMixin:
     """`partial_fit`, `merge` and `refit`. Batches and parts are kept as sums over landmark features (`Moments`)."""
 
+    _kept_rows: Array | None
+
     def partial_fit(self: Any, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Add rows to the fit, by the Nystrom solver's mergeable sums.
 
