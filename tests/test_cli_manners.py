@@ -170,6 +170,9 @@ SLOW = """
 import importlib, sys, time
 from stopwise.cli import main
 predict = importlib.import_module("stopwise.cli.predict")
+# A runner in the background may have been told to ignore interrupts; this process is not to inherit that.
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
 original = predict.Predictor.predict
 def slowly(self, batch):
     found = original(self, batch)

@@ -62,7 +62,7 @@ def test_stop_and_fit_are_those_of_the_dense_solver(rng, on_cpu, precision, weig
         {"kernel": sw.kernels.Laplace(2.0), "rule": "gcv"},
         {"rule": "sure", "filter": "flow"},
         {"rule": sw.rules.Critical(hilbert_radius="self"), "noise_std": "auto"},
-        {"rule": "auto", "noise_std": "auto"},
+        {"rule": sw.rules.Minimax(), "noise_std": "auto"},
         {"noise_std": "nearest-neighbour"},
         {"rule": sw.rules.HoldOut(0.5)},
     ],
