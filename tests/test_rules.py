@@ -332,3 +332,23 @@ def test_a_scaled_response_stops_at_the_same_iterate(rng):
         big = sw.KernelGradientRegressor(sw.kernels.Laplace(0.5), rule=rule, noise_std=300.0).fit(X, 1000 * y)
         assert one.n_iter_ == big.n_iter_
         np.testing.assert_allclose(big.predict(X), 1000 * one.predict(X), rtol=1e-8)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "precomputed"])
+def test_hold_out_without_refit_predicts_from_its_training_half_alone(kernel):
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((60, 2))
+    y = np.sin(x[:, 0]) + 0.2 * rng.standard_normal(60)
+    gaussian = sw.kernels.Gaussian(1.5)
+    rule = sw.rules.HoldOut(refit=False)
+    given = gaussian(x) if kernel == "precomputed" else x
+    model = sw.KernelRidgeRegressor(kernel if kernel == "precomputed" else gaussian, rule=rule, noise_std=0.2)
+    model.fit(given, y)
+    train = model.stop_.details["train_rows"]
+    alone = sw.KernelRidgeRegressor(gaussian, rule=sw.rules.Fixed(step_sum=model.step_sum_), noise_std=0.2)
+    alone.fit(x[train], y[train])
+    new = gaussian(x[:7], x) if kernel == "precomputed" else x[:7]
+    mean, std = model.predict(new, return_std=True)
+    expected, spread = alone.predict(x[:7], return_std=True)
+    assert np.allclose(mean, expected, atol=1e-10)
+    assert np.allclose(std, spread, atol=1e-10)

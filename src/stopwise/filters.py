@@ -208,8 +208,8 @@ class NuMethod(SteppedFilter):
     """Brakhage's accelerated descent: t steps travel as far as t^2 of plain descent.
 
     The recurrence runs on q = gain / lambda. Its clock, eta_k = 2 k (k + 2 nu) / ((4 nu + 1) lambda_1), is q at
-    lambda = 0; under it S^2 <= 1 / (2 e eta lambda) and gain <= 1.09 min(1, eta lambda) (nu = 1), so RWY14's rule
-    carries over. Shrinkage is not monotone in eta.
+    lambda = 0; under it S^2 <= 1 / (2 e eta lambda) and gain <= 1.2 min(1, eta lambda) (nu = 1; 1.09 from t = 8 on), so
+    RWY14's rule carries over. Shrinkage is not monotone in eta.
     """
 
     nu: float = 1.0

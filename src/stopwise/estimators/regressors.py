@@ -180,6 +180,9 @@ class _KernelRegressor(StopDisplay, StreamingMixin, MultiOutputMixin, RegressorM
         self._features = chosen.features
         self._rule = rule
         self._solution_notes = solution.notes
+        if isinstance(plan.kernel, Precomputed) and "train_rows" in solution.notes:
+            rows = solution.notes["train_rows"]
+            self._kept_rows = rows if self._kept_rows is None else self._kept_rows[rows]
         self._device = solution.notes.get("device")
         self._finish_fit(solution, single)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -180,14 +180,6 @@ class DenseSolver:
         operator = Dense(part.gram(plan.kernel), weights=part.weights, centred=part.intercept)
         path = problem_path(part, plan, dense_spectrum(operator))
         solution = finish(part, operator, path, [stop for stop, _ in decided], [s for _, s in decided], self.name)
-        dual = np.zeros((problem.n_rows, solution.dual_coef.shape[1]))
-        dual[train] = solution.dual_coef * problem.scale
-        mean_row = None
-        if solution.mean_row is not None:
-            mean_row = np.zeros(problem.n_rows)
-            mean_row[train] = solution.mean_row
-        from dataclasses import replace
-
         whole = replace(
             solution.path, scale=problem.scale, offset=problem.offset + problem.scale * solution.path.offset
         )
@@ -195,9 +187,7 @@ class DenseSolver:
             solution,
             path=whole,
             noise_std=solution.noise_std * problem.scale,
-            fit_covariates=problem.covariates,
-            dual_coef=dual,
+            dual_coef=solution.dual_coef * problem.scale,
             intercept=problem.offset + solution.intercept * problem.scale,
-            mean_row=mean_row,
             notes={"train_rows": train},
         )
