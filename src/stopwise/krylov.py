@@ -20,7 +20,11 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from stopwise._typing import Array
-from stopwise.spectrum import Basis, Density, Spectrum, clean_eigenvalues, spread_density
+from stopwise.spectrum import Density, Spectrum, clean_eigenvalues, spread_density
+from stopwise.stores import NumpyStore, Store
+from stopwise.traces import calibrated, pooled
+
+__all__ = ["GROUPS", "BlockKrylov", "Multiplier", "NumpyStore", "Store", "with_diagonal"]
 
 _CONVERGED = 1e-3
 """A Ritz pair counts as an eigenpair when its residual is below this share of its value."""
@@ -44,103 +48,6 @@ class Multiplier(Protocol):
     @property
     def square_sum(self) -> float | None: ...
     def multiply(self, block: Any) -> Any: ...
-
-
-class Store(Protocol):
-    """Orthonormal tall columns and the algebra on them. Small results are float64 numpy arrays."""
-
-    @property
-    def width(self) -> int:
-        """How many columns are held."""
-
-    def start(self, responses: Array, n_probes: int, seed: int) -> tuple[Any, Array]:
-        """A first block [responses, probes] of unit-size columns, and the scale taken out of each column."""
-
-    def random(self, n_columns: int, seed: int) -> Any:
-        """A fresh block of random columns."""
-
-    def inner(self, block: Any) -> Array:
-        """Q' block for all columns held."""
-
-    def remove(self, block: Any, coefficients: Array) -> Any:
-        """block - Q coefficients."""
-
-    def factor(self, block: Any) -> tuple[Any, Array]:
-        """An orthonormal block U and a small R with block = U R (a thin QR)."""
-
-    def turn(self, block: Any, small: Array) -> Any:
-        """block @ small."""
-
-    def append(self, block: Any) -> None:
-        """Hold these orthonormal columns too."""
-
-    def block(self, first: int, last: int) -> Any:
-        """Some of the columns held, as a block to multiply."""
-
-    def basis(self, width: int, rotation: Array) -> Basis:
-        """The first `width` columns, rotated."""
-
-
-class NumpyStore:
-    """Columns in memory, in one growing array."""
-
-    def __init__(self, n_rows: int, capacity: int, centre: Any, order: Array | None = None) -> None:
-        self._columns = np.empty((n_rows, min(capacity, 64)), order="F")
-        self._capacity, self._centre, self._order = capacity, centre, order
-        self.width = 0
-
-    def _probes(self, n_columns: int, seed: int) -> Array:
-        raw = np.random.default_rng(seed).standard_normal((len(self._columns), n_columns))
-        if self._order is not None:
-            # Probes follow a canonical order of the rows, so that shuffling rows changes nothing.
-            shuffled = np.empty_like(raw)
-            shuffled[self._order] = raw
-            raw = shuffled
-        return cast(Array, self._centre(raw))
-
-    def start(self, responses: Array, n_probes: int, seed: int) -> tuple[Array, Array]:
-        block = np.column_stack([responses, self._probes(n_probes, seed)])
-        sizes = np.linalg.norm(block, axis=0)
-        scales = np.where(sizes > 0, sizes, 1.0)
-        return block / scales, scales
-
-    def random(self, n_columns: int, seed: int) -> Array:
-        block = self._probes(n_columns, seed)
-        return cast(Array, block / np.linalg.norm(block, axis=0))
-
-    @property
-    def held(self) -> Array:
-        return self._columns[:, : self.width]
-
-    def inner(self, block: Array) -> Array:
-        return cast(Array, self.held.T @ block)
-
-    def remove(self, block: Array, coefficients: Array) -> Array:
-        return cast(Array, block - self.held @ coefficients)
-
-    def factor(self, block: Array) -> tuple[Array, Array]:
-        return cast(tuple[Array, Array], np.linalg.qr(block))
-
-    def turn(self, block: Array, small: Array) -> Array:
-        return cast(Array, block @ small)
-
-    def append(self, block: Array) -> None:
-        needed = self.width + block.shape[1]
-        if needed > self._columns.shape[1]:
-            grown = np.empty(
-                (len(self._columns), min(max(needed, 2 * self._columns.shape[1]), max(self._capacity, needed))),
-                order="F",
-            )
-            grown[:, : self.width] = self.held
-            self._columns = grown
-        self._columns[:, self.width : needed] = block
-        self.width = needed
-
-    def block(self, first: int, last: int) -> Array:
-        return np.ascontiguousarray(self._columns[:, first:last])
-
-    def basis(self, width: int, rotation: Array) -> Basis:
-        return Basis(self._columns[:, :width], rotation)
 
 
 @dataclass
@@ -356,12 +263,12 @@ class BlockKrylov:
 
         def density(columns: Array) -> Density:
             counts = np.ones_like(values)
-            counts[~known] = _calibrated(values[~known], probes[~known][:, columns].mean(axis=1), targets)
+            counts[~known] = calibrated(values[~known], probes[~known][:, columns].mean(axis=1), targets)
             return Density(values, counts, self.operator.n_samples)
 
         everyone = np.arange(probes.shape[1])
         replicas = [density(np.setdiff1d(everyone, group)) for group in groups] if len(groups) > 1 else []
-        return _pooled([[density(everyone), *replicas], *self._others])
+        return pooled([[density(everyone), *replicas], *self._others])
 
     def more_probes(self, store: Store, draw: int) -> None:
         """As many probes again, in a space of their own with as many products: a second opinion on every trace."""
@@ -385,44 +292,6 @@ class BlockKrylov:
         else:
             pooled, replicas = other._statistical(values, vectors, residuals)
             self._others.append([pooled, *replicas])
-
-
-def _pooled(runs: list[list[Density]]) -> tuple[Density, tuple[Density, ...]]:
-    """The mean of independent estimates (each with its own leave-one-group-out replicas), and replicas of that mean."""
-
-    def mean(parts: list[Density]) -> Density:
-        if len(parts) == 1:
-            return parts[0]
-        counts = np.concatenate([part.multiplicities for part in parts]) / len(parts)
-        return Density(np.concatenate([part.values for part in parts]), counts, parts[0].n_samples)
-
-    whole = [run[0] for run in runs]
-    replicas = [mean([*whole[:r], replica, *whole[r + 1 :]]) for r, run in enumerate(runs) for replica in run[1:]]
-    return mean(whole), tuple(replicas)
-
-
-def _calibrated(values: Array, counts: Array, targets: list[float]) -> Array:
-    """Multiplicities moved as little as possible so that sum of 1, lambda, lambda^2 are what is known of them.
-
-    The regression estimator of survey sampling; constraints that would turn a multiplicity negative are dropped, the
-    highest power first.
-    """
-    if not values.size:
-        return counts
-    unit = float(values.max())
-    if unit <= 0 or targets[1] <= 0:
-        return counts
-    powers = np.stack([(values / unit) ** k for k in range(len(targets))])
-    wanted = np.array([target / unit**k for k, target in enumerate(targets)])
-    for use in ([0, 1, 2], [0, 1], [1]):
-        rows = [k for k in use if k < len(targets)]
-        matrix = (powers[rows] * counts) @ powers[rows].T
-        gap = wanted[rows] - powers[rows] @ counts
-        solution = np.linalg.lstsq(matrix, gap, rcond=1e-12)[0]
-        moved = counts * (1 + solution @ powers[rows])
-        if np.all(moved >= 0.2 * counts) or rows == [1]:
-            return cast(Array, np.maximum(moved, 0.0))
-    return counts
 
 
 def with_diagonal(spectrum: Spectrum, diagonal: Array) -> Spectrum:

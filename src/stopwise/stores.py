@@ -1,0 +1,110 @@
+"""Where a Krylov space keeps its columns, and the algebra on them.
+
+A store holds tall orthonormal blocks; small results are numpy arrays. A device or a cluster brings its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from stopwise._typing import Array
+from stopwise.spectrum import Basis
+
+
+class Store(Protocol):
+    """Orthonormal tall columns and the algebra on them. Small results are float64 numpy arrays."""
+
+    @property
+    def width(self) -> int:
+        """How many columns are held."""
+
+    def start(self, responses: Array, n_probes: int, seed: int) -> tuple[Any, Array]:
+        """A first block [responses, probes] of unit-size columns, and the scale taken out of each column."""
+
+    def random(self, n_columns: int, seed: int) -> Any:
+        """A fresh block of random columns."""
+
+    def inner(self, block: Any) -> Array:
+        """Q' block for all columns held."""
+
+    def remove(self, block: Any, coefficients: Array) -> Any:
+        """block - Q coefficients."""
+
+    def factor(self, block: Any) -> tuple[Any, Array]:
+        """An orthonormal block U and a small R with block = U R (a thin QR)."""
+
+    def turn(self, block: Any, small: Array) -> Any:
+        """block @ small."""
+
+    def append(self, block: Any) -> None:
+        """Hold these orthonormal columns too."""
+
+    def block(self, first: int, last: int) -> Any:
+        """Some of the columns held, as a block to multiply."""
+
+    def basis(self, width: int, rotation: Array) -> Basis:
+        """The first `width` columns, rotated."""
+
+
+class NumpyStore:
+    """Columns in memory, in one growing array."""
+
+    def __init__(self, n_rows: int, capacity: int, centre: Any, order: Array | None = None) -> None:
+        self._columns = np.empty((n_rows, min(capacity, 64)), order="F")
+        self._capacity, self._centre, self._order = capacity, centre, order
+        self.width = 0
+
+    def _probes(self, n_columns: int, seed: int) -> Array:
+        raw = np.random.default_rng(seed).standard_normal((len(self._columns), n_columns))
+        if self._order is not None:
+            # Probes follow a canonical order of the rows, so that shuffling rows changes nothing.
+            shuffled = np.empty_like(raw)
+            shuffled[self._order] = raw
+            raw = shuffled
+        return cast(Array, self._centre(raw))
+
+    def start(self, responses: Array, n_probes: int, seed: int) -> tuple[Array, Array]:
+        block = np.column_stack([responses, self._probes(n_probes, seed)])
+        sizes = np.linalg.norm(block, axis=0)
+        scales = np.where(sizes > 0, sizes, 1.0)
+        return block / scales, scales
+
+    def random(self, n_columns: int, seed: int) -> Array:
+        block = self._probes(n_columns, seed)
+        return cast(Array, block / np.linalg.norm(block, axis=0))
+
+    @property
+    def held(self) -> Array:
+        return self._columns[:, : self.width]
+
+    def inner(self, block: Array) -> Array:
+        return cast(Array, self.held.T @ block)
+
+    def remove(self, block: Array, coefficients: Array) -> Array:
+        return cast(Array, block - self.held @ coefficients)
+
+    def factor(self, block: Array) -> tuple[Array, Array]:
+        return cast(tuple[Array, Array], np.linalg.qr(block))
+
+    def turn(self, block: Array, small: Array) -> Array:
+        return cast(Array, block @ small)
+
+    def append(self, block: Array) -> None:
+        needed = self.width + block.shape[1]
+        if needed > self._columns.shape[1]:
+            grown = np.empty(
+                (len(self._columns), min(max(needed, 2 * self._columns.shape[1]), max(self._capacity, needed))),
+                order="F",
+            )
+            grown[:, : self.width] = self.held
+            self._columns = grown
+        self._columns[:, self.width : needed] = block
+        self.width = needed
+
+    def block(self, first: int, last: int) -> Array:
+        return np.ascontiguousarray(self._columns[:, first:last])
+
+    def basis(self, width: int, rotation: Array) -> Basis:
+        return Basis(self._columns[:, :width], rotation)
