@@ -236,6 +236,17 @@ def test_auto_chooses_by_size_and_kernel(capsys):
     assert "solver='dense'" in capsys.readouterr().err
 
 
+def test_auto_takes_landmarks_where_all_pairs_would_take_hours(monkeypatch, capsys):
+    import stopwise.estimators.solvers as module
+
+    x, y = draw_problem(3, 80, "random")
+    monkeypatch.setattr(module, "DENSE_ROWS", 20)
+    monkeypatch.setattr(module, "KRYLOV_ROWS", 50)
+    model = sw.KernelGradientRegressor(KERNELS["gaussian"], rule="gcv", verbose=1, n_landmarks=40).fit(x, y)
+    assert model.solver_ == "nystrom"
+    assert "landmarks" in capsys.readouterr().err
+
+
 def test_a_matrix_that_cannot_fit_is_not_attempted(monkeypatch):
     import stopwise.estimators.solvers as module
 

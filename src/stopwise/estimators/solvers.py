@@ -26,6 +26,10 @@ DENSE_ROWS = 2500
 """Up to here an eigendecomposition takes seconds and answers everything exactly."""
 
 
+KRYLOV_ROWS = 100_000
+"""Up to here a product with all pairs of rows takes seconds to minutes on a processor."""
+
+
 def _tiled(problem: Problem, plan: Plan) -> Operator:
     if isinstance(plan.kernel, Precomputed):
         gram = problem.gram(plan.kernel).astype(plan.dtype, copy=False)
@@ -87,6 +91,8 @@ def _automatic(problem: Problem, plan: Plan) -> tuple[str, str]:
     gpu, why = _gpu(problem, plan)
     if gpu:
         return "cuda", f"{n} rows: products on tiles, {why}"
+    if n > KRYLOV_ROWS and not isinstance(plan.kernel, Precomputed):
+        return "nystrom", f"{n} rows: landmarks, since products with all pairs of rows would take hours {why}"
     return "krylov", f"{n} rows: products on tiles instead of {gibibytes(needed)} for all eigenpairs, {why}"
 
 
