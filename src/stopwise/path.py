@@ -121,7 +121,7 @@ class Path:
     def unseen_energy(self) -> Array:
         """The responses' sum of squares outside the known eigenvectors: never fitted."""
         basis = self.spectrum.basis
-        if basis is not None and len(self.coefficients) == len(basis.rows):
+        if basis is not None and len(self.coefficients) >= len(basis.rows) - int(self.intercept):
             # A whole basis leaves nothing out; the difference would be rounding, and hide a small residual.
             return np.zeros(self.coefficients.shape[1:])
         return cast(Array, np.maximum(self.energy - (self.coefficients**2).sum(axis=0), 0.0))
