@@ -285,12 +285,13 @@ def _minimise(path: Path, function: Callable[[float], float]) -> float:
     best = int(np.argmin(values))
     if not 1 < best < grid.size - 1:
         return float(grid[best])
-    found = minimize_scalar(
-        lambda u: function(math.exp(u)),
-        bounds=(math.log(grid[best - 1]), math.log(grid[best + 1])),
-        method="bounded",
-        options={"xatol": 1e-8},
-    )
+    with np.errstate(invalid="ignore"):  # no parabola goes through an infinite value: the search then halves
+        found = minimize_scalar(
+            lambda u: function(math.exp(u)),
+            bounds=(math.log(grid[best - 1]), math.log(grid[best + 1])),
+            method="bounded",
+            options={"xatol": 1e-8},
+        )
     return math.exp(found.x) if found.fun <= values[best] else float(grid[best])
 
 

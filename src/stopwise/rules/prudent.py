@@ -158,10 +158,11 @@ def _lowest(errors: LeftOut, grid: Array) -> tuple[float, float]:
     at = int(np.argmin(np.where(np.isfinite(values), values, np.inf)))
     if at <= 1 or at == grid.size - 1:
         return float(grid[at]), float(values[at])
-    found = minimize_scalar(
-        lambda u: float(errors.mean(np.array([math.exp(u)]))[0]),
-        bounds=(math.log(grid[at - 1]), math.log(grid[at + 1])),
-        method="bounded",
-        options={"xatol": 1e-9},
-    )
+    with np.errstate(invalid="ignore"):  # no parabola goes through an infinite error: the search then halves
+        found = minimize_scalar(
+            lambda u: float(errors.mean(np.array([math.exp(u)]))[0]),
+            bounds=(math.log(grid[at - 1]), math.log(grid[at + 1])),
+            method="bounded",
+            options={"xatol": 1e-9},
+        )
     return (math.exp(found.x), float(found.fun)) if found.fun <= values[at] else (float(grid[at]), float(values[at]))

@@ -75,12 +75,13 @@ def _refine(path: Path, criterion: Criterion, low: float, middle: float, high: f
         return float(path.filter.step_sum(counts[int(np.argmin(criterion(path.filter.step_sum(counts))))]))
     if path.filter.name == "cutoff" or low == 0:
         return middle
-    result = minimize_scalar(
-        lambda u: float(criterion(np.asarray([np.exp(u)]))[0]),
-        bounds=(np.log(low), np.log(high)),
-        method="bounded",
-        options={"xatol": 1e-9},
-    )
+    with np.errstate(invalid="ignore"):  # no parabola goes through an infinite criterion: the search then halves
+        result = minimize_scalar(
+            lambda u: float(criterion(np.asarray([np.exp(u)]))[0]),
+            bounds=(np.log(low), np.log(high)),
+            method="bounded",
+            options={"xatol": 1e-9},
+        )
     return float(np.exp(result.x)) if result.fun <= criterion(np.asarray([middle]))[0] else middle
 
 
