@@ -9,11 +9,12 @@ quadratic, so it is solved by a sort and one quadratic.
 from __future__ import annotations
 
 import math
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from stopwise._typing import Array, ArrayLike
+from stopwise.checks import is_finite, positive, real_array
 from stopwise.spectrum import Density, spread_density
 
 TWO_E = 2 * math.e
@@ -21,41 +22,45 @@ TWO_E = 2 * math.e
 
 def as_density(eigenvalues: ArrayLike, n_samples: float | None, trace: float | None) -> Density:
     """Leading eigenvalues given by a caller, checked, with the rest bounded from the trace."""
-    values = np.asarray(eigenvalues, dtype=np.float64)
+    values = real_array(eigenvalues, "eigenvalues")
     if values.ndim != 1 or values.size == 0:
         raise ValueError(f"eigenvalues must be a non-empty one-dimensional array, got shape {values.shape}")
-    if not np.all(np.isfinite(values)) or np.any(values < 0):
-        raise ValueError("eigenvalues must be finite and at least 0; got " + str(values[~(values >= 0)][:1]))
-    count = float(values.size if n_samples is None else n_samples)
+    wrong = ~(np.isfinite(values) & (values >= 0))
+    if wrong.any():
+        raise ValueError(f"eigenvalues must be finite and at least 0; got {float(values[wrong][0])!r}")
+    count = float(values.size) if n_samples is None else positive(n_samples, "n_samples")
     if not count >= 1:
         raise ValueError(f"n_samples must be at least 1, got {count:g}")
-    total = float(values.sum()) if trace is None else float(trace)
-    if not math.isfinite(total) or total < values.sum() * (1 - 1e-8):
-        raise ValueError(f"trace must be at least the sum of the eigenvalues given, {values.sum():g}; got {total:g}")
+    known = _sum(values)
+    total = known if trace is None else _number(trace, "trace")
+    if total < known * (1 - 1e-8):
+        raise ValueError(f"trace must be at least the sum of the eigenvalues given, {known:g}; got {total:g}")
     return spread_density(np.sort(values)[::-1], total, count)
+
+
+def _sum(values: Array) -> float:
+    with np.errstate(over="ignore"):
+        total = float(values.sum())
+    if not math.isfinite(total):
+        raise ValueError(f"the eigenvalues (up to {values.max():g}) add up past what a float holds: rescale the kernel")
+    return total
+
+
+def _number(value: Any, what: str) -> float:
+    if not is_finite(value):
+        raise ValueError(f"{what} must be a finite number, got {value!r}")
+    return float(value)
 
 
 def check_noise(noise_std: float) -> float:
     """A noise level that the rule can divide by."""
-    sigma = float(noise_std)
-    if not (math.isfinite(sigma) and sigma > 0):
-        raise ValueError(
-            f"noise_std must be a positive, finite standard deviation, got {noise_std!r}: "
-            "for data without noise run to the end with rule=sw.rules.Fixed(...)"
-        )
-    return sigma
-
-
-def _check_positive(value: float, name: str) -> float:
-    number = float(value)
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{name} must be positive and finite, got {value!r}")
-    return number
+    return positive(noise_std, "noise_std", ": for data without noise run to the end with rule=sw.rules.Fixed(...)")
 
 
 def local_complexity_of(density: Density, radius: ArrayLike) -> Array:
     """Rhat(radius) of a density, for one or many radii."""
-    squared = np.asarray(radius, dtype=np.float64)[..., None] ** 2
+    # The largest radius whose square is a float: no eigenvalue is larger.
+    squared = np.minimum(np.asarray(radius, dtype=np.float64), 1.3e154)[..., None] ** 2
     return cast(Array, np.sqrt(density.total(np.minimum(density.values, squared)) / density.n_samples))
 
 
@@ -63,9 +68,9 @@ def local_complexity(
     eigenvalues: ArrayLike, radius: ArrayLike, *, n_samples: float | None = None, trace: float | None = None
 ) -> Array | float:
     """Local empirical Rademacher complexity, RWY14 eq. (6); `radius` may be an array."""
-    radii = np.asarray(radius, dtype=np.float64)
+    radii = real_array(radius, "radius")
     if np.any(~(radii >= 0)):
-        raise ValueError(f"radius must be at least 0, got {radii[~(radii >= 0)].flat[0]!r}")
+        raise ValueError(f"radius must be at least 0, got {float(radii[~(radii >= 0)].flat[0])!r}")
     value = local_complexity_of(as_density(eigenvalues, n_samples, trace), radii)
     return float(value) if value.ndim == 0 else value
 
@@ -115,12 +120,21 @@ def critical_step_sum(
     target = critical_target(
         density.n_samples,
         check_noise(noise_std),
-        _check_positive(hilbert_radius, "hilbert_radius"),
-        _check_positive(constant, "constant"),
+        positive(hilbert_radius, "hilbert_radius"),
+        positive(constant, "constant"),
     )
     if not np.any(density.values > 0):
         raise ValueError("all eigenvalues are zero: there is no positive critical radius; the kernel explains nothing")
-    return step_sum_at(density, target)
+    return _in_range(step_sum_at(density, target), noise_std)
+
+
+def _in_range(step_sum: float, noise_std: float) -> float:
+    if not 0 < step_sum < math.inf:
+        raise ValueError(
+            f"the critical step_sum is beyond what a float holds (noise_std {noise_std!r}): rescale y, noise_std "
+            "and hilbert_radius together"
+        )
+    return step_sum
 
 
 def critical_radius(
@@ -151,9 +165,9 @@ def population_critical_radius(
 
     Give leading eigenvalues and the trace (the integral of k(x, x)); the infinitely many others count through it.
     """
-    values = np.asarray(eigenvalues, dtype=np.float64)
-    density = as_density(values, values.size, None)
-    left = (float(values.sum()) if trace is None else float(trace)) - float(values.sum())
+    values = real_array(eigenvalues, "eigenvalues")
+    density = as_density(values, None, None)
+    left = 0.0 if trace is None else _number(trace, "trace") - _sum(values)
     if left < -1e-8 * abs(values.sum()):
         raise ValueError(f"trace must be at least the sum of the eigenvalues given, {values.sum():g}; got {trace!r}")
     if left > 0:
@@ -162,9 +176,11 @@ def population_critical_radius(
         density = Density(
             np.append(density.values, left * tiny), np.append(density.multiplicities, 1 / tiny), density.n_samples
         )
-    sigma, c = check_noise(noise_std), _check_positive(constant, "constant")
-    target = _check_positive(n_samples, "n_samples") / (c * sigma) ** 2
-    return 1 / math.sqrt(step_sum_at(density, target))
+    sigma, c = check_noise(noise_std), positive(constant, "constant")
+    target = critical_target(positive(n_samples, "n_samples"), sigma, 1.0, c)
+    if not np.any(density.values > 0):
+        raise ValueError("all eigenvalues are zero: there is no positive critical radius; the kernel explains nothing")
+    return 1 / math.sqrt(_in_range(step_sum_at(density, target), noise_std))
 
 
 def bound_before_stop(step_sum: ArrayLike) -> Array:

@@ -15,7 +15,8 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from stopwise._typing import Array, ArrayLike
-from stopwise.schedules import Constant, Schedule, as_schedule
+from stopwise.checks import at_least_zero, is_finite
+from stopwise.schedules import Constant, Schedule, as_schedule, largest_step
 
 CONSTANT_2E = 2 * math.e
 
@@ -65,8 +66,7 @@ class Filter(ABC):
         return self._each(self._weight, eigenvalues, step_sum)
 
     def _each(self, rule: Any, eigenvalues: ArrayLike, step_sum: ArrayLike) -> Array:
-        values = np.asarray(eigenvalues, dtype=np.float64)
-        sums = np.asarray(step_sum, dtype=np.float64)
+        values, sums = _checked(eigenvalues, step_sum)
         if sums.ndim == 0:
             return cast(Array, rule(values, float(sums)))
         if self._broadcasts:
@@ -74,6 +74,17 @@ class Filter(ABC):
         return cast(
             Array, np.stack([rule(values, float(s)) for s in sums]) if sums.size else np.empty((0, values.size))
         )
+
+
+def _checked(eigenvalues: ArrayLike, step_sum: ArrayLike) -> tuple[Array, Array]:
+    """Eigenvalues and clock readings that every formula below can take."""
+    values, sums = at_least_zero(eigenvalues, "eigenvalues"), at_least_zero(step_sum, "step_sum")
+    if not math.isfinite(float(values.max(initial=0.0)) * float(sums.max(initial=0.0))):
+        raise ValueError(
+            f"step_sum times the largest eigenvalue must be finite, got {sums.max():g} times {values.max():g}: rescale "
+            "the kernel, or stop earlier"
+        )
+    return values, sums
 
 
 def _gain_over(eigenvalues: Array, gain: Array, limit: ArrayLike) -> Array:
@@ -217,10 +228,11 @@ class NuMethod(SteppedFilter):
     name: ClassVar[str] = "nu-method"
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.nu) and self.nu > 0.5):
+        if not (is_finite(self.nu) and self.nu > 0.5):
             raise ValueError(f"nu must be above 0.5 and finite, got {self.nu!r}")
 
     def bind(self, largest_eigenvalue: float) -> NuMethod:
+        largest_step(largest_eigenvalue)  # refuses what cannot be an eigenvalue
         return replace(self, largest_eigenvalue=largest_eigenvalue if largest_eigenvalue > 0 else 1.0)
 
     def _scale(self) -> float:
@@ -240,7 +252,7 @@ class NuMethod(SteppedFilter):
         return cast(Array, np.minimum(k, MAX_NU_STEPS))
 
     def weight(self, eigenvalues: ArrayLike, step_sum: ArrayLike) -> Array:
-        values, sums = np.asarray(eigenvalues, dtype=np.float64), np.asarray(step_sum, dtype=np.float64)
+        values, sums = _checked(eigenvalues, step_sum)
         wanted = np.atleast_1d(self.iteration(sums)).astype(np.int64)
         x, nu = np.clip(values / self._scale(), 0.0, 1.0), self.nu
         out = np.zeros((wanted.size, values.size))

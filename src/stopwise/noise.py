@@ -11,14 +11,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
 
 from stopwise._typing import Array, ArrayLike
+from stopwise.checks import at_least_zero, flag, is_finite, is_number, real_array
 from stopwise.filters import Ridge
 from stopwise.kernels import as_matrix
 from stopwise.path import Path
@@ -40,6 +42,8 @@ class NoiseEstimator(ABC):
     def _path(self, path: Path | None) -> Path:
         if path is None:
             raise ValueError(f"the noise estimator {type(self).__name__} reads a spectrum: give path=")
+        if not isinstance(path, Path):
+            raise TypeError(f"path must be a path, such as model.path_; got {path!r}")
         if path.coefficients.ndim != 1:
             raise ValueError("the noise level is estimated for one response at a time: give path.column(j)")
         return path
@@ -53,7 +57,7 @@ class Known(NoiseEstimator):
     name: ClassVar[str] = "known"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.noise_std, Real) or not (math.isfinite(self.noise_std) and self.noise_std > 0):
+        if not (is_finite(self.noise_std) and self.noise_std > 0):
             raise ValueError(
                 f"noise_std must be a positive, finite standard deviation, got {self.noise_std!r}: "
                 'leave it "auto" to have it estimated'
@@ -110,12 +114,15 @@ class _FromRows(NoiseEstimator):
     ) -> float:
         if X is None or y is None:
             raise ValueError(f"the noise estimator {type(self).__name__} needs rows: give X and y")
-        covariates, response = as_matrix(X).astype(np.float64), np.asarray(y, dtype=np.float64)
+        covariates, response = as_matrix(X).astype(np.float64), real_array(y, "y")
         if response.ndim != 1 or len(response) != len(covariates):
             raise ValueError(f"X and y must have one row each per sample; got {covariates.shape} and {response.shape}")
         if not (np.all(np.isfinite(covariates)) and np.all(np.isfinite(response))):
             raise ValueError("X and y must be finite: they hold NaN or infinity")
         if weights is not None:
+            weights = at_least_zero(weights, "weights")
+            if weights.shape != response.shape:
+                raise ValueError(f"weights must have one entry per row, {len(response)}; got shape {weights.shape}")
             if np.any(weights != np.round(weights)):
                 raise ValueError(
                     f"the noise estimator {type(self).__name__} compares rows and needs whole-number weights; give "
@@ -130,6 +137,22 @@ class _FromRows(NoiseEstimator):
             return 0.0
         response = response / size
         return size * math.sqrt(max(float(self._variance(covariates, response - response.mean())), 0.0))
+
+
+def _inside(covariates: Array) -> tuple[Array, Array]:
+    """Each column mapped to [-1, 1], and half its range (1 where it does not vary): nothing overflows."""
+    low, high = covariates.min(axis=0), covariates.max(axis=0)
+    reach = high / 2 - low / 2
+    reach = np.where(reach > 0, reach, 1.0)
+    return cast(Array, (covariates - (low / 2 + high / 2)) / reach), reach
+
+
+def _standardised(covariates: Array) -> Array:
+    """Each column centred and divided by its standard deviation (left at 0 where it does not vary), at any size."""
+    inside = _inside(covariates)[0]
+    inside = inside - inside.mean(axis=0)
+    spread = inside.std(axis=0)
+    return cast(Array, inside / np.where(spread > 0, spread, 1.0))
 
 
 def _squares(gaps: Array, spread: Array) -> Any:
@@ -188,27 +211,26 @@ class HallMarron(_FromRows):
     name: ClassVar[str] = "hall-marron"
 
     def __post_init__(self) -> None:
-        if self.bandwidth != "auto" and not (isinstance(self.bandwidth, Real) and self.bandwidth > 0):
-            raise ValueError(f'bandwidth must be "auto" or positive, got {self.bandwidth!r}')
+        named = isinstance(self.bandwidth, str) and self.bandwidth == "auto"
+        if not named and not (is_finite(self.bandwidth) and cast(float, self.bandwidth) > 0):
+            raise ValueError(f'bandwidth must be "auto" or positive and finite, got {self.bandwidth!r}')
 
     def _variance(self, covariates: Array, response: Array) -> Any:
         n, d = covariates.shape
         if self.bandwidth == "auto":
-            spread = covariates.std(axis=0)
-            bandwidth = 1.06 * np.where(spread > 0, spread, 1.0) * n ** (-1 / (d + 4))
+            scaled = _standardised(covariates) / (1.06 * n ** (-1 / (d + 4)))
         else:
-            bandwidth = np.full(d, float(self.bandwidth))
-        scaled = (covariates - covariates.mean(axis=0)) / bandwidth
-        norms = np.einsum("ij,ij->i", scaled, scaled)
+            inside, reach = _inside(covariates)
+            # Below 1e-100 of the range no two rows are near, however close; and no square overflows.
+            scaled = inside / np.maximum(float(self.bandwidth) / reach, 1e-100)
         residual: Any = 0.0
         trace, squares = 0.0, 0.0
         for first in range(0, n, 1024):
             rows = slice(first, min(first + 1024, n))
-            u = scaled[rows] @ scaled.T - 0.5 * norms[rows, None] - 0.5 * norms[None, :]
-            smoother = np.exp(np.minimum(u, 0.0))
+            smoother = np.exp(-0.5 * cdist(scaled[rows], scaled, "sqeuclidean"))
             smoother /= smoother.sum(axis=1, keepdims=True)
             residual = residual + ((response[rows] - smoother @ response) ** 2).sum(axis=0)
-            trace += float(smoother[np.arange(len(u)), np.arange(n)[rows]].sum())
+            trace += float(smoother[np.arange(len(smoother)), np.arange(n)[rows]].sum())
             squares += float((smoother**2).sum())
         left = n - 2 * trace + squares
         if left <= 1e-8 * n:
@@ -229,10 +251,12 @@ class NearestNeighbour(_FromRows):
     detrend: bool = True
     name: ClassVar[str] = "nearest-neighbour"
 
+    def __post_init__(self) -> None:
+        flag(self.detrend, "detrend")
+
     def _variance(self, covariates: Array, response: Array) -> Any:
         n, d = covariates.shape
-        spread = covariates.std(axis=0)
-        scaled = (covariates - covariates.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+        scaled = _standardised(covariates)
         if self.detrend and n > 3 * (d + 1):
             design = np.column_stack([np.ones(n), scaled])
             response = response - design @ np.linalg.lstsq(design, response, rcond=None)[0]
@@ -255,6 +279,11 @@ class SpectralTail(NoiseEstimator):
     leading: int | Literal["auto"] = "auto"
     name: ClassVar[str] = "spectral-tail"
     needs_path: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        named = isinstance(self.leading, str) and self.leading == "auto"
+        if not named and not (is_number(self.leading) and isinstance(self.leading, Integral) and self.leading >= 0):
+            raise ValueError(f'leading must be "auto" or a whole number of at least 0, got {self.leading!r}')
 
     def estimate(
         self,

@@ -15,11 +15,14 @@ from typing import Any, cast
 import numpy as np
 
 from stopwise._typing import Array, ArrayLike
-from stopwise.filters import Filter, SteppedFilter
+from stopwise.checks import at_least_zero, finite_array, real_array
+from stopwise.filters import Filter, SteppedFilter, as_filter
 from stopwise.spectrum import Density, Spectrum
 
 _TILE = 2**20
 """Entries of a table of stopping points by rows that are made at once."""
+_SMALLEST = 1e-280
+"""A largest eigenvalue below this would send the clock beyond what a float holds."""
 _SATURATED = 1e-10
 """Leverages closer to 1 than this leave no residual to divide by."""
 
@@ -65,8 +68,20 @@ class Path:
         largest = float(values.max(initial=0.0))
         if largest == 0:
             return 0.0
+        if largest < _SMALLEST:
+            raise ValueError(
+                f"the kernel matrix is too small: its largest eigenvalue is {largest:g}; rescale the kernel"
+            )
         smallest = float(values[values > 1e-14 * largest].min())
         return min(self.horizon, 1e3 / smallest, 1e13 / largest)
+
+    @property
+    def step_sum_limit(self) -> float:
+        """Where predictions end: weights grow with step_sum, and past 1e13 / lambda_1 a prediction has no digits left.
+
+        A path of eigenvalues alone, with no rows to predict from, goes further.
+        """
+        return (1e18 if self.spectrum.basis is None else 1e13) / max(self.spectrum.largest_bound, _SMALLEST)
 
     def step_sums(self, step_sum: ArrayLike | None = None, iteration: ArrayLike | None = None) -> Array:
         """The clock reading(s) meant by the arguments: the last iterate not past `step_sum`."""
@@ -75,22 +90,27 @@ class Path:
                 raise ValueError("give step_sum or iteration, not both")
             if not isinstance(self.filter, SteppedFilter):
                 raise ValueError(f"the {self.filter.name} filter has no iterations: give step_sum")
-            counts = np.asarray(iteration, dtype=np.float64)
-            if np.any(~(counts >= 0)) or np.any(counts != np.floor(counts)):
+            counts = real_array(iteration, "iteration")
+            if np.any(~((counts >= 0) & (counts < math.inf))) or np.any(counts != np.floor(counts)):
                 raise ValueError(f"iteration must be a whole number of at least 0, got {iteration!r}")
+            _check_list(counts, "iteration")
             return self.filter.step_sum(counts)
         if step_sum is None:
             if self.chosen is None:
                 raise ValueError("no stop has been chosen on this path: give step_sum or iteration")
             chosen = np.asarray(self.chosen)
             return cast(Array, chosen[0] if self.coefficients.ndim == 1 else chosen)
-        sums = np.asarray(step_sum, dtype=np.float64)
-        if np.any(~(sums >= 0)):
-            raise ValueError(f"step_sum must be at least 0, got {step_sum!r}")
+        sums = real_array(step_sum, "step_sum")
+        if np.any(~((sums >= 0) & (sums < math.inf))):
+            raise ValueError(f"step_sum must be at least 0 and finite, got {step_sum!r}: path_.step_sum_cap is the end")
+        _check_list(sums, "step_sum")
         return self.filter.snap(sums)
 
     def column(self, index: int) -> Path:
         """The path of one of several response vectors."""
+        outputs = 1 if self.coefficients.ndim == 1 else self.coefficients.shape[1]
+        if not 0 <= index < outputs:
+            raise ValueError(f"this path has {outputs} response(s), numbered from 0; got {index!r}")
         if self.coefficients.ndim == 1:
             return self
         return replace(
@@ -105,7 +125,7 @@ class Path:
 
     def along(self, filter: Filter) -> Path:
         """The same data along another filter (bound here)."""
-        return replace(self, filter=filter.bind(self.spectrum.largest_bound), chosen=None)
+        return replace(self, filter=as_filter(filter).bind(self.spectrum.largest_bound), chosen=None)
 
     def _evaluate(self, rule: Callable[[Path, Array], Array], step_sum: Any, iteration: Any) -> Any:
         """rule(path, step_sums); several responses at their own chosen stops are taken one by one."""
@@ -155,7 +175,7 @@ class Path:
 
     def complexity_sum(self, step_sum: ArrayLike) -> Array:
         """d(eta) = sum_j min(1, eta lambda_j)."""
-        sums = np.asarray(step_sum, dtype=np.float64)
+        sums = at_least_zero(step_sum, "step_sum")
         return self.density.total(np.minimum(1.0, sums[..., None] * self.density.values))
 
     def beside_responses(self, values: Array) -> Array:
@@ -301,14 +321,14 @@ class Path:
     # ---- with a known truth: exact, no simulation ---------------------------------------------------------------
 
     def _truth_coefficients(self, truth: ArrayLike) -> tuple[Array, float]:
-        values = np.asarray(truth, dtype=np.float64)
+        values = finite_array(truth, "truth")
         if self.spectrum.basis is None:
             raise ValueError("bias needs eigenvectors")
-        root = np.ones(len(values)) if self.root_weights is None else self.root_weights
         if values.shape != (len(self.spectrum.basis.rows),):
             raise ValueError(
                 f"truth must be one value per training row, {len(self.spectrum.basis.rows)}; got {values.shape}"
             )
+        root = np.ones(len(values)) if self.root_weights is None else self.root_weights
         weighted = root * (values - (root**2 @ values) / self.n_samples) if self.intercept else root * values
         inside = self.spectrum.basis.coordinates(weighted)
         return inside, max(float(weighted @ weighted - inside @ inside), 0.0)
@@ -322,7 +342,7 @@ class Path:
     def variance(self, noise_std: float, step_sum: ArrayLike | None = None, *, iteration: Any = None) -> Array:
         """(sigma^2/n) sum_j gain_j^2 (RWY14, the mean of V_t), exact; plus sigma^2/n for an intercept."""
         spread = self.squared_gain_sum(self.step_sums(step_sum, iteration)) + float(self.intercept)
-        return cast(Array, noise_std**2 * spread / self.n_samples)
+        return cast(Array, at_least_zero(noise_std, "noise_std") ** 2 * spread / self.n_samples)
 
     def risk(
         self, truth: ArrayLike, noise_std: float, step_sum: ArrayLike | None = None, *, iteration: Any = None
@@ -336,7 +356,15 @@ class Path:
 
     def stopped_at(self, chosen: tuple[float, ...]) -> Path:
         """The same path with its chosen stop (one per response) as the default of every method."""
+        outputs = 1 if self.coefficients.ndim == 1 else self.coefficients.shape[1]
+        if np.shape(chosen) != (outputs,):
+            raise ValueError(f"a stop is needed for each of {outputs} response(s), as a tuple; got {chosen!r}")
         return replace(self, chosen=chosen)
+
+
+def _check_list(values: Array, name: str) -> None:
+    if values.ndim > 1:
+        raise ValueError(f"{name} must be a number or a list of numbers, got shape {values.shape}")
 
 
 def make_path(

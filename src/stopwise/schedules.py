@@ -10,15 +10,16 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Real
 from typing import Any, cast
 
 import numpy as np
 
 from stopwise._typing import Array, ArrayLike
+from stopwise.checks import is_finite, is_number, real_array
 
 MAX_ITERATION = 2**53
 """Beyond this many steps neighbouring iterates are one floating-point number; searches end here."""
@@ -50,7 +51,7 @@ class Schedule(ABC):
 
     def check(self, largest_eigenvalue: float) -> None:
         """Raise InvalidSchedule unless the first, largest step is at most min(1, 1/lambda_1)."""
-        bound = min(1.0, 1.0 / largest_eigenvalue) if largest_eigenvalue > 0 else 1.0
+        bound = largest_step(largest_eigenvalue)
         if self.step_size(0) > bound * (1 + _ROUNDING):
             raise InvalidSchedule(
                 f"boundedness broken: the largest step size is {self.step_size(0):g}, above min(1, 1/lambda_1) = "
@@ -58,15 +59,39 @@ class Schedule(ABC):
             )
 
 
+def largest_step(largest_eigenvalue: float) -> float:
+    """min(1, 1/lambda_1), the largest valid step size."""
+    if not 0 <= largest_eigenvalue < math.inf:
+        raise ValueError(f"the largest eigenvalue must be finite and at least 0, got {largest_eigenvalue!r}")
+    return min(1.0, 1.0 / largest_eigenvalue) if largest_eigenvalue > 0 else 1.0
+
+
 def _check_step(value: Any, name: str = "step_size") -> float:
-    if not isinstance(value, Real) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    step = float(value)
-    if not math.isfinite(step) or step <= 0:
+    if not is_number(value):
+        raise TypeError(f"{name} must be a number, got {value!r} ({type(value).__name__})")
+    if not is_finite(value) or value <= 0:
         raise InvalidSchedule(
-            f"boundedness broken: {name} must be positive and finite, at most min(1, 1/lambda_1); got {step!r}"
+            f"boundedness broken: {name} must be positive and finite, at most min(1, 1/lambda_1); got {value!r}"
         )
-    return step
+    return float(value)
+
+
+def _counts(iteration: ArrayLike) -> Array:
+    """Numbers of iterations, whole and at least 0 (a float, since they may pass 2^53)."""
+    counts = real_array(iteration, "iteration")
+    wrong = ~(counts >= 0) | (counts != np.floor(counts))
+    if np.any(wrong):
+        raise ValueError(f"iteration must be a whole number of at least 0, got {float(counts[wrong].flat[0])!r}")
+    return counts
+
+
+def _readings(step_sum: ArrayLike) -> Array:
+    """Clock readings, at least 0."""
+    sums = real_array(step_sum, "step_sum")
+    wrong = ~(sums >= 0)
+    if np.any(wrong):
+        raise ValueError(f"step_sum must be at least 0, got {float(sums[wrong].flat[0])!r}")
+    return sums
 
 
 def _log1p_negative(product: Array) -> Array:
@@ -88,7 +113,7 @@ class Constant(Schedule):
         return self.step
 
     def step_sum(self, iteration: ArrayLike) -> Array:
-        return cast(Array, np.asarray(iteration, dtype=np.float64) * self.step)
+        return cast(Array, _counts(iteration) * self.step)
 
     def log_shrinkage(self, eigenvalues: Array, iteration: Any) -> Array:
         with np.errstate(invalid="ignore"):
@@ -97,7 +122,7 @@ class Constant(Schedule):
         return cast(Array, np.where(np.asarray(iteration) == 0, 0.0, logs))
 
     def iteration(self, step_sum: ArrayLike) -> Array:
-        target = np.asarray(step_sum, dtype=np.float64)
+        target = _readings(step_sum)
         guess = np.floor(target / self.step)
         guess = np.where((guess + 1) * self.step <= target, guess + 1, guess)
         return cast(Array, np.where(guess * self.step > target, guess - 1, guess))
@@ -107,7 +132,7 @@ class _Searched(Schedule):
     """Schedules whose running sum is inverted by bisection."""
 
     def iteration(self, step_sum: ArrayLike) -> Array:
-        targets = np.asarray(step_sum, dtype=np.float64)
+        targets = _readings(step_sum)
         found = [float(self._search(float(t))) for t in targets.ravel()]
         return cast(Array, np.array(found).reshape(targets.shape))
 
@@ -140,7 +165,7 @@ class PolynomialDecay(_Searched):
 
     def __init__(self, step_size: float = 1.0, power: float = 0.5) -> None:
         object.__setattr__(self, "step", _check_step(step_size))
-        if not isinstance(power, Real) or not math.isfinite(float(power)):
+        if not is_finite(power):
             raise TypeError(f"power must be a finite number, got {power!r}")
         if power < 0:
             raise InvalidSchedule(f"non-increasing broken: power must be at least 0, got {power!r}: steps would grow")
@@ -151,10 +176,10 @@ class PolynomialDecay(_Searched):
         object.__setattr__(self, "power", float(power))
 
     def step_size(self, iteration: int) -> float:
-        return float(self.step * float(iteration + 1) ** -self.power)
+        return float(self.step * float(_counts(iteration) + 1) ** -self.power)
 
     def step_sum(self, iteration: ArrayLike) -> Array:
-        counts = np.asarray(iteration, dtype=np.float64)
+        counts = _counts(iteration)
         sums = [float(self._sum(lambda s: s[..., None], np.zeros(1), float(t))[0]) for t in counts.ravel()]
         return cast(Array, np.array(sums).reshape(counts.shape))
 
@@ -193,9 +218,9 @@ class Sequence(_Searched):
     steps: tuple[float, ...]
 
     def __init__(self, steps: SequenceOf[float] | Array) -> None:
-        values = np.asarray(steps, dtype=np.float64)
+        values = real_array(list(steps) if isinstance(steps, Iterator) else steps, "steps")
         if values.ndim != 1 or values.size == 0:
-            raise InvalidSchedule("a sequence of steps needs at least one step size in one dimension")
+            raise InvalidSchedule(f"a sequence of steps needs at least one step size in one dimension, got {steps!r}")
         if not np.all(np.isfinite(values)) or np.any(values < 0):
             bad = values[~np.isfinite(values) | (values < 0)][0]
             raise InvalidSchedule(f"boundedness broken: steps must be positive and finite, got {float(bad)!r}")
@@ -218,10 +243,10 @@ class Sequence(_Searched):
         return np.concatenate([[0.0], np.cumsum(self.steps)])
 
     def step_size(self, iteration: int) -> float:
-        return self.steps[min(iteration, len(self.steps) - 1)]
+        return self.steps[int(min(float(_counts(iteration)), len(self.steps) - 1))]
 
     def step_sum(self, iteration: ArrayLike) -> Array:
-        counts = np.asarray(iteration, dtype=np.float64)
+        counts = _counts(iteration)
         inside = np.minimum(counts, len(self.steps)).astype(np.int64)
         return cast(Array, self._sums[inside] + (counts - inside) * self.steps[-1])
 
@@ -244,8 +269,10 @@ def as_schedule(schedule: Any, largest_eigenvalue: float) -> Schedule:
             raise ValueError(
                 f'schedule must be "auto", a number, a sequence or a sw.schedules instance; got {schedule!r}'
             )
-        return Constant(min(1.0, 1.0 / largest_eigenvalue) if largest_eigenvalue > 0 else 1.0)
+        return Constant(largest_step(largest_eigenvalue))
+    if schedule is None or isinstance(schedule, type | dict | set):
+        raise TypeError(f'schedule must be "auto", a number, a sequence or a sw.schedules instance; got {schedule!r}')
     if not isinstance(schedule, Schedule):
-        schedule = Constant(cast(float, schedule)) if isinstance(schedule, Real) else Sequence(schedule)
+        schedule = Constant(cast(float, schedule)) if np.ndim(schedule) == 0 else Sequence(schedule)
     schedule.check(largest_eigenvalue)
     return cast(Schedule, schedule)

@@ -62,6 +62,8 @@ def as_kernel(kernel: Any) -> Kernel:
             return Polynomial(int(degree[1]))
         known = ", ".join(f'"{name}"' for name in _NAMED)
         raise ValueError(f'unknown kernel {kernel!r}: the names are "auto", {known} and "polynomial<degree>"')
+    if isinstance(kernel, type):
+        raise TypeError(f"kernel must be a kernel, not its class: write {kernel.__name__}(...)")
     if hasattr(kernel, "diag") and hasattr(kernel, "is_stationary"):
         return FromSklearn(kernel)
     if callable(kernel):

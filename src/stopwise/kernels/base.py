@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from numbers import Real
@@ -11,6 +10,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from stopwise._typing import Array, ArrayLike
+from stopwise.checks import finite_array, positive, real_array
 
 Rows: TypeAlias = Any
 """Covariates made ready for `Kernel.block`: an array, or a tuple of `Rows`; sliced by `take_rows`."""
@@ -31,7 +31,7 @@ def as_matrix(covariates: ArrayLike) -> Array:
     if matrix.ndim != 2:
         raise ValueError(f"covariates must have 2 dimensions (rows, features); got {matrix.ndim}")
     if matrix.dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
-        matrix = matrix.astype(np.float64)
+        matrix = real_array(matrix, "covariates")
     return cast(Array, matrix)
 
 
@@ -80,8 +80,9 @@ class Kernel(ABC):
                 f"both sides of a kernel need the same number of features; got {left.shape[1]} and "
                 f"{right.shape[1]}: pass the same columns on both sides"
             )
-        self.check(left)
-        self.check(right)
+        for side in (left, right):
+            finite_array(side, "covariates")
+            self.check(side)
         origin = left.mean(axis=0) if len(left) else np.zeros(left.shape[1])
         prepared = self.prepare(left, origin)
         return self.block(prepared, prepared if others is None else self.prepare(right, origin))
@@ -114,9 +115,11 @@ def one_feature(covariates: Array, name: str) -> Array:
     return cast(Array, covariates[:, 0])
 
 
-def _positive(value: float, what: str) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{what} must be positive and finite, got {value!r}")
+def _check_kernel(part: object, what: str) -> None:
+    if not isinstance(part, Kernel):
+        raise TypeError(
+            f"{what} must be a kernel, got {part!r}: sw.kernels.as_kernel makes one from a name or function"
+        )
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,7 @@ class Constant(Kernel):
     value: float = 1.0
 
     def __post_init__(self) -> None:
-        _positive(self.value, "the value of a constant kernel")
+        positive(self.value, "the value of a constant kernel")
 
     def pair(self, x: Array, z: Array) -> float:
         return self.value
@@ -150,7 +153,8 @@ class Scaled(Kernel):
     factor: float
 
     def __post_init__(self) -> None:
-        _positive(self.factor, "the factor of a scaled kernel")
+        _check_kernel(self.inner, "what is scaled")
+        positive(self.factor, "the factor of a scaled kernel")
 
     @property
     def name(self) -> str:
@@ -184,6 +188,10 @@ class _Pair(Kernel):
 
     first: Kernel
     second: Kernel
+
+    def __post_init__(self) -> None:
+        for part in (self.first, self.second):
+            _check_kernel(part, f"each part of a {type(self).__name__.lower()}")
 
     def prepare(self, covariates: Array, origin: Array) -> Rows:
         return (self.first.prepare(covariates, origin), self.second.prepare(covariates, origin))

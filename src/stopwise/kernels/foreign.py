@@ -9,11 +9,14 @@ from typing import Any, cast
 import numpy as np
 
 from stopwise._typing import Array, ArrayLike
+from stopwise.checks import real_array
 from stopwise.kernels.base import Kernel, Rows, as_matrix
 
 
 def _as_block(value: object, shape: tuple[int, int], source: str) -> Array:
-    block = np.array(value, dtype=np.result_type(np.asarray(value).dtype, np.float32), copy=True)
+    real = real_array(value, f"what {source} returned")
+    given = np.asarray(value).dtype
+    block = real.astype(given if given == np.float32 else np.float64)
     if block.shape != shape:
         raise ValueError(
             f"{source} returned an array of shape {block.shape} where {shape} was due: it must take (X, Z) and "
@@ -29,6 +32,10 @@ class FromCallable(Kernel):
     """A function k(X, Z) that returns the whole block."""
 
     function: Callable[[Array, Array], ArrayLike]
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise TypeError(f"a kernel function must be callable as k(X, Z), got {self.function!r}")
 
     @property
     def name(self) -> str:
@@ -50,6 +57,10 @@ class FromSklearn(Kernel):
     """A kernel of `sklearn.gaussian_process.kernels`, at its present hyper-parameters."""
 
     kernel: Any
+
+    def __post_init__(self) -> None:
+        if not (callable(self.kernel) and hasattr(self.kernel, "diag")):
+            raise TypeError(f"not a kernel of sklearn.gaussian_process.kernels: {self.kernel!r}")
 
     @property
     def name(self) -> str:

@@ -9,6 +9,7 @@ from typing import Literal, cast
 import numpy as np
 
 from stopwise._typing import Array, ArrayLike
+from stopwise.checks import flag, real_array
 from stopwise.kernels.base import Kernel, Rows, as_matrix, one_feature
 
 Interval = tuple[float, float] | Literal["auto"]
@@ -19,8 +20,11 @@ def _as_interval(value: object) -> Interval:
         if value != "auto":
             raise ValueError(f'interval must be (left, right) or "auto", got {value!r}')
         return "auto"
-    left, right = (float(v) for v in cast(tuple[float, float], value))
-    if not (math.isfinite(left) and math.isfinite(right) and left < right):
+    ends = real_array(value, "interval")
+    if ends.shape != (2,):
+        raise ValueError(f'interval must be (left, right) or "auto", got {value!r}')
+    left, right = (float(end) for end in ends)
+    if not (left < right and math.isfinite(right - left)):
         raise ValueError(f"interval needs two finite ends, left < right; got ({left!r}, {right!r})")
     return (left, right)
 
@@ -73,6 +77,7 @@ class Sobolev(_OnInterval):
     def __post_init__(self) -> None:
         if self.order not in (1, 2):
             raise ValueError(f"Sobolev order must be 1 or 2, got {self.order!r}")
+        flag(self.anchored, "anchored")
         object.__setattr__(self, "interval", _as_interval(self.interval))
 
     @property
@@ -134,7 +139,7 @@ class PeriodicSobolev(_OnInterval):
     interval: Interval = (0.0, 1.0)
 
     def __post_init__(self) -> None:
-        if self.order not in _BERNOULLI:
+        if self.order not in (1, 2, 3):
             raise ValueError(f"PeriodicSobolev order must be 1, 2 or 3, got {self.order!r}")
         object.__setattr__(self, "interval", _as_interval(self.interval))
 

@@ -15,6 +15,7 @@ from typing import ClassVar, Literal, cast
 import numpy as np
 
 from stopwise._typing import Array, ArrayLike
+from stopwise.checks import real_array
 from stopwise.kernels.base import Kernel, Rows, as_matrix
 
 LengthScale = float | tuple[float, ...] | Literal["auto"]
@@ -33,7 +34,9 @@ def _as_length_scale(value: object) -> LengthScale:
         if value != "auto":
             raise ValueError(f'length_scale must be a number, one number per feature, or "auto"; got {value!r}')
         return "auto"
-    numbers = np.asarray(value, dtype=np.float64)
+    if value is None or np.asarray(value).dtype == bool:
+        raise TypeError(f'length_scale must be a number, one number per feature, or "auto"; got {value!r}')
+    numbers = real_array(value, "length_scale")
     if numbers.ndim > 1 or numbers.size == 0 or not np.all(np.isfinite(numbers) & (numbers > 0)):
         raise ValueError(f"length_scale must be positive and finite, got {value!r}")
     return float(numbers) if numbers.ndim == 0 else tuple(float(v) for v in numbers)

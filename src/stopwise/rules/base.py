@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, Protocol, cast
 import numpy as np
 
 from stopwise._typing import Array
+from stopwise.checks import is_finite
 from stopwise.filters import Filter, SteppedFilter
 from stopwise.path import Path
 
@@ -89,7 +90,10 @@ class Rule(ABC):
     def _noise(self, noise_std: float | None) -> float:
         if noise_std is None:
             raise ValueError(f"the rule {type(self).__name__} needs a noise level: give noise_std")
-        return float(noise_std)
+        if not is_finite(noise_std) or noise_std < 0:
+            raise ValueError(f"noise_std must be finite and at least 0, got {noise_std!r}")
+        # Beside responses of size 1 no larger noise says more, and its square would overflow.
+        return min(float(noise_std), 1e150)
 
 
 def stop_at(filter: Filter, step_sum: float, reason: Reason, **details: Any) -> Stop:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 
 from stopwise._typing import Array
+from stopwise.checks import is_finite, is_number
 from stopwise.complexity import critical_target, local_complexity_of, step_sum_at
 from stopwise.filters import SteppedFilter
 from stopwise.path import Path
@@ -26,9 +27,9 @@ def check_radius(value: Any, words: tuple[str, ...]) -> None:
     if isinstance(value, str) and value in words:
         return
     known = ", ".join(f'"{word}"' for word in words)
-    if isinstance(value, str) or not isinstance(value, int | float | np.number):
+    if not is_number(value):
         raise ValueError(f"hilbert_radius must be a positive number or one of {known}; got {value!r}")
-    if not (math.isfinite(value) and value > 0):
+    if not (is_finite(value) and value > 0):
         raise ValueError(f"hilbert_radius must be positive and finite, got {value!r}")
 
 
@@ -74,9 +75,8 @@ class Critical(Rule):
 
     def __post_init__(self) -> None:
         check_radius(self.hilbert_radius, ("auto", "self"))
-        if self.constant != "auto" and not (
-            isinstance(self.constant, int | float | np.number) and math.isfinite(self.constant) and self.constant > 0
-        ):
+        named = isinstance(self.constant, str) and self.constant == "auto"
+        if not named and not (is_finite(self.constant) and cast(float, self.constant) > 0):
             raise ValueError(f'constant must be "auto" or a positive number, got {self.constant!r}')
 
     @property
@@ -110,9 +110,7 @@ class Critical(Rule):
             density = path.spectrum.bound
             radius = float(self.hilbert_radius) / path.scale
         critical = step_sum_at(density, critical_target(path.n_samples, sigma, radius, constant))
-        # Weights grow with step_sum, and past 1e13 / lambda_1 a prediction made from them has no digits left; a
-        # stopping time asked of eigenvalues alone has no such limit.
-        limit = (1e18 if path.spectrum.basis is None else 1e13) / path.spectrum.largest_bound
+        limit = path.step_sum_limit
         reason = Reason.CROSSING if critical <= limit else Reason.CAP
         stop = stop_at(path.filter, min(critical, limit), reason)
         evidence = _evidence(path, density, stop, sigma, radius, radius, constant)

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from stopwise._typing import Array
+from stopwise.checks import flag, is_number
 from stopwise.path import Path
 from stopwise.rules.base import Data, Reading, Rule, Stop, stop_at
 from stopwise.rules.search import check_reading, minimise
@@ -31,7 +32,8 @@ class HoldOut(Rule):
 
     def __post_init__(self) -> None:
         check_reading(self.reading)
-        if not (isinstance(self.fraction, int | float | np.number) and 0 < self.fraction < 1):
+        flag(self.refit, "refit")
+        if not (is_number(self.fraction) and 0 < self.fraction < 1):
             raise ValueError(f"fraction must lie strictly between 0 and 1, got {self.fraction!r}")
         if self.split not in ("random", "odd-even", "halves"):
             raise ValueError(f'split must be "random", "odd-even" or "halves", got {self.split!r}')

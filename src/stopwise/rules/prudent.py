@@ -11,6 +11,7 @@ from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_matrix
 
 from stopwise._typing import Array
+from stopwise.checks import is_finite
 from stopwise.filters import Ridge
 from stopwise.path import Path
 from stopwise.rules.base import Data, Reason, Rule, Stop, clock_grid, stop_at
@@ -95,7 +96,7 @@ class Prudent(Rule):
     needs_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.allowance) and self.allowance >= 0):
+        if not (is_finite(self.allowance) and self.allowance >= 0):
             raise ValueError(f"allowance must be a number of at least 0 standard errors, got {self.allowance!r}")
 
     def without_rows(self) -> Rule:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 
 from stopwise._typing import Array
+from stopwise.checks import is_finite
 from stopwise.complexity import critical_target, step_sum_at
 from stopwise.path import Path
 from stopwise.rules.base import Data, Reading, Reason, Rule, Stop, stop_at
@@ -95,7 +95,7 @@ class Minimax(Rule):
 
     def criterion(self, path: Path, sigma: float | Array, radius: float | Array, step_sum: Array) -> Array:
         """The largest risk that any truth in the ball of this radius (problem units) has."""
-        values = path.spectrum.eigenvalues
+        values = path.density.values
         worst = path.beside_responses((values * path.filter.shrinkage(values, step_sum) ** 2).max(axis=-1))
         spread = path.beside_responses(path.squared_gain_sum(step_sum) / path.n_samples)
         return cast(Array, radius**2 * worst + sigma**2 * spread)
@@ -181,11 +181,14 @@ class Fixed(Rule):
         if (self.iteration is None) == (self.step_sum is None):
             raise ValueError("Fixed needs exactly one of iteration and step_sum")
         given = self.iteration if self.iteration is not None else self.step_sum
-        if not isinstance(given, int | float | np.number) or not math.isfinite(given) or given < 0:
-            raise ValueError(f"a fixed stop must be a number of at least 0, got {given!r}")
+        name = "step_sum" if self.iteration is None else "iteration"
+        if not is_finite(given) or cast(float, given) < 0:
+            raise ValueError(f"a fixed stop must be a finite number of at least 0, got {name}={given!r}")
         if self.iteration is not None and self.iteration != int(self.iteration):
             raise ValueError(f"iteration must be a whole number, got {self.iteration!r}")
 
     def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
-        at = path.step_sums(self.step_sum, self.iteration)
-        return stop_at(path.filter, float(at), Reason.FIXED)
+        at, limit = float(path.step_sums(self.step_sum, self.iteration)), path.step_sum_limit
+        if at > limit:
+            return stop_at(path.filter, limit, Reason.CAP, asked_step_sum=at)
+        return stop_at(path.filter, at, Reason.FIXED)

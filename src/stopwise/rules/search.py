@@ -47,9 +47,18 @@ def minimise(path: Path, criterion: Criterion, reading: Reading = "global") -> S
     return stop
 
 
+def _told(criterion: Criterion, readings: Array) -> Array:
+    """The criterion at these readings; NaN would compare as "no minimum here" for ever."""
+    values = np.asarray(criterion(readings))
+    if np.isnan(values).any():
+        where = float(readings[int(np.argmax(np.isnan(values)))])
+        raise ValueError(f"the criterion of a rule must be a number or infinity, got NaN at step_sum {where:g}")
+    return values
+
+
 def _global(path: Path, criterion: Criterion) -> Stop:
     grid = clock_grid(path)
-    values = criterion(grid)
+    values = _told(criterion, grid)
     best = int(np.argmin(np.where(np.isfinite(values), values, np.inf)))
     at_end = best == grid.size - 1 and grid.size > 1
     reason = Reason.CAP if at_end else Reason.MINIMUM
@@ -91,7 +100,7 @@ def _first_rise_stepped(path: Path, criterion: Criterion) -> Stop:
     first, size = 0.0, 64.0
     while first < last:
         counts = np.arange(first, min(first + size, last) + 1)
-        values = criterion(path.filter.step_sum(counts))
+        values = _told(criterion, path.filter.step_sum(counts))
         rises = np.flatnonzero(values[1:] > values[:-1])
         if rises.size:
             at = counts[rises[0]]
@@ -109,7 +118,7 @@ def _first_rise_continuous(path: Path, criterion: Criterion) -> Stop:
 
 
 def _first_rise_on(path: Path, criterion: Criterion, grid: Array) -> Stop:
-    values = criterion(grid)
+    values = _told(criterion, grid)
     rises = np.flatnonzero(values[1:] > values[:-1])
     if not rises.size:
         return stop_at(path.filter, float(grid[-1]), Reason.CAP, criterion=float(values[-1]))

@@ -1,0 +1,73 @@
+"""What callers hand over: real, finite numbers within their bounds, or an error that says bound, value and remedy."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any, cast
+
+import numpy as np
+
+from stopwise._typing import Array
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a real number; True and False are not."""
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+
+
+def is_finite(value: Any) -> bool:
+    """Whether a value is a real number that a float can hold."""
+    try:
+        return is_number(value) and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def positive(value: Any, what: str, remedy: str = "") -> float:
+    """A positive, finite number."""
+    single = value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
+    if not is_number(single):
+        raise TypeError(f"{what} must be a positive number, got {value!r}{remedy}")
+    if not is_finite(single) or single <= 0:
+        raise ValueError(f"{what} must be positive and finite, got {value!r}{remedy}")
+    return float(single)
+
+
+def flag(value: Any, what: str) -> None:
+    """True or False, and nothing that merely counts as one of them."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{what} must be True or False, got {value!r}")
+
+
+def real_array(values: Any, what: str) -> Array:
+    """An array of floats from real numbers of any type; text, complex numbers and ragged lists are refused."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "fiubO":
+            return cast(Array, array.astype(np.float64, copy=False))
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise TypeError(f"{what} must hold real numbers, got {_short(values)}: convert text, take one part of complex ones")
+
+
+def finite_array(values: Any, what: str) -> Array:
+    """A `real_array` without NaN and infinity."""
+    array = real_array(values, what)
+    wrong = ~np.isfinite(array)
+    if wrong.any():
+        raise ValueError(f"{what} must be finite, got {float(array[wrong].flat[0])!r}: leave out or fill such values")
+    return array
+
+
+def at_least_zero(values: Any, what: str) -> Array:
+    """A `finite_array` of numbers of at least 0."""
+    array = finite_array(values, what)
+    if (array < 0).any():
+        raise ValueError(f"{what} must be at least 0, got {float(array.min())!r}")
+    return array
+
+
+def _short(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:80]}..."
