@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
@@ -101,20 +98,6 @@ class Problem:
         return cast(Array, np.average(self.responses, axis=0, weights=self.weights))
 
 
-@contextmanager
-def numbers_only() -> Iterator[None]:
-    """Around validation: an error about text that also says what to do about it."""
-    try:
-        yield
-    except ValueError as error:
-        if "could not convert string" not in str(error):
-            raise
-        raise ValueError(
-            f"{error}: every column must hold numbers; encode text columns first (scikit-learn's OneHotEncoder or "
-            "OrdinalEncoder) or leave them out"
-        ) from error
-
-
 def _power_of_two(values: Array) -> Array:
     """For each column the power of two just above its largest magnitude (1 for a zero column)."""
     largest = np.abs(values).max(axis=0, initial=0.0)
@@ -136,28 +119,6 @@ def make_problem(covariates: Array, y: Array, weights: Array | None, *, intercep
     second = _power_of_two(responses)
     scale = first * second
     return Problem(covariates, responses / second, weights, scale, offset * first, intercept, seed)
-
-
-def check_weights(weights: Any, n_rows: int) -> Array | None:
-    """Sample weights as frequencies: non-negative, finite, some positive; None where all are one."""
-    if weights is None:
-        return None
-    values = np.asarray(weights, dtype=np.float64)
-    if values.ndim == 0:
-        values = np.full(n_rows, float(values))
-    if values.shape != (n_rows,):
-        raise ValueError(f"sample_weight must have one entry per row, {n_rows}; got shape {values.shape}")
-    wrong = ~(np.isfinite(values) & (values >= 0))
-    if wrong.any():
-        raise ValueError(
-            f"sample_weight must be finite and at least 0, got {float(values[wrong][0])!r}: weights are frequencies; "
-            "leave out rows that should not count"
-        )
-    if np.count_nonzero(values) < 2 or not math.isfinite(values.sum()):
-        raise ValueError(
-            f"sample_weight must leave at least 2 rows that do not have zero weight, got {np.count_nonzero(values)}"
-        )
-    return None if np.all(values == 1) else cast(Array, values)
 
 
 def _hashes_differ(covariates: Array) -> bool:

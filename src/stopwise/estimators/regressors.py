@@ -9,14 +9,17 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from stopwise._dask import is_dask
+from stopwise._threads import thread_count
 from stopwise._torch import is_tensor, on_host
 from stopwise._typing import Array
+from stopwise.checks import flag
 from stopwise.estimators.chunked import fit_collections, predict_lazily
 from stopwise.estimators.display import StopDisplay
-from stopwise.estimators.problem import Problem, check_weights, make_problem, numbers_only
+from stopwise.estimators.intake import check_weights, take_covariates, take_responses, take_rows
+from stopwise.estimators.problem import Problem, make_problem
 from stopwise.estimators.solution import Plan, Solution
 from stopwise.estimators.solvers import choose_solver
 from stopwise.estimators.streaming import StreamingMixin
@@ -101,6 +104,7 @@ class _KernelRegressor(StopDisplay, StreamingMixin, MultiOutputMixin, RegressorM
 
     def _plan(self, kernel: Kernel, rule: Rule, noise: NoiseEstimator) -> Plan:
         """Everything the parameters ask for, with the kernel settled."""
+        thread_count(self.n_jobs)  # refused here whichever solver comes to use it
         return Plan(
             kernel=kernel,
             filter=self._filter(),
@@ -116,13 +120,7 @@ class _KernelRegressor(StopDisplay, StreamingMixin, MultiOutputMixin, RegressorM
         if stays_on_device(X, self.solver):
             return tensor_problem(self, X, y, check_weights(on_host(sample_weight), len(X)))
         X, y, sample_weight = on_host(X), on_host(y), on_host(sample_weight)
-        dtype = [np.float64, np.float32]
-        with numbers_only():
-            X, y = validate_data(
-                self, X, y, dtype=dtype, y_numeric=True, multi_output=True, ensure_min_samples=2, accept_sparse=False
-            )
-        if np.iscomplexobj(y):
-            raise ValueError("Complex data not supported: y must be real")
+        X, y = take_rows(self, X, y)
         if isinstance(self._kernel_parameter(), Precomputed) and X.shape[0] != X.shape[1]:
             raise ValueError(
                 f"a precomputed kernel matrix must be square, got shape {X.shape}: pass the kernel between all "
@@ -131,8 +129,7 @@ class _KernelRegressor(StopDisplay, StreamingMixin, MultiOutputMixin, RegressorM
         if self.precision in ("auto", "float64"):
             X = X.astype(np.float64, copy=False)
         single = y.ndim == 1
-        with numbers_only():
-            responses = (y[:, None] if single else y).astype(np.float64, copy=False)
+        responses = y[:, None] if single else y
         weights = check_weights(sample_weight, len(X))
         self._kept_rows = None
         if weights is not None and np.any(weights == 0):
@@ -159,6 +156,7 @@ class _KernelRegressor(StopDisplay, StreamingMixin, MultiOutputMixin, RegressorM
         def pick(values: Any) -> Any:
             return values[0] if single else values
 
+        _check_finite(solution)
         self.kernel_ = plan.kernel
         self.selection_ = chosen.table
         self.solver_ = solution.solver
@@ -198,20 +196,26 @@ class _KernelRegressor(StopDisplay, StreamingMixin, MultiOutputMixin, RegressorM
         `interval="new"` adds the noise of a new observation to it.
         """
         check_is_fitted(self, "dual_coef_")
+        flag(return_std, "return_std")
         if interval not in (None, "new"):
             raise ValueError(f'interval must be None or "new", got {interval!r}')
         if is_dask(X):
             return predict_lazily(self, X, return_std, interval)
         if is_tensor(X):
             return predict_there(self, X, return_std, interval == "new")
-        dtype = [np.float64, np.float32]
-        with numbers_only():
-            X = validate_data(self, X, dtype=dtype, reset=False, accept_sparse=False)
+        X = take_covariates(self, X)
         if self.feature_range_ is not None:
             warn_outside(self.feature_range_, X, getattr(self, "feature_names_in_", None))
         if wants_device(self, X):
             return predict_there(self, X, return_std, interval == "new")
         return self._predict_rows(X, return_std, interval == "new")
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The coefficient of determination of the predictions, 1 - residual / total sum of squares."""
+        if not (is_dask(X) or is_tensor(X)):
+            y = take_responses(y)
+            sample_weight = check_weights(sample_weight, len(y), least_rows=1, frequencies=False)
+        return float(super().score(X, y, sample_weight))
 
     def _predict_rows(self, X: Array, return_std: bool, new: bool) -> Any:
         X = self._to_features(X)
@@ -415,6 +419,13 @@ def _seed(random_state: Any) -> int:
     if isinstance(random_state, Integral):
         return int(random_state)
     return int(random_state.randint(2**31 - 1))
+
+
+def _check_finite(solution: Solution) -> None:
+    """The last door before a result is kept: numbers that overflowed never pass for an answer."""
+    for values in (solution.dual_coef, solution.intercept, solution.noise_std):
+        if isinstance(values, np.ndarray) and not np.all(np.isfinite(values)):
+            raise ValueError("the fit overflows: its weights are not finite; rescale y (and a given noise_std)")
 
 
 def _plain(value: Any) -> Any:

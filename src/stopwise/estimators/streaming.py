@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from stopwise._torch import on_host
 from stopwise._typing import Array
+from stopwise.estimators.intake import check_weights, take_responses, take_rows
 from stopwise.estimators.nystrom import HeldRows, Stream, solve_stream
 from stopwise.estimators.problem import Problem, make_problem
 from stopwise.estimators.selection import Chosen, choose_kernel
@@ -35,7 +36,7 @@ class StreamingMixin:
 
         Landmarks, kernel and scaling are settled by the first batch, or given (`n_landmarks` as an array of points, a
         kernel without "auto"). From then on the fit depends on the rows alone, not on their order or batches. After
-        `fit` with `solver="nystrom"` it continues that fit.
+        `fit` with `solver="nystrom"` it continues that fit; a fit by another solver keeps no sums, and a new one begins.
         """
         self._validate_params()
         _check_solver(self)
@@ -93,22 +94,15 @@ def _batch(
     estimator: Any, X: Any, y: Any, sample_weight: Any, *, first: bool
 ) -> tuple[Array, Array, Array | None, bool]:
     """Checked covariates, responses (n, q), weights, and whether y was one column."""
-    dtype = [np.float64, np.float32]
-    X, y = validate_data(estimator, X, y, dtype=dtype, y_numeric=True, multi_output=True, reset=first)
-    if np.iscomplexobj(y):
-        raise ValueError("Complex data not supported: y must be real")
+    X, y = take_rows(estimator, X, y, reset=first, least=1)
     if estimator.precision in ("auto", "float64"):
         X = X.astype(np.float64, copy=False)
     single = y.ndim == 1
-    responses = (y[:, None] if single else y).astype(np.float64, copy=False)
-    if sample_weight is None:
+    responses = y[:, None] if single else y
+    weights = check_weights(sample_weight, len(X), least_rows=1)
+    if weights is None:
         return X, responses, None, single
-    weights = np.asarray(sample_weight, dtype=np.float64)
-    if weights.shape != (len(X),) or not np.all(np.isfinite(weights) & (weights >= 0)):
-        raise ValueError(f"sample_weight must be {len(X)} finite numbers of at least 0: weights are frequencies")
     keep = np.flatnonzero(weights)
-    if not keep.size:
-        raise ValueError("sample_weight leaves no row that does not have zero weight")
     return X[keep], responses[keep], weights[keep], single
 
 
@@ -166,7 +160,7 @@ def _new_responses(estimator: Any, y: Any) -> tuple[Array, bool]:
     basis = estimator.path_.spectrum.basis
     if basis is None:
         raise ValueError("refit needs the rows of the fit, and a fit in batches or on a cluster keeps none: fit again")
-    values = check_array(on_host(y), ensure_2d=False, dtype=np.float64, input_name="y")
+    values = take_responses(on_host(y))
     kept, n_rows = estimator._kept_rows, len(basis.rows)
     if kept is not None and len(values) > int(kept.max()):
         values = values[kept]

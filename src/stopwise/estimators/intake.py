@@ -1,0 +1,156 @@
+"""Rows from callers: scikit-learn's checks, and what those let through or say in words of their own."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.utils.validation import check_array, validate_data
+
+from stopwise._typing import Array
+from stopwise.checks import real_array
+
+FARTHEST = 1e300
+"""Covariates larger than this cannot be centred and squared; responses may be a little larger."""
+LARGEST_RESPONSE = 1e305
+_WEIGHTS = (1e-100, 1e100)
+
+
+@contextmanager
+def numbers_only() -> Iterator[None]:
+    """Around validation: an error about text, dates or odd shapes that also says what to do about it."""
+    try:
+        yield
+    except OverflowError as error:
+        raise ValueError(f"a number is too large for a float ({error}): rescale it") from error
+    except TypeError as error:
+        if not str(error).startswith(("float() argument", "Cannot cast", "The DType")):
+            raise
+        raise TypeError(f"X and y must be arrays of plain numbers, a row per sample: {error}") from error
+    except ValueError as error:
+        if "could not convert string" in str(error):
+            raise ValueError(
+                f"{error}: every column must hold numbers; encode text columns first (scikit-learn's OneHotEncoder or "
+                "OrdinalEncoder) or leave them out"
+            ) from error
+        if "setting an array element" in str(error):
+            raise ValueError(f"rows of X (or of y) must all have the same number of entries: {error}") from error
+        raise
+
+
+def check_kind(values: Any, name: str) -> None:
+    """Refuse what would be read as something else than it is: hidden entries, dates, repeated names, streams."""
+    if isinstance(values, Iterator):
+        raise TypeError(f"{name} must be an array, got a {type(values).__name__}: pass list({name})")
+    if name == "y" and issparse(values):
+        raise TypeError("Sparse data was passed for y, but dense data is required: use y.toarray()")
+    if np.ma.is_masked(values):
+        hidden = int(np.count_nonzero(np.ma.getmaskarray(values)))
+        raise ValueError(f"{name} has {hidden} masked entries, which count as missing: fill them or drop those rows")
+    if getattr(values, "shape", None) == (0, 0):
+        raise ValueError(f"{name} is empty: it has 0 sample(s) and 0 feature(s), and a minimum of 1 is required")
+    names = getattr(values, "columns", None)
+    if names is not None and len(set(names)) < len(names):
+        twice = [str(column) for column, count in Counter(names).items() if count > 1]
+        raise ValueError(f"columns of {name} share the name {twice[0]!r}: give each its own name")
+    kinds = list(getattr(values, "dtypes", [])) if names is not None else [getattr(values, "dtype", None)]
+    if any(getattr(kind, "kind", "") in ("m", "M") for kind in kinds):
+        raise TypeError(f"{name} holds dates or durations: turn them into numbers first, such as days since a start")
+
+
+def take_rows(estimator: Any, X: Any, y: Any, *, reset: bool = True, least: int = 2) -> tuple[Array, Array]:
+    """Covariates (n, d) and responses (n,) or (n, q) in float64, checked for a fit."""
+    check_kind(X, "X")
+    check_kind(y, "y")
+    with numbers_only():
+        X, y = validate_data(
+            estimator,
+            X,
+            y,
+            dtype=[np.float64, np.float32],
+            y_numeric=True,
+            multi_output=True,
+            ensure_min_samples=least,
+            accept_sparse=False,
+            reset=reset,
+        )
+    if np.iscomplexobj(y):
+        raise ValueError("Complex data not supported: y must be real")
+    y = take_responses(y)
+    _check_size(X, FARTHEST, "X")
+    return X, y
+
+
+def take_responses(y: Any) -> Array:
+    """Responses (n,) or (n, q) in float64, finite and not too large."""
+    check_kind(y, "y")
+    with numbers_only():
+        values = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+    _check_size(values, LARGEST_RESPONSE, "y")
+    return cast(Array, values)
+
+
+def take_covariates(estimator: Any, X: Any) -> Array:
+    """Covariates for a prediction, with the columns of the fit."""
+    check_kind(X, "X")
+    with numbers_only():
+        return cast(
+            Array, validate_data(estimator, X, dtype=[np.float64, np.float32], reset=False, accept_sparse=False)
+        )
+
+
+def _check_size(values: Array, limit: float, name: str) -> None:
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest > limit:
+        raise ValueError(f"{name} must lie between -{limit:g} and {limit:g}, got {largest:g} in magnitude: rescale it")
+
+
+def check_weights(weights: Any, n_rows: int, *, least_rows: int = 2, frequencies: bool = True) -> Array | None:
+    """Sample weights: non-negative, finite, some positive; None where all are one. In a fit they are frequencies."""
+    if weights is None:
+        return None
+    check_kind(weights, "sample_weight")
+    values = real_array(weights, "sample_weight")
+    if values.ndim == 0:
+        values = np.full(n_rows, float(values))
+    if values.shape != (n_rows,):
+        raise ValueError(f"sample_weight must have one entry per row, {n_rows}; got shape {values.shape}")
+    wrong = ~(np.isfinite(values) & (values >= 0))
+    if wrong.any():
+        raise ValueError(
+            f"sample_weight must be finite and at least 0, got {float(values[wrong][0])!r}: weights are frequencies; "
+            "leave out rows that should not count"
+        )
+    counted = values[values > 0]
+    if counted.size < least_rows:
+        rows = "1 row that does" if least_rows == 1 else f"{least_rows} rows that do"
+        raise ValueError(f"sample_weight must leave at least {rows} not have zero weight, got {counted.size}")
+    _check_sizes(counted)
+    if frequencies:
+        _check_total(counted)
+    return None if np.all(values == 1) else values
+
+
+def _check_sizes(counted: Array) -> None:
+    """Weights can be squared and divided by."""
+    low, high = _WEIGHTS
+    for extreme in (float(counted.min()), float(counted.max())):
+        if not low <= extreme <= high:
+            raise ValueError(
+                f"sample_weight must be 0 or lie between {low:g} and {high:g}, got {extreme:g}: rescale it"
+            )
+
+
+def _check_total(counted: Array) -> None:
+    """The rows stand for as many samples as a fit needs."""
+    total, least = math.fsum(counted), min(2, counted.size)
+    if total < least * (1 - 1e-12):
+        raise ValueError(
+            f"sample_weight must add up to at least {least}, got {total:g}: a weight says how many samples its row "
+            "stands for; multiply them by the number of samples"
+        )
