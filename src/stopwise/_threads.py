@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 
+MOST = 1024
+"""More threads than any machine here can use would only exhaust it."""
+
 
 def thread_count(n_jobs: int | None) -> int:
     """How many threads `n_jobs` asks for: None and -1 mean all usable cores, -2 all but one, as in scikit-learn."""
@@ -12,4 +15,6 @@ def thread_count(n_jobs: int | None) -> int:
         return usable
     if n_jobs == 0:
         raise ValueError("n_jobs must not be 0: give a number of threads, or -1 for all cores")
+    if n_jobs > MOST:
+        raise ValueError(f"n_jobs must be at most {MOST}, got {n_jobs}: give a number of threads, or -1 for all cores")
     return max(1, usable + 1 + n_jobs) if n_jobs < 0 else n_jobs

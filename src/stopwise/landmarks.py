@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stopwise._typing import Array
+from stopwise.checks import real_array
 from stopwise.kernels import Kernel
 from stopwise.operators.nystrom import make_landmarks, moments_of
 
@@ -119,16 +120,18 @@ def _ridge_for(values: Array, degrees: float) -> float:
 
 def as_points(n_landmarks: Any) -> Array | None:
     """Landmarks given as points, (m, d); None where only a number or a way of drawing them is given."""
+    if isinstance(n_landmarks, bool):
+        raise TypeError(f'n_landmarks must be a whole number, points or "auto", got {n_landmarks!r}')
     if isinstance(n_landmarks, str | Integral | Uniform | Leverage):
         return None
     points = np.asarray(n_landmarks)
     if points.dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
-        points = points.astype(np.float64)
+        points = real_array(points, "n_landmarks")
     if points.ndim != 2 or not points.size:
         raise ValueError(
             "landmarks given as points must be a non-empty two-dimensional array, a row each (one covariate: shape "
             f"(m, 1)); got shape {points.shape}"
         )
-    if not np.all(np.isfinite(points)):
-        raise ValueError("landmarks must be finite: they hold NaN or infinity")
+    if not np.all(np.isfinite(points)) or np.abs(points).max() > 1e300:
+        raise ValueError("landmarks must be finite and at most 1e300: they hold NaN, infinity or larger numbers")
     return cast(Array, points)

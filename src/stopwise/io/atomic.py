@@ -27,6 +27,16 @@ def _temporary_beside(target: Path) -> Path:
     return target.with_name(name)
 
 
+def checked_name(path: str | os.PathLike[str]) -> str:
+    """A file's name as text, or an error that says what is wrong with it."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"a file's name must be text or a path, got {path!r}")
+    name = os.fspath(path)
+    if not isinstance(name, str) or "\0" in name or not name:
+        raise ValueError(f"a file's name must be text without null characters, got {name!r}")
+    return name
+
+
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary path in the target's folder; on success its content takes the target's place in one step.
@@ -34,7 +44,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     Whatever goes wrong before that, the target is as it was and the temporary file is removed. A pipe or device is
     written to as it stands: there is nothing to replace.
     """
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(checked_name(path)))
     if target.exists() and not target.is_file() and not target.is_dir():
         yield target
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import safetensors
 from safetensors.numpy import save_file
 
 from stopwise.exceptions import ModelFileError
-from stopwise.io.atomic import atomic_path
+from stopwise.io.atomic import atomic_path, checked_name
 from stopwise.io.codec import Tensor
 
 FORMAT = "stopwise"
@@ -60,9 +61,12 @@ def _parse(path: str | os.PathLike[str]) -> tuple[str, dict[str, Tensor]]:
 
 def read_container(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor], bool]:
     """Document, tensors, and whether the checksum agrees; ModelFileError where that much cannot be read."""
+    path = checked_name(path)
     if os.path.isdir(path):
         raise ModelFileError(f"{path} is a folder, not a model file")
-    os.stat(path)  # a missing file is the system's own error, with its own words
+    mode = os.stat(path).st_mode  # a missing file is the system's own error, with its own words
+    if not stat.S_ISREG(mode):
+        raise ModelFileError(f"{path} is a pipe or a device, not a model file: save it to a file first")
     text, tensors = _parse(path)
     try:
         document = json.loads(text)

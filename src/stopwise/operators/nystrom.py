@@ -61,6 +61,8 @@ class Landmarks:
     def features(self, covariates: Array, out: Array | None = None) -> Array:
         """phi(x) for every row x, (n, r); into the first rows of `out` where it is given."""
         rows = covariates.astype(self.points.dtype, copy=False)
+        if rows.shape[1] != self.points.shape[1]:
+            raise ValueError(f"landmarks need one column per feature, {rows.shape[1]}; got {self.points.shape[1]}")
         block = self.kernel.block(self.kernel.prepare(rows, self._origin), self._prepared)
         projection = self.projection.astype(block.dtype, copy=False)
         return np.matmul(block, projection, out=None if out is None else out[: len(rows)])

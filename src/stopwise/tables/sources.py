@@ -147,6 +147,10 @@ def find_sources(path: Path, separator: str | None = None) -> list[Source]:
     """The files that make up a table."""
     if not path.exists():
         raise TableError(f"{shown(path, 300)} does not exist")
+    if not path.is_dir() and not path.is_file():
+        raise TableError(
+            f"{shown(path, 300)} is a pipe or a device, and tables are read twice: save it to a file first"
+        )
     if not path.is_dir():
         source = _source(path, separator)
         if source is None:
