@@ -113,9 +113,9 @@ def _ridge_for(values: Array, degrees: float) -> float:
         return 1.0
     low, high = 1e-12 * largest, 1e3 * largest * values.size
     for _ in range(80):
-        middle = float(np.sqrt(low * high))
+        middle = float(np.sqrt(low) * np.sqrt(high))
         low, high = (middle, high) if (values / (values + middle)).sum() > degrees else (low, middle)
-    return float(np.sqrt(low * high))
+    return float(np.sqrt(low) * np.sqrt(high))
 
 
 def as_points(n_landmarks: Any) -> Array | None:

@@ -155,13 +155,13 @@ class Path:
         """||f||_H^2 = (1/n) sum_j (gain_j / lambda_j)^2 lambda_j ytilde_j^2."""
         values = self.spectrum.eigenvalues
         weight = self.filter.weight(values, step_sum)
-        return cast(Array, (weight * weight * values) @ self.coefficients**2 / self.n_samples)
+        return cast(Array, weight * (weight * values) @ self.coefficients**2 / self.n_samples)
 
     def debiased_squared_norm(self, step_sum: ArrayLike, noise_std: float) -> Array:
         """(1/n) sum_j gain_j^2 (ytilde_j^2 - sigma^2) / lambda_j: in the mean never above the truth's squared norm."""
         values = self.density.values
         weight = self.filter.weight(values, step_sum)
-        noise = self.density.total(weight * weight * values) * noise_std**2 / self.n_samples
+        noise = self.density.total(weight * (weight * values)) * noise_std**2 / self.n_samples
         return cast(Array, self.squared_hilbert_norm(step_sum) - self.beside_responses(noise))
 
     def degrees_of_freedom(self, step_sum: ArrayLike | None = None, *, iteration: ArrayLike | None = None) -> Array:

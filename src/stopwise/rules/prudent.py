@@ -143,7 +143,7 @@ class Prudent(Rule):
         low = float(before[fails[-1]])
         high = float(before[fails[-1] + 1]) if fails[-1] + 1 < before.size else best
         for _ in range(30):
-            middle = math.sqrt(low * high) if low > 0 else high / 2
+            middle = math.sqrt(low) * math.sqrt(high) if low > 0 else high / 2
             low, high = (low, middle) if within(np.array([middle]))[0] else (middle, high)
         return high
 

@@ -80,7 +80,8 @@ def _refine(path: Path, criterion: Criterion, low: float, middle: float, high: f
             if narrowed == (first, last):
                 break
             first, last = narrowed
-        counts = np.arange(first, last + 1)
+        # All that are left; beyond 2^53, where floats are further apart than steps, some of them.
+        counts = np.unique(np.floor(np.linspace(first, last, 5)))
         return float(path.filter.step_sum(counts[int(np.argmin(criterion(path.filter.step_sum(counts))))]))
     if path.filter.name == "cutoff" or low == 0:
         return middle
@@ -144,12 +145,14 @@ def first_true(path: Path, condition: Callable[[Array], Array], after: float = 0
         first, last = float(path.filter.iteration(low)), float(path.filter.iteration(high))
         while last - first > 1:
             middle = np.floor((first + last) / 2)
+            if middle in (first, last):  # beyond 2^53 neighbouring floats are further apart than steps
+                break
             holds = bool(condition(np.atleast_1d(path.filter.step_sum(middle)))[0])
             first, last = (first, middle) if holds else (middle, last)
         return float(path.filter.step_sum(last))
     if path.filter.name == "cutoff":
         return high
     for _ in range(60):
-        middle = np.sqrt(low * high) if low > 0 else high / 2
+        middle = np.sqrt(low) * np.sqrt(high) if low > 0 else high / 2
         low, high = (low, middle) if bool(condition(np.asarray([middle]))[0]) else (middle, high)
     return high
