@@ -25,7 +25,9 @@ _WEIGHTS = (1e-100, 1e100)
 def numbers_only() -> Iterator[None]:
     """Around validation: an error about text, dates or odd shapes that also says what to do about it."""
     try:
-        yield
+        # scikit-learn adds all entries up to look for NaN; that this sum may overflow is no concern of the caller.
+        with np.errstate(over="ignore", invalid="ignore"):
+            yield
     except OverflowError as error:
         raise ValueError(f"a number is too large for a float ({error}): rescale it") from error
     except TypeError as error:

@@ -91,8 +91,8 @@ class Radial(Kernel):
         return float(self.profile(np.array([-0.5 * math.fsum(np.atleast_1d(difference) ** 2)]))[0])
 
     def prepare(self, covariates: Array, origin: Array) -> Rows:
-        scaled = (covariates.astype(np.float64) - origin) / self.scales
         with np.errstate(over="ignore"):
+            scaled = (covariates.astype(np.float64) - origin) / self.scales
             half = -0.5 * np.einsum("ij,ij->i", scaled, scaled)
         ones = np.ones_like(half)
         left = np.column_stack([scaled, half, ones])
