@@ -1,6 +1,7 @@
 """Profiles for hypothesis, and the fixtures that every test file shares."""
 
 import os
+import re
 
 import numpy as np
 import pytest
@@ -15,6 +16,27 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 def pytest_configure(config):
     """Folds of a cross-validation leave their training range all the time; tests of the warning itself ask for it."""
     config.addinivalue_line("filterwarnings", "ignore:.* rows lie outside the range of the training data")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Note on the report how many examples hypothesis drew: reports travel from pytest-xdist's workers."""
+    report = (yield).get_result()
+    if call.when == "call":
+        drawn = re.findall(r"(\d+) passing", getattr(item, "hypothesis_statistics", ""))
+        report.user_properties.append(("examples", sum(map(int, drawn))))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """How many examples ran, and the tallies that tests recorded with `record_property("tally", ...)`."""
+    reports = [r for kind in ("passed", "failed") for r in terminalreporter.stats.get(kind, []) if r.when == "call"]
+    notes = [note for report in reports for note in report.user_properties]
+    counts = [value for name, value in notes if name == "examples" and value]
+    if counts:
+        terminalreporter.write_line(f"{sum(counts):,} examples in {len(counts)} property tests")
+    for name, value in notes:
+        if name == "tally":
+            terminalreporter.write_line(value)
 
 
 @pytest.fixture
