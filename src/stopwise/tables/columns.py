@@ -32,11 +32,15 @@ def _is_text(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
+def _check_text(kind: Any, name: str) -> None:
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        raise TableError(f"the column '{shown(name)}' is not UTF-8 text: convert the file, for example with iconv")
+
+
 def numbers(column: Any, name: str) -> Array:
     """A numeric column as float64, missing values as NaN; infinity is an error."""
     kind = column.type
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        raise TableError(f"the column '{shown(name)}' is not UTF-8 text: convert the file, for example with iconv")
+    _check_text(kind, name)
     if not _is_number(kind):
         raise TableError(f"the column '{shown(name)}' must hold numbers, but it holds {kind}{_stray(column)}")
     if pa.types.is_boolean(kind):
@@ -172,6 +176,8 @@ def _level_count(column: Any) -> int:
 def describe_columns(table: Any, target: str | None, names: Sequence[str], max_levels: int = MAX_LEVELS) -> Columns:
     """How to encode these columns; those that cannot be are named in the error."""
     kinds = {name: table.column(name).type for name in names}
+    for name, kind in kinds.items():
+        _check_text(kind, name)
     odd = [name for name in names if not _is_number(kinds[name]) and not _is_text(kinds[name])]
     if odd:
         what = ", ".join(sorted({str(kinds[name]) for name in odd}))

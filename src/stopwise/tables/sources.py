@@ -147,6 +147,9 @@ def find_sources(path: Path, separator: str | None = None) -> list[Source]:
     """The files that make up a table."""
     if not path.exists():
         raise TableError(f"{shown(path, 300)} does not exist")
+    separator = "\t" if separator == "\\t" else separator
+    if separator is not None and not (len(separator) == 1 and separator.isascii() and separator not in '"\r\n'):
+        raise TableError(f"a separator must be one character, such as ';' or '\\t', got {shown(repr(separator))}")
     if not path.is_dir() and not path.is_file():
         raise TableError(
             f"{shown(path, 300)} is a pipe or a device, and tables are read twice: save it to a file first"
