@@ -20,6 +20,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from stopwise._typing import Array
+from stopwise.operators.counting import Counting
 from stopwise.spectrum import Density, Spectrum, clean_eigenvalues, spread_density
 from stopwise.stores import NumpyStore, Store
 from stopwise.traces import calibrated, pooled
@@ -60,6 +61,8 @@ class BlockKrylov:
     n_probes: int
     seed: int = 0
     precision: float = 2.2e-16
+    counting: Counting | None = None
+    """Counts of eigenvalues where the operator has them: then sums over the spectrum need no probes."""
 
     def __post_init__(self) -> None:
         self.n_responses = self.responses.shape[1]
@@ -92,9 +95,12 @@ class BlockKrylov:
         """How large the space can get: rows, less one direction for an intercept."""
         return self.operator.n_rows - int(self.operator.centred)
 
-    def _orthonormal(self, block: Any, smallest: float) -> Any | None:
-        """Columns orthonormal to each other and to all held; directions below `smallest` are dropped."""
-        for attempt in range(2):
+    def _orthonormal(self, block: Any, smallest: float, *, clean: bool = False) -> Any | None:
+        """Columns orthonormal to each other and to all held; directions below `smallest` are dropped.
+
+        A `clean` block is so already but for a last pass.
+        """
+        for attempt in range(0 if clean else 2):
             if self.store.width:
                 block = self.store.remove(block, self.store.inner(block))
             unit, r = self.store.factor(block)
@@ -155,7 +161,8 @@ class BlockKrylov:
         keep = sizes > floor
         room = self.dimension - self._processed
         block = self.store.turn(unit, left[:, keep][:, :room]) if keep.any() else None
-        block = None if block is None else self._orthonormal(block, 0.5)
+        clean = self.precision < 1e-12 and float(sizes[keep].min(initial=np.inf)) > 1e-6 * float(sizes.max(initial=0))
+        block = None if block is None else self._orthonormal(block, 0.5, clean=clean)
         if block is None:
             block = self._fresh(scale, room)
         if block is None:
@@ -193,6 +200,10 @@ class BlockKrylov:
         values, vectors = values[::-1], vectors[:, ::-1]
         if self.complete or not self._coupling.size:
             residuals = np.zeros_like(values)
+        elif self.counting is not None:
+            residuals = np.append(
+                self._computed_residuals(values[:1], vectors[:, :1]), np.full(values.size - 1, np.inf)
+            )
         elif self.rational:
             residuals = self._computed_residuals(values, vectors)
         else:
@@ -213,14 +224,20 @@ class BlockKrylov:
         """What is known by now, with a deterministic bound and a statistical estimate for the rest."""
         values, vectors, residuals = self.ritz()
         replicas: tuple[Density, ...]
+        floor: Density | None = None
         n, trace = self.operator.n_samples, self.operator.trace
         if self.complete:
             density = Density(values, np.ones_like(values), n)
             trace, replicas, bound = density.trace, (), density
+        elif self.counting is not None:
+            density, replicas = self.counting.density(), self.counting.replicas()
+            bound, floor = self.counting.upper(), self.counting.lower()
         else:
             bound = spread_density(values, max(trace, float(values.sum())), n)
             density, replicas = self._statistical(values, vectors, residuals)
         largest = float(values[0] + residuals[0]) if values.size else 0.0
+        if self.counting is not None:
+            largest = self.counting.largest(float(values[0]), float(residuals[0]))
         return Spectrum(
             eigenvalues=values,
             basis=self.store.basis(self._processed, vectors),
@@ -234,6 +251,7 @@ class BlockKrylov:
             converged=residuals <= _CONVERGED * values,
             residuals=residuals,
             products=self.products,
+            floor=floor,
         )
 
     def response_coordinates(self, vectors: Array) -> Array:

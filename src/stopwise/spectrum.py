@@ -120,6 +120,8 @@ class Spectrum:
     converged: Array | None = None
     residuals: Array | None = None
     products: int = 0
+    floor: Density | None = None
+    """The other side of `bound`, where there is one: no concave sum is below it."""
 
     @property
     def rank(self) -> int:

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from stopwise._typing import Array
 from stopwise.estimators.problem import Problem
-from stopwise.estimators.solution import Plan, Solution, decide, finish
+from stopwise.estimators.solution import Plan, Solution, finish
+from stopwise.estimators.verdict import Verdict, judge, reads_traces, with_bracket
 from stopwise.exceptions import StopwiseWarning
-from stopwise.filters import Ridge, SteppedFilter
-from stopwise.krylov import GROUPS, BlockKrylov, Multiplier, NumpyStore, Store, with_diagonal
+from stopwise.filters import Ridge
+from stopwise.krylov import BlockKrylov, Multiplier, NumpyStore, Store, with_diagonal
 from stopwise.memory import free_bytes
+from stopwise.noise import SpectralTail
 from stopwise.operators import Operator
+from stopwise.operators.counting import Counting
 from stopwise.path import Path
 from stopwise.progress import Progress
-from stopwise.rules import GCV, Critical, Fixed, Reason, Stop
-from stopwise.rules.risk import Discrepancy, Oracle
-from stopwise.spectrum import Spectrum
+from stopwise.rules import GCV, Stop
 
-_SIGMAS = 3.5
-"""Jackknife standard errors on either side of a bracket: eight groups leave seven degrees of freedom."""
-_CERTAIN = 1e-9
 _READABLE = 0.002
 """The residual of an estimate, relative to the responses, beyond which its path is not read."""
 _MOST_LOOKS = 4
@@ -37,20 +36,6 @@ _MOST_DRAWS = 12
 
 class UnsettledWarning(StopwiseWarning):
     """The stop's bracket is wider than was asked for."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A stop with its bracket, and whether it may be trusted as it is."""
-
-    stop: Stop
-    sigma: float
-    low: float
-    high: float
-    residual: float
-    settled: bool
-    noisy: bool = False
-    """True where all but the sampling error of the probes is small enough."""
 
 
 class Place(Protocol):
@@ -105,17 +90,16 @@ class KrylovSolver:
         plan = _noise_first(problem, plan if plan.tol == 0 else replace(plan, rule=plan.rule.without_rows()))
         responses = _weighted(problem)
         limit = self.place.column_limit(problem, plan)
-        probes = (
-            min(self.place.probe_count(problem, plan), 7)
-            if getattr(operator, "rational", False)
-            else self.place.probe_count(problem, plan)
-        )
+        probes, counting = self.place.probe_count(problem, plan), None
+        if getattr(operator, "rational", False):
+            counting = _counting(operator, plan)
+            probes = min(probes, 7) if counting is None else int(not np.all(np.any(responses != 0, axis=0)))
         store = self._store(operator, limit, problem)
         precision, multiplier = self.place.precision(problem, plan), self.place.multiplier(operator)
-        space = BlockKrylov(multiplier, store, responses, probes, seed=problem.seed, precision=precision)
+        space = BlockKrylov(multiplier, store, responses, probes, problem.seed, precision, counting)
         with Progress(plan.verbose) as progress:
             path, verdicts = self._until_settled(problem, plan, operator, space, limit, progress)
-        stops = [_with_bracket(v, path.spectrum, space.products) for v in verdicts]
+        stops = [with_bracket(v, path.spectrum, space.products) for v in verdicts]
         if not all(v.settled for v in verdicts):
             _warn(verdicts, plan.tol, space)
         return finish(problem, operator, path, stops, [v.sigma for v in verdicts], self.name, products=space.products)
@@ -131,11 +115,12 @@ class KrylovSolver:
     ) -> tuple[Path, list[Verdict]]:
         before: list[Stop] | None = None
         looked, asked, draws, looks = 0, _scout(plan), 0, 0
+        pace = 1.12 if space.counting is None else 1.3
         while True:
             more = space.grow()
             progress.show(f"{space.products} products, {space._processed} columns")
             done = not more or space._processed >= limit
-            if not done and (space.products < (4 if space.rational else 2) or space._processed < 1.12 * looked):
+            if not done and (space.products < (4 if space.rational else 2) or space._processed < pace * looked):
                 continue
             looked = space._processed
             path = krylov_path(problem, asked, operator, space)
@@ -148,7 +133,13 @@ class KrylovSolver:
                 before = [v.stop for v in verdicts]
             _aim(space, verdicts[0], path.spectrum.largest_bound)
             _tell(progress, space, verdicts)
-            while not done and draws < _MOST_DRAWS and all(v.settled or v.noisy for v in verdicts):
+            if _sharpen(space, verdicts):
+                path = krylov_path(problem, asked, operator, space)
+                verdicts = self._judge(problem, asked, path, space, before)
+                before = [v.stop for v in verdicts]
+            elif space.counting is not None and all(v.settled or v.noisy for v in verdicts):
+                done = True  # neither a larger space nor finer counts would tell more
+            while not done and space.n_probes and draws < _MOST_DRAWS and all(v.settled or v.noisy for v in verdicts):
                 if all(v.settled for v in verdicts):
                     break
                 draws += 1
@@ -164,12 +155,28 @@ class KrylovSolver:
         self, problem: Problem, plan: Plan, path: Path, space: BlockKrylov, before: list[Stop] | None
     ) -> list[Verdict]:
         previous: list[Any] = before or [None] * space.n_responses
-        return [_verdict(problem, plan, path, space, j, previous[j]) for j in range(space.n_responses)]
+        return [judge(problem, plan, path, space, j, previous[j]) for j in range(space.n_responses)]
 
 
 def _aim(space: BlockKrylov, verdict: Verdict, largest: float) -> None:
     """Poles follow the stop once the estimate there means anything; before, they keep ranging."""
     space.pole = 1 / max(verdict.stop.step_sum, 10 / largest) if verdict.residual < 0.01 else 0.0
+
+
+def _counting(operator: Any, plan: Plan) -> Counting | None:
+    """Exact counts of eigenvalues, unless an exact stop or single eigenvectors are asked for."""
+    if plan.tol == 0 or plan.rule.needs_rows or (plan.rule.needs_noise and isinstance(plan.noise, SpectralTail)):
+        return None
+    return cast("Counting | None", operator.counting)
+
+
+def _sharpen(space: BlockKrylov, verdicts: list[Verdict]) -> bool:
+    """Count more finely around stops whose estimate is known and whose bracket is still too wide."""
+    if space.counting is None:
+        return False
+    wide = [v for v in verdicts if not v.narrow and v.residual < 5e-5 and v.stop.step_sum > 0]
+    refined = [space.counting.refine(1 / v.stop.step_sum, again=v.noisy) for v in wide]
+    return any(refined)
 
 
 def _scout(plan: Plan) -> Plan:
@@ -210,159 +217,25 @@ def _horizon(path: Path, space: BlockKrylov) -> float:
     largest = path.spectrum.largest_bound
     if largest == 0 or not np.any(path.energy > 0):
         return math.inf
-    grid = np.geomspace(0.1 / largest, path.step_sum_cap, 16 if space.rational else 96)
-    weights = Ridge().weight(path.spectrum.eigenvalues, grid).T
+    grid = np.geomspace(0.1 / largest, path.step_sum_cap, 96)
+    if space.rational:  # a residual is a product there: halve the grid instead of asking all of it
+        first = bisect.bisect_left(range(grid.size), True, key=lambda i: bool(_lost(path, space, grid[i : i + 1])[0]))
+    else:
+        first = int(np.argmax(np.append(_lost(path, space, grid), True)))
+    return math.inf if first == grid.size else float(grid[max(first - 1, 0)])
+
+
+def _lost(path: Path, space: BlockKrylov, clock: Array) -> Array:
+    """Where on the clock the residual of the (ridge) estimate of any response is too large to be read."""
+    weights = Ridge().weight(path.spectrum.eigenvalues, clock).T
     assert path.spectrum.basis is not None
     assert path.spectrum.basis.rotation is not None
-    worst = np.zeros(grid.size)
+    lost = np.zeros(clock.size, dtype=bool)
     for column in np.flatnonzero(path.energy > 0):
         weighted = weights * path.coefficients[:, column, None]
-        residual = space.estimate_residual(path.spectrum.basis.rotation, weighted) / math.sqrt(path.energy[column])
-        worst = np.maximum(worst, residual)
-    lost = np.flatnonzero(worst > _READABLE)
-    return math.inf if not lost.size else float(grid[max(lost[0] - 1, 0)])
-
-
-def _verdict(
-    problem: Problem, plan: Plan, path: Path, space: BlockKrylov, column: int, previous: Stop | None
-) -> Verdict:
-    stop, sigma = decide(problem, plan, path, column)
-    residual = _estimate_residual(path, space, stop, column)
-    reachable = min(max(1e3 * space.precision, 1e-5), 1e-4)
-    accurate = residual <= (1e-12 if plan.tol == 0 else 1e-6 if plan.dtype == np.float64 else reachable)
-    if space.complete:
-        return Verdict(stop, sigma, stop.step_sum, stop.step_sum, residual, True)
-    noisy = False
-    if plan.rule.one_sided and not plan.noise.needs_path:
-        low, high = _one_sided_bracket(problem, plan, path, column, stop)
-    else:
-        low, high, drift = _statistical_bracket(problem, plan, path, column, stop, previous)
-        noisy = accurate and drift <= 0.25 * plan.tol and plan.tol > 0 and _well_inside(path, stop)
-    # Leave-one-out error is so flat that five times the width costs nothing that could be measured.
-    width = plan.tol * (5 if plan.rule.needs_rows else 1)
-    narrow = high <= low * (1 + width) or _same_iterate(path, low, high)
-    if (plan.tol == 0 and high > low) or not _well_inside(path, stop):
-        narrow = False
-    if isinstance(path.filter, SteppedFilter) and stop.iteration is not None and math.isfinite(high) and high == low:
-        # Estimates that agree on an iterate may all have been rounded to it.
-        beside = path.filter.step_sum(np.array([max(stop.iteration - 1, 0), stop.iteration + 1]))
-        low, high = (float(v) for v in beside) if plan.tol > 0 and not plan.rule.one_sided else (low, high)
-    return Verdict(stop, sigma, low, high, residual, accurate and narrow, noisy)
-
-
-def _well_inside(path: Path, stop: Stop) -> bool:
-    """Is the stop far enough from the horizon that nothing beyond could have been chosen?"""
-    if stop.reason is Reason.ZERO:
-        return path.horizon * path.spectrum.largest_bound >= 1e5
-    return stop.step_sum < 0.3 * path.horizon
-
-
-def _same_iterate(path: Path, low: float, high: float) -> bool:
-    if not isinstance(path.filter, SteppedFilter) or not math.isfinite(high):
-        return low == high
-    return bool(path.filter.iteration(low) == path.filter.iteration(high))
-
-
-def _one_sided_bracket(problem: Problem, plan: Plan, path: Path, column: int, stop: Stop) -> tuple[float, float]:
-    """With radius and noise given the stop from the bound is never late; it is exact once no eigenvalue is missed.
-
-    Every Ritz value near or above the threshold 1/eta being an eigenpair, and the next ones lying well below it, a
-    random start has found them all (with probability one, multiplicities up to the block width).
-    """
-    spectrum = path.spectrum
-    low = float(stop.details.get("critical_step_sum", stop.step_sum))
-    threshold = 1 / low if low > 0 else math.inf
-    assert spectrum.converged is not None
-    near = spectrum.eigenvalues > 0.5 * threshold
-    found = bool(np.all(spectrum.converged[near])) and not bool(np.all(near))
-    if found and plan.tol > 0:
-        return low, low * (1 + 0.2 * plan.tol)
-    if found:
-        sharp = spectrum.eigenvalues[near]
-        return low, low if sharp.size == 0 or _sharp(path, near) else math.inf
-    statistical = replace(spectrum, bound=spectrum.density)
-    other, _ = decide(problem, plan, replace(path, spectrum=statistical), column)
-    high = float(other.details.get("critical_step_sum", other.step_sum))
-    error = _jackknife(problem, plan, path, column, as_bound=True)
-    return low, max(low, high * math.exp(min(_SIGMAS * error, 50.0)))
-
-
-def _sharp(path: Path, near: Array) -> bool:
-    """Are all eigenvalues near the threshold known to working precision?"""
-    residuals = path.spectrum.residuals
-    return residuals is not None and bool(
-        np.all(residuals[near] ** 2 <= _CERTAIN**1.5 * path.spectrum.eigenvalues[near] ** 2)
-    )
-
-
-def _statistical_bracket(
-    problem: Problem, plan: Plan, path: Path, column: int, stop: Stop, previous: Stop | None
-) -> tuple[float, float, float]:
-    """The stop give or take its jackknife error over probes and its last change; and that change."""
-    at = stop.step_sum
-    if previous is None:
-        return 0.0, math.inf, math.inf
-    drift = _log_gap(previous.step_sum, at)
-    half = min(drift, 50.0)
-    if drift <= max(plan.tol, 1e-12) and not plan.scouting:
-        half = min(_SIGMAS * _jackknife(problem, plan, path, column) + drift, 50.0)
-    return at * math.exp(-half), at * math.exp(half), drift
-
-
-def _log_gap(first: float, second: float) -> float:
-    if first == second:
-        return 0.0
-    return abs(math.log(first / second)) if min(first, second) > 0 else math.inf
-
-
-def _reads_traces(plan: Plan) -> bool:
-    """Does the decision depend on sums over all eigenvalues?"""
-    noise = plan.rule.needs_noise and plan.noise.needs_path
-    return noise or not isinstance(plan.rule, Discrepancy | Fixed | Oracle)
-
-
-def _jackknife(problem: Problem, plan: Plan, path: Path, column: int, as_bound: bool = False) -> float:
-    """Standard error of log(step_sum) over groups of probes."""
-    replicas = path.spectrum.replicas
-    if not _reads_traces(plan) or not replicas:
-        return 0.0
-    asked = replicas[:: max(1, len(replicas) // (4 if plan.rule.needs_rows else GROUPS))]
-    key = "critical_step_sum" if isinstance(plan.rule, Critical) else ""
-    logs = []
-    for replica in asked:
-        spectrum = path.spectrum.with_density(replica)
-        if as_bound:
-            spectrum = replace(spectrum, bound=replica)
-        stop, _ = decide(problem, plan, replace(path, spectrum=spectrum), column)
-        logs.append(math.log(max(float(stop.details.get(key, stop.step_sum)), 1e-300)))
-    groups = min(GROUPS, len(replicas))
-    spread = float(np.sum((np.array(logs) - np.mean(logs)) ** 2)) * len(replicas) / len(asked)
-    return math.sqrt((groups - 1) / groups * spread)
-
-
-def _estimate_residual(path: Path, space: BlockKrylov, stop: Stop, column: int) -> float:
-    """|K a - f| over |y|: how far weights and fitted values are from belonging together."""
-    energy = float(path.energy[column])
-    if energy == 0:
-        return 0.0
-    weight = path.filter.weight(path.spectrum.eigenvalues, stop.step_sum)
-    assert path.spectrum.basis is not None
-    assert path.spectrum.basis.rotation is not None
-    weighted = (weight * path.coefficients[:, column])[:, None]
-    return float(space.estimate_residual(path.spectrum.basis.rotation, weighted)[0]) / math.sqrt(energy)
-
-
-def _with_bracket(verdict: Verdict, spectrum: Spectrum, products: int) -> Stop:
-    stop = verdict.stop
-    if not verdict.settled:
-        stop = replace(stop, reason=Reason.BUDGET)
-    return stop.with_details(
-        bracket=(verdict.low, verdict.high),
-        settled=verdict.settled,
-        products=products,
-        residual=verdict.residual,
-        columns=len(spectrum.eigenvalues),
-    )
+        residual = space.estimate_residual(path.spectrum.basis.rotation, weighted)
+        lost |= residual > _READABLE * math.sqrt(path.energy[column])
+    return lost
 
 
 def _warn(verdicts: list[Verdict], tol: float, space: BlockKrylov) -> None:
@@ -396,7 +269,7 @@ def _noise_first(problem: Problem, plan: Plan) -> Plan:
 
 def probe_count(problem: Problem, plan: Plan, few: int = 16, many: int = 48) -> int:
     """Few probes where eigenvalues settle the stop, more where only statistics can; responses count as some of them."""
-    wanted = few if (plan.rule.one_sided and not plan.noise.needs_path) or not _reads_traces(plan) else many
+    wanted = few if (plan.rule.one_sided and not plan.noise.needs_path) or not reads_traces(plan) else many
     return int(max(1, min(wanted - problem.responses.shape[1], problem.n_rows - 1)))
 
 

@@ -6,15 +6,20 @@ powers. Free polynomial parts add one inner product each. Ties need nothing spec
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import cast
 
 import numpy as np
-from scipy.linalg import solveh_banded
 
 from stopwise._typing import Array
 from stopwise.kernels.base import one_feature
 from stopwise.kernels.line import Sobolev
+from stopwise.operators import springs
 from stopwise.operators.base import Operator
+from stopwise.operators.counting import Counting
+
+COUNTED_ROWS = 500
+"""Distinct places from which on eigenvalues are counted instead of estimated."""
 
 
 class SortedLine:
@@ -100,16 +105,25 @@ class Line(Operator):
     # ---- a better way to grow a Krylov space than K itself
 
     def _group(self) -> None:
-        """Distinct places with their weights, and the tridiagonal inverse of their Gram matrix."""
+        """Distinct places with their weights, and the springs between them: the inverse of their Gram matrix."""
         places, index, _ = np.unique(self.line.places, return_index=True, return_counts=True)
         self._starts = index
         weights = np.ones(self.n_rows) if self.weights is None else self.weights
         self._group_weights = np.add.reduceat(weights[self.line.order], index)
         # Centring frees the constant, whatever the kernel does at the left end; else the first step starts at zero.
         start = 0.0 if self.centred else 1.0 / max(places[0] + (0.0 if self.kernel.anchored else 1.0), 1e-12)
-        inverse = np.concatenate([[start], 1.0 / np.diff(places)])
-        self._diagonal = inverse + np.append(inverse[1:], 0.0)
-        self._beside = -inverse[1:]
+        self._inverse = np.concatenate([[start], 1.0 / np.diff(places)])
+
+    @cached_property
+    def counting(self) -> Counting | None:
+        """Exact counts of eigenvalues, where there are rows enough for them to pay."""
+        if not self.rational or self._starts.size < COUNTED_ROWS:
+            return None
+        inverse, weights = self._inverse, self._group_weights
+        couplings = np.append(0.0, inverse[1:] / weights[:-1])
+        return Counting(
+            inverse / weights, couplings, n_samples=self.n_samples, trace=self.trace, null=int(self.centred)
+        )
 
     def expand(self, block: Array, pole: float) -> Array:
         """K (K + pole)^-1 block: smoothing at the scale of the pole, one tridiagonal solve.
@@ -118,11 +132,7 @@ class Line(Operator):
         """
         root = self.root_weights[self.line.order, None]
         sums = np.add.reduceat(root * block[self.line.order], self._starts, axis=0)
-        stiffness = self.n_samples * pole
-        banded = np.zeros((2, len(self._diagonal)))
-        banded[0, 1:] = stiffness * self._beside
-        banded[1] = self._group_weights + stiffness * self._diagonal
-        smooth = solveh_banded(banded, sums, check_finite=False)
+        smooth = springs.solve(self._group_weights, self.n_samples * pole * self._inverse, sums)
         counts = np.diff(np.append(self._starts, self.n_rows))
         out = np.empty_like(block)
         out[self.line.order] = root * np.repeat(smooth, counts, axis=0)

@@ -1,0 +1,188 @@
+"""Is the stop settled? A bracket on it from what the space knows, and what the space does not see of the estimate."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from stopwise._typing import Array
+from stopwise.estimators.problem import Problem
+from stopwise.estimators.solution import Plan, decide
+from stopwise.filters import SteppedFilter
+from stopwise.krylov import GROUPS, BlockKrylov
+from stopwise.path import Path
+from stopwise.rules import Critical, Fixed, Reason, Stop
+from stopwise.rules.risk import Discrepancy, Oracle
+from stopwise.spectrum import Spectrum
+
+_SIGMAS = 3.5
+"""Jackknife standard errors on either side of a bracket: eight groups leave seven degrees of freedom."""
+_CERTAIN = 1e-9
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A stop with its bracket, and whether it may be trusted as it is."""
+
+    stop: Stop
+    sigma: float
+    low: float
+    high: float
+    residual: float
+    settled: bool
+    noisy: bool = False
+    """True where all but the sampling error of the probes (or the width of counted cells) is small enough."""
+    narrow: bool = True
+
+
+def judge(problem: Problem, plan: Plan, path: Path, space: BlockKrylov, column: int, previous: Stop | None) -> Verdict:
+    stop, sigma = decide(problem, plan, path, column)
+    residual = _estimate_residual(path, space, stop, column)
+    reachable = min(max(1e3 * space.precision, 1e-5), 1e-4)
+    accurate = residual <= (1e-12 if plan.tol == 0 else 1e-6 if plan.dtype == np.float64 else reachable)
+    if space.complete:
+        return Verdict(stop, sigma, stop.step_sum, stop.step_sum, residual, settled=True)
+    noisy = False
+    if plan.rule.one_sided and not plan.noise.needs_path:
+        low, high = _one_sided_bracket(problem, plan, path, column, stop)
+    else:
+        low, high, drift = _statistical_bracket(problem, plan, path, column, stop, previous)
+        noisy = accurate and drift <= 0.25 * plan.tol and plan.tol > 0 and _well_inside(path, stop)
+    # Leave-one-out error is so flat that five times the width costs nothing that could be measured.
+    width = plan.tol * (5 if plan.rule.needs_rows else 1)
+    narrow = high <= low * (1 + width) or _same_iterate(path, low, high)
+    if (plan.tol == 0 and (high > low or not _step_known(path))) or not _well_inside(path, stop):
+        narrow = False
+    if isinstance(path.filter, SteppedFilter) and stop.iteration is not None and math.isfinite(high) and high == low:
+        # Estimates that agree on an iterate may all have been rounded to it.
+        beside = path.filter.step_sum(np.array([max(stop.iteration - 1, 0), stop.iteration + 1]))
+        low, high = (float(v) for v in beside) if plan.tol > 0 and not plan.rule.one_sided else (low, high)
+    if isinstance(path.filter, SteppedFilter) and math.isfinite(low):
+        low = min(low, float(path.filter.snap(low)))  # descent stops at the last whole step before a crossing
+    return Verdict(stop, sigma, low, high, residual, accurate and narrow, noisy, narrow)
+
+
+def _well_inside(path: Path, stop: Stop) -> bool:
+    """Is the stop far enough from the horizon that nothing beyond could have been chosen?"""
+    if stop.reason is Reason.ZERO:
+        return path.horizon * path.spectrum.largest_bound >= 1e5
+    return stop.step_sum < 0.3 * path.horizon
+
+
+def _step_known(path: Path) -> bool:
+    """Is the bound on the largest eigenvalue, from which steps take their size, as good as the eigenvalue?"""
+    first = float(path.spectrum.eigenvalues[:1].sum())
+    return not isinstance(path.filter, SteppedFilter) or path.spectrum.largest_bound <= first * (1 + _CERTAIN)
+
+
+def _same_iterate(path: Path, low: float, high: float) -> bool:
+    if not isinstance(path.filter, SteppedFilter) or not math.isfinite(high):
+        return low == high
+    return bool(path.filter.iteration(low) == path.filter.iteration(high))
+
+
+def _one_sided_bracket(problem: Problem, plan: Plan, path: Path, column: int, stop: Stop) -> tuple[float, float]:
+    """With radius and noise given the stop from the bound is never late; it is exact once no eigenvalue is missed.
+
+    Every Ritz value near or above the threshold 1/eta being an eigenpair, and the next ones lying well below it, a
+    random start has found them all (with probability one, multiplicities up to the block width).
+    """
+    spectrum = path.spectrum
+    low = float(stop.details.get("critical_step_sum", stop.step_sum))
+    if spectrum.floor is not None:
+        other, _ = decide(problem, plan, replace(path, spectrum=replace(spectrum, bound=spectrum.floor)), column)
+        return low, float(other.details.get("critical_step_sum", other.step_sum))
+    threshold = 1 / low if low > 0 else math.inf
+    assert spectrum.converged is not None
+    near = spectrum.eigenvalues > 0.5 * threshold
+    found = bool(np.all(spectrum.converged[near])) and not bool(np.all(near))
+    if found and plan.tol > 0:
+        return low, low * (1 + 0.2 * plan.tol)
+    if found:
+        sharp = spectrum.eigenvalues[near]
+        return low, low if sharp.size == 0 or _sharp(path, near) else math.inf
+    statistical = replace(spectrum, bound=spectrum.density)
+    other, _ = decide(problem, plan, replace(path, spectrum=statistical), column)
+    high = float(other.details.get("critical_step_sum", other.step_sum))
+    error = _jackknife(problem, plan, path, column, as_bound=True)
+    return low, max(low, high * math.exp(min(_SIGMAS * error, 50.0)))
+
+
+def _sharp(path: Path, near: Array) -> bool:
+    """Are all eigenvalues near the threshold known to working precision?"""
+    residuals = path.spectrum.residuals
+    return residuals is not None and bool(
+        np.all(residuals[near] ** 2 <= _CERTAIN**1.5 * path.spectrum.eigenvalues[near] ** 2)
+    )
+
+
+def _statistical_bracket(
+    problem: Problem, plan: Plan, path: Path, column: int, stop: Stop, previous: Stop | None
+) -> tuple[float, float, float]:
+    """The stop give or take its jackknife error over probes and its last change; and that change."""
+    at = stop.step_sum
+    if previous is None:
+        return 0.0, math.inf, math.inf
+    drift = _log_gap(previous.step_sum, at)
+    half = min(drift, 50.0)
+    if drift <= max(plan.tol, 1e-12) and not plan.scouting:
+        half = min(_SIGMAS * _jackknife(problem, plan, path, column) + drift, 50.0)
+    return at * math.exp(-half), at * math.exp(half), drift
+
+
+def _log_gap(first: float, second: float) -> float:
+    if first == second:
+        return 0.0
+    return abs(math.log(first / second)) if min(first, second) > 0 else math.inf
+
+
+def reads_traces(plan: Plan) -> bool:
+    """Does the decision depend on sums over all eigenvalues?"""
+    noise = plan.rule.needs_noise and plan.noise.needs_path
+    return noise or not isinstance(plan.rule, Discrepancy | Fixed | Oracle)
+
+
+def _jackknife(problem: Problem, plan: Plan, path: Path, column: int, as_bound: bool = False) -> float:
+    """Standard error of log(step_sum) over groups of probes."""
+    replicas = path.spectrum.replicas
+    if not reads_traces(plan) or not replicas:
+        return 0.0
+    asked = replicas[:: max(1, len(replicas) // (4 if plan.rule.needs_rows else GROUPS))]
+    key = "critical_step_sum" if isinstance(plan.rule, Critical) else ""
+    logs = []
+    for replica in asked:
+        spectrum = path.spectrum.with_density(replica)
+        if as_bound:
+            spectrum = replace(spectrum, bound=replica)
+        stop, _ = decide(problem, plan, replace(path, spectrum=spectrum), column)
+        logs.append(math.log(max(float(stop.details.get(key, stop.step_sum)), 1e-300)))
+    groups = min(GROUPS, len(replicas))
+    spread = float(np.sum((np.array(logs) - np.mean(logs)) ** 2)) * len(replicas) / len(asked)
+    return math.sqrt((groups - 1) / groups * spread)
+
+
+def _estimate_residual(path: Path, space: BlockKrylov, stop: Stop, column: int) -> float:
+    """|K a - f| over |y|: how far weights and fitted values are from belonging together."""
+    energy = float(path.energy[column])
+    if energy == 0:
+        return 0.0
+    weight = path.filter.weight(path.spectrum.eigenvalues, stop.step_sum)
+    assert path.spectrum.basis is not None
+    assert path.spectrum.basis.rotation is not None
+    weighted = (weight * path.coefficients[:, column])[:, None]
+    return float(space.estimate_residual(path.spectrum.basis.rotation, weighted)[0]) / math.sqrt(energy)
+
+
+def with_bracket(verdict: Verdict, spectrum: Spectrum, products: int) -> Stop:
+    stop = verdict.stop
+    if not verdict.settled:
+        stop = replace(stop, reason=Reason.BUDGET)
+    return stop.with_details(
+        bracket=(verdict.low, verdict.high),
+        settled=verdict.settled,
+        products=products,
+        residual=verdict.residual,
+        columns=len(spectrum.eigenvalues),
+    )
