@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from stopwise.experiments import bounds, classes, path, rates, ridge, robustness
 from stopwise.experiments.claims import Claim, as_json, as_markdown
 from stopwise.experiments.tally import Row, Tally, as_csv, merged
 from stopwise.experiments.task import Config, Task
+from stopwise.io import atomic_path
 
 EXPERIMENTS: dict[str, ModuleType] = {
     "path": path,
@@ -112,13 +111,6 @@ def write(outcome: Outcome, config: Config, folder: Path) -> list[Path]:
 
 def replace_file(target: Path, content: bytes) -> Path:
     """Write beside, then move into place."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=target.suffix)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.chmod(name, 0o644)
-        os.replace(name, target)
-    except BaseException:
-        os.unlink(name)
-        raise
+    with atomic_path(target) as temporary:
+        temporary.write_bytes(content)
     return target

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import re
 import stat
 from typing import Any
 
@@ -44,7 +46,13 @@ def write_container(path: str | os.PathLike[str], document: dict[str, Any], tens
     """Write document and tensors; the file at `path` is the old one or the new one, never a part."""
     sealed = {_CHECKSUM: checksum(_text(document), tensors)} | document
     with atomic_path(path) as temporary:
-        save_file(tensors, temporary, {FORMAT: _text(sealed)})
+        try:
+            save_file(tensors, temporary, {FORMAT: _text(sealed)})
+        except safetensors.SafetensorError as problem:
+            # The system's refusal, such as a full disk, comes in other clothes.
+            number = re.search(r"os error (\d+)", str(problem))
+            words = os.strerror(int(number[1])) if number else f"the model could not be written: {problem}"
+            raise OSError(int(number[1]) if number else errno.EIO, words, os.fspath(path)) from problem
 
 
 def _parse(path: str | os.PathLike[str]) -> tuple[str, dict[str, Tensor]]:
