@@ -96,7 +96,7 @@ def step_sums_at(density: Density, targets: Array) -> Array:
         # tail eta^2 + saturated eta = target, in the form that does not cancel.
         root = np.sqrt(saturated) * np.sqrt(saturated + 4 * tail * (targets / saturated))
         inner = np.where(tail == 0, targets / saturated, 2 * targets / (saturated + root))
-        eta = np.where(saturated == 0, np.sqrt(targets / np.where(tail == 0, 1.0, tail)), inner)
+        eta = np.where(saturated == 0, np.sqrt(targets) / np.sqrt(np.where(tail == 0, 1.0, tail)), inner)
     return cast(Array, np.where(np.isposinf(targets), math.inf, eta))
 
 
