@@ -14,8 +14,8 @@ from stopwise.filters import SteppedFilter
 from stopwise.krylov import GROUPS, BlockKrylov
 from stopwise.path import Path
 from stopwise.rules import Critical, Fixed, Reason, Stop
-from stopwise.rules.risk import Discrepancy, Oracle
-from stopwise.spectrum import Spectrum
+from stopwise.rules.risk import Discrepancy, Minimax, Oracle
+from stopwise.spectrum import Density, Spectrum
 
 _SIGMAS = 3.5
 """Jackknife standard errors on either side of a bracket: eight groups leave seven degrees of freedom."""
@@ -107,7 +107,8 @@ def _one_sided_bracket(problem: Problem, plan: Plan, path: Path, column: int, st
     other, _ = decide(problem, plan, replace(path, spectrum=statistical), column)
     high = float(other.details.get("critical_step_sum", other.step_sum))
     error = _jackknife(problem, plan, path, column, as_bound=True)
-    return low, max(low, high * math.exp(min(_SIGMAS * error, 50.0)))
+    # Even without chance a stop is not known better than its eigenvalues.
+    return low, max(low, high * math.exp(min(_SIGMAS * error, 50.0))) * (1 + (1e-6 if plan.tol > 0 else 0.0))
 
 
 def _sharp(path: Path, near: Array) -> bool:
@@ -128,8 +129,30 @@ def _statistical_bracket(
     drift = _log_gap(previous.step_sum, at)
     half = min(drift, 50.0)
     if drift <= max(plan.tol, 1e-12) and not plan.scouting:
-        half = min(_SIGMAS * _jackknife(problem, plan, path, column) + drift, 50.0)
+        # Chance in the probes and what a larger space would still change have nothing to do with each other.
+        half = min(math.hypot(_SIGMAS * _jackknife(problem, plan, path, column), drift), 50.0)
+        half += _between_eigenvalues(problem, plan, path, column, at)
     return at * math.exp(-half), at * math.exp(half), drift
+
+
+def _between_eigenvalues(problem: Problem, plan: Plan, path: Path, column: int, at: float) -> float:
+    """How far the stop of a rule that asks for the worst eigenvalue moves with their places.
+
+    One may be anywhere (then the worst is worse), or all may lie where none is known to be (then it is better).
+    """
+    if not isinstance(plan.rule, Minimax):
+        return 0.0
+    known = path.density
+    order = np.argsort(known.values)
+    values, counts = known.values[order], known.multiplicities[order]
+    anywhere = np.geomspace(path.spectrum.largest_bound * 1e-9, path.spectrum.largest_bound, 2000)
+    filled = Density(np.append(values, anywhere), np.append(counts, np.zeros(anywhere.size)), known.n_samples)
+    between = Density(np.sqrt(values * np.append(values[1:], values[-1:])), counts, known.n_samples)
+    gap = 0.0
+    for density in (filled, between):
+        other, _ = decide(problem, plan, replace(path, spectrum=path.spectrum.with_density(density)), column)
+        gap = max(gap, _log_gap(other.step_sum, at))
+    return min(gap, 50.0)
 
 
 def _log_gap(first: float, second: float) -> float:
