@@ -140,7 +140,7 @@ def _between_eigenvalues(problem: Problem, plan: Plan, path: Path, column: int, 
 
     One may be anywhere (then the worst is worse), or all may lie where none is known to be (then it is better).
     """
-    if not isinstance(plan.rule, Minimax):
+    if not isinstance(plan.rule, Minimax) or path.spectrum.floor is not None:
         return 0.0
     known = path.density
     order = np.argsort(known.values)
