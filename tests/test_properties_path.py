@@ -194,6 +194,8 @@ def test_one_stop_in_any_unit_of_the_response_and_any_scale_of_the_kernel(
     if same_iterate:
         assert np.allclose(units.path_.fit() / a, plain.path_.fit(), rtol=0, atol=share)
     scaled = fit(a * KERNELS[kernel], y, 0.3, r / math.sqrt(a))
-    assert a * scaled.stop_.details["critical_step_sum"] == pytest.approx(crossing, rel=1e-6)
+    # entries are rounded before they are centred, which may leave little of them
+    close = 1e-9 + 50 * EPS * float(KERNELS[kernel].diagonal(x).mean()) / largest
+    assert a * scaled.stop_.details["critical_step_sum"] == pytest.approx(crossing, rel=close)
     if filter_ in ("flow", "ridge") and crossing < 1e12 / largest:
-        assert np.allclose(scaled.path_.fit(), plain.path_.fit(), rtol=0, atol=1e-6 + share)
+        assert np.allclose(scaled.path_.fit(), plain.path_.fit(), rtol=0, atol=close + share)

@@ -99,7 +99,8 @@ def test_the_order_of_rows_does_not_matter(seed, n, kernel, layout, intercept, r
     if share < 1e-6 and criterion is None:
         assert mixed.step_sum_ == pytest.approx(stop.step_sum, rel=1e-6)
     if criterion is not None and math.isfinite(criterion):
-        assert mixed.stop_.details["criterion"] == pytest.approx(criterion, rel=1e-6, abs=1e-9 + share)
+        # a leverage may come within 1e-10 of 1: an ulp of it is then a share of 2e-6
+        assert mixed.stop_.details["criterion"] == pytest.approx(criterion, rel=3e-5, abs=1e-9 + share)
     if mixed.step_sum_ == pytest.approx(stop.step_sum, rel=1e-6) and filter_ != "cutoff":
         assert np.abs(mixed.path_.fit() - fitted[order]).max() <= (1e-5 + share) * np.abs(y).max()
 
@@ -167,7 +168,8 @@ def test_on_one_covariate_all_four_solvers_agree(seed, n, order, anchored, inter
     kernel, rule = sw.kernels.Sobolev(order, anchored=anchored), sw.rules.Critical(hilbert_radius=10.0**radius)
     more = {"rule": rule, "noise_std": 0.3, "fit_intercept": intercept, "tol": 0}
     dense = quietly(estimator(filter_, kernel, solver="dense", **more), x, y)
-    new, share = rng.random((7, 1)) * np.ptp(x) + x.min(), 1e-8 + rounding(dense)
+    new = rng.random((7, 1)) * np.ptp(x) + x.min()
+    share = (1e-7 if filter_ == "nu-method" else 1e-8) + rounding(dense)  # whose clock is in units of lambda_1
     for solver, extra in (("krylov", {}), ("line", {}), ("nystrom", {"n_landmarks": x})):
         other = quietly(estimator(filter_, kernel, solver=solver, **extra, **more), x, y)
         assert other.stop_.iteration == dense.stop_.iteration
