@@ -19,12 +19,13 @@ from hypothesis import strategies as st
 
 import stopwise as sw
 import stopwise.estimators.krylov as krylov_module
-from problems import DEEP, FILTERS, KERNELS, MONOTONE, design, estimator, examples, response
+from problems import DEEP, DESIGNS, FILTERS, KERNELS, MONOTONE, design, estimator, examples, response
 from stopwise.exceptions import StopwiseWarning
+from stopwise.krylov import BlockKrylov, NumpyStore
+from stopwise.operators import Dense
 
 NOISE = 0.4
 LARGEST = 2000 if DEEP else 300
-DESIGNS = ["random", "ties", "grid", "near-duplicates", "one column"]
 GIVEN = {
     "critical, R = 0.5": sw.rules.Critical(hilbert_radius=0.5),
     "critical, R = 3": sw.rules.Critical(hilbert_radius=3.0),
@@ -221,3 +222,16 @@ def test_a_complete_space_beside_an_intercept_leaves_nothing_of_the_response_uns
     assert krylov.step_sum_ == pytest.approx(dense.step_sum_, rel=1e-6)
     for step_sum in (10.0, 100.0, 300.0):
         assert krylov.path_.residual_norm(step_sum) == pytest.approx(dense.path_.residual_norm(step_sum), rel=1e-9)
+
+
+@pytest.mark.parametrize("width", [1, 15, 47])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_complete_space_beside_an_intercept_finds_every_eigenvalue(seed, width):
+    """Rounding once let the constant in, in the place of an eigenvector, and Critical stopped late for its absence."""
+    n = 100 + 40 * seed
+    operator = Dense(KERNELS["sum"](design("many columns", n, seed)), centred=True)
+    start = operator.centre(np.random.default_rng(seed).standard_normal((n, 1)))
+    space = BlockKrylov(operator, NumpyStore(n, n, operator.centre), start, width, seed=seed)
+    while space.grow():
+        pass
+    assert np.allclose(space.spectrum().eigenvalues, operator.eigh()[0][: n - 1], rtol=0, atol=1e-12)

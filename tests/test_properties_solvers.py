@@ -179,7 +179,7 @@ def test_on_one_covariate_all_four_solvers_agree(seed, n, order, anchored, inter
             assert np.abs(other.predict(new) - dense.predict(new)).max() <= 10 * share * np.abs(y).max()
 
 
-@examples(60, 1000)
+@examples(60, 3000)
 @given(width=st.integers(1, 16), blocks=st.integers(1, 8), **PROBLEM)
 def test_ritz_values_never_exceed_eigenvalues(seed, n, kernel, layout, intercept, width, blocks):
     x, y = draw(seed, n, layout)

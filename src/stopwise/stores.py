@@ -83,7 +83,8 @@ class NumpyStore:
         return cast(Array, self.held.T @ block)
 
     def remove(self, block: Array, coefficients: Array) -> Array:
-        return cast(Array, block - self.held @ coefficients)
+        # An intercept keeps the constant out of the space; where little is left of a block, rounding would let it in.
+        return cast(Array, self._centre(block - self.held @ coefficients))
 
     def factor(self, block: Array) -> tuple[Array, Array]:
         return cast(tuple[Array, Array], np.linalg.qr(block))
