@@ -108,23 +108,31 @@ def test_critical_and_discrepancy_stop_where_dense_stops(seed, n, kernel, layout
     assert_same_estimate(krylov, dense, KERNELS[kernel], x, y, 1e-8)
 
 
-@examples(120, 300)
-@given(rule=st.sampled_from(sorted(CRITERIA)), filter_=st.sampled_from(MONOTONE), **PROBLEM)
-def test_a_minimised_criterion_is_as_small_as_dense_can_make_it(
-    seed, n, kernel, layout, kind, intercept, rule, filter_
-):
+def assert_as_small_a_criterion(seed, n, kernel, layout, kind, intercept, rule, filter_):
     x, y = draw(seed, n, layout, kind)
     chosen, criterion = CRITERIA[rule]
     dense = fit("dense", filter_, kernel, chosen, x, y, fit_intercept=intercept)
     krylov = fit("krylov", filter_, kernel, chosen, x, y, fit_intercept=intercept, tol=0)
     at = krylov.step_sum_
-    if filter_ == "descent":
+    if krylov.stop_.iteration is not None:
         at = float(dense.path_.filter.step_sum(krylov.stop_.iteration))
     if filter_ == "cutoff":
         at *= 1 + rounding(dense, at)  # the threshold is an eigenvalue: past dense's own, whatever its rounding
     best, reached = (float(criterion(dense.path_, np.asarray([s]))[0]) for s in (dense.step_sum_, at))
     assert reached - best <= max(1e-6, rounding(dense, at)) * (abs(best) + (NOISE / dense.path_.scale) ** 2)
     assert_same_estimate(krylov, dense, KERNELS[kernel], x, y, 1e-8)
+
+
+@examples(120, 300)
+@given(rule=st.sampled_from(sorted(CRITERIA)), filter_=st.sampled_from(MONOTONE), **PROBLEM)
+def test_a_minimised_criterion_is_as_small_as_dense_can_make_it(**problem):
+    assert_as_small_a_criterion(**problem)
+
+
+@examples(5, 60)
+@given(rule=st.sampled_from(sorted(CRITERIA)), **{**PROBLEM, "n": st.integers(8, 120)})
+def test_so_it_is_along_the_nu_method_whose_steps_are_run_one_by_one(**problem):
+    assert_as_small_a_criterion(**problem, filter_="nu-method")
 
 
 @examples(80, 150)
