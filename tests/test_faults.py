@@ -35,8 +35,13 @@ def in_child(work):
             os._exit(0)
         finally:
             os._exit(3)
-    with watchdog(60):
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    try:
+        with watchdog(60):
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    except AssertionError:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        raise
 
 
 def die(*_, **__):

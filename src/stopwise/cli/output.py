@@ -100,7 +100,8 @@ class Progress:
 
     def __enter__(self) -> Progress:
         if not self.quiet:
-            self._thread.start()
+            with contextlib.suppress(RuntimeError):  # no thread is to be had: the work goes on without a word
+                self._thread.start()
         return self
 
     def __exit__(self, *problem: object) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from stopwise._threads import thread_count
+from stopwise._threads import thread_count, threads
 from stopwise._typing import Array
 from stopwise.kernels import Kernel, take_rows
 from stopwise.operators.base import Operator
@@ -57,7 +56,7 @@ class Tiled(Operator):
             if self.n_threads == 1:
                 parts = [self._share(shares[0], tiles, block, count_squares)]
             else:
-                with ThreadPoolExecutor(self.n_threads) as pool:
+                with threads(self.n_threads) as pool:
                     jobs = [pool.submit(self._share, share, tiles, block, count_squares) for share in shares]
                     parts = [job.result() for job in jobs]
         total, squares = parts[0]

@@ -122,7 +122,11 @@ def plain_errors(path: Path) -> Iterator[None]:
         yield
     except TableError:
         raise
+    except pa.ArrowMemoryError as problem:
+        raise MemoryError(f"{path} does not fit: {shown(problem, 300)}") from problem
     except (pa.ArrowException, lzma.LZMAError, zipfile.BadZipFile, EOFError, gzip.BadGzipFile, UnicodeError) as problem:
+        if "launch worker thread" in str(problem):
+            raise MemoryError(f"{path} could not be read: no thread could be started") from problem
         raise TableError(
             f"{path} cannot be read as a table: {shown(str(problem).strip() or 'it is cut off', 300)}"
         ) from problem
