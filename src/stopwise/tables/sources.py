@@ -7,10 +7,11 @@ import contextlib
 import gzip
 import lzma
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import pyarrow as pa
 import pyarrow.csv
@@ -22,6 +23,16 @@ _SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 _PARQUET = {".parquet", ".pq"}
 _BLOCK = 1 << 20
 """Bytes of text turned into columns at a time: small enough that many of them in a row leave no trace in memory."""
+
+
+_UNPACKED, _RATIO = 1 << 28, 500
+"""A compressed table may unpack to so many bytes, or to so many times its size."""
+
+
+_UNREADABLE = (
+    *(pa.ArrowException, lzma.LZMAError, zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile, UnicodeError),
+    RuntimeError,  # a zip archive with a password, or packed in a way that Python cannot unpack
+)
 
 
 class TableError(ValueError):
@@ -47,6 +58,32 @@ _OPENERS: dict[str, Callable[[Path], Any]] = {
 FORMATS = "CSV (.csv), TSV (.tsv), both also as .gz, .bz2, .xz, .zip or .zst, Parquet (.parquet), or a folder of them"
 
 
+class _Guarded:
+    """A stream that unpacks a file, up to a size that an honest table does not reach."""
+
+    def __init__(self, handle: Any, path: Path) -> None:
+        self.handle, self.path, self.taken = handle, path, 0
+        self.most = max(_UNPACKED, _RATIO * path.stat().st_size)
+
+    def read(self, size: int = -1) -> Any:
+        """The next bytes."""
+        part = self.handle.read(size if size >= 0 else _BLOCK)
+        self.taken += len(part)
+        if self.taken > self.most:
+            raise TableError(
+                f"{self.path} unpacks to more than {_RATIO} times its size, which no table does: if it is one, "
+                "unpack it first"
+            )
+        return part
+
+    def close(self) -> None:
+        self.handle.close()
+
+    @property
+    def closed(self) -> bool:
+        return bool(self.handle.closed)
+
+
 @dataclass(frozen=True)
 class Source:
     """One file of a table. `separator` is None for Parquet."""
@@ -59,7 +96,7 @@ class Source:
     def _opened(self) -> Iterator[IO[bytes]]:
         opener = _OPENERS[self.compression or ""]
         with opener(self.path) as handle:
-            yield handle
+            yield handle if self.compression is None else cast(IO[bytes], _Guarded(handle, self.path))
 
     def names(self) -> list[str]:
         """Column names in order, repeats told apart."""
@@ -124,7 +161,7 @@ def plain_errors(path: Path) -> Iterator[None]:
         raise
     except pa.ArrowMemoryError as problem:
         raise MemoryError(f"{path} does not fit: {shown(problem, 300)}") from problem
-    except (pa.ArrowException, lzma.LZMAError, zipfile.BadZipFile, EOFError, gzip.BadGzipFile, UnicodeError) as problem:
+    except _UNREADABLE as problem:
         if "launch worker thread" in str(problem):
             raise MemoryError(f"{path} could not be read: no thread could be started") from problem
         raise TableError(
