@@ -14,7 +14,8 @@ from stopwise.spectrum import Spectrum
 
 REQUIRED = (
     *("X_fit_", "dual_coef_", "intercept_", "path_", "eigenvalues_", "trace_", "step_sum_"),
-    *("noise_std_", "hilbert_radius_", "critical_radius_", "n_features_in_"),
+    *("noise_std_", "hilbert_radius_", "critical_radius_", "n_features_in_", "feature_range_"),
+    *("_features", "_mean_row", "_spread", "_stream", "_device"),
 )
 
 
