@@ -32,10 +32,11 @@ def length_scale(kernel: Kernel) -> Any:
 def relevance(model: Any) -> list[float] | None:
     """How strongly each feature bends the fit: its spread over its length scale, the largest as 1.
 
-    None where the kernel has one length scale for all; 0 for a feature that selection left out.
+    None where the kernel has one length scale for all; 0 for a feature that selection left out. Of an average of
+    kernels that selection made, the leading one's.
     """
     scales = [part.scales for part in parts(model.kernel_) if isinstance(part, Radial) and part.scales.size > 1]
-    if len(scales) != 1:
+    if not scales or (len(scales) > 1 and getattr(model, "selection_", None) is None):
         return None
     rates = model.X_fit_.astype(np.float64).std(axis=0) / scales[0]
     largest = float(rates.max())

@@ -14,6 +14,7 @@ import numpy as np
 from stopwise._typing import Array
 from stopwise.estimators.sample import Sample, median_distance, squared_distances
 from stopwise.estimators.scores import Ridge, Score
+from stopwise.kernels import Kernel
 from stopwise.kernels.radial import Radial
 
 COARSE_ROWS = 300
@@ -37,8 +38,30 @@ class Candidate:
     contest: float | None = None
     """The score in the comparison on unseen rows, and the log squared error there."""
     unseen: float | None = None
+    parts: tuple[tuple[float, Radial, Array], ...] = ()
+    """Shares, kernels and length scales of an average of kernels; empty for a single one."""
     edge_fall: float = 0.0
     """How much the score still fell in the last step to the end of the grid."""
+
+    @property
+    def name(self) -> str:
+        """The kernel's, or of an average the kernels' with their shares."""
+        if not self.parts:
+            return self.kernel.name
+        shares: dict[str, float] = {}
+        for share, kernel, _ in self.parts:
+            shares[kernel.name] = shares.get(kernel.name, 0.0) + share
+        return " + ".join(f"{share:.2g} {name}" for name, share in shares.items())
+
+    def in_units(self, spread: Array) -> Kernel:
+        """The kernel on features in their own units, of which one standard deviation is `spread`."""
+        if not self.parts:
+            return self.kernel.with_length_scale(self.scales * spread)
+        kernels = [share * kernel.with_length_scale(scales * spread) for share, kernel, scales in self.parts]
+        total = kernels[0]
+        for kernel in kernels[1:]:
+            total = total + kernel
+        return total
 
 
 class Bandwidths:

@@ -86,6 +86,16 @@ class Ridge:
         errors = (errors + sample.spread_within) / sample.n_samples
         return cast(Array, np.log(np.maximum(np.where(np.isnan(errors), np.inf, errors), 1e-300)))
 
+    def left_out_rows(self) -> Array:
+        """Squared leave-one-out error of every distinct row, mean over responses, each at its best ratio."""
+        sample = self.sample
+        best = np.argmin(self.log_left_out(), axis=0)
+        left = (self.vectors**2) @ self.shrinkage[:, best] - (
+            sample.weights[:, None] / sample.n_samples if sample.intercept else 0.0
+        )
+        residual = self.vectors @ (self.coordinates * self.shrinkage[:, best])
+        return cast(Array, ((residual / np.maximum(left, _LEAST_LEFT)) ** 2).mean(axis=1))
+
     def score(self) -> Score:
         """Both scores at their best."""
         evidence = self.evidence()

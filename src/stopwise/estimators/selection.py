@@ -2,7 +2,8 @@
 
 On at most 600 distinct rows: the best length scale of each kernel by evidence plus leave-one-out (`bandwidth`), then
 one length scale per feature by the gradient of the evidence (`relevance`), taken where rows that had no part in the
-learning are predicted better (`crossfit`). Everything happens in standard deviations of the features and of y, so
+learning are predicted better (`crossfit`), and at last averages of kernels that the data cannot tell from the winner
+(`hedge`). Everything happens in standard deviations of the features and of y, so
 units do not matter; the kernel that comes out is in the features' own units.
 """
 
@@ -18,6 +19,7 @@ import numpy as np
 from stopwise._typing import Array
 from stopwise.estimators.bandwidth import Candidate, isotropic
 from stopwise.estimators.crossfit import Contender, contend, few, log_fold_error
+from stopwise.estimators.hedge import hedged
 from stopwise.estimators.problem import Problem
 from stopwise.estimators.relevance import Learned, half_distances, learn, learn_from
 from stopwise.estimators.sample import Features, Sample, look_at_features, make_sample, median_distance
@@ -63,9 +65,8 @@ def search(problem: Problem, kernels: Sequence[Radial], *, per_feature: bool, fo
     """The best of some kernels for a problem."""
     features = look_at_features(problem.covariates, problem.weights)
     if not features.kept.size:
-        kernel = kernels[0].with_length_scale(1.0)
         table = Selection((), _feature_rows(features, None, False), "no feature varies: the fit is constant")
-        return Chosen(kernel, problem, None, table)
+        return Chosen(kernels[0].with_length_scale(1.0), problem, None, table)
     sample = make_sample(problem, features)
     if sample.n_rows < LEAST_ROWS or not sample.means.shape[1]:
         tried = [_unsearched(sample, kernels)]
@@ -79,7 +80,11 @@ def search(problem: Problem, kernels: Sequence[Radial], *, per_feature: bool, fo
         if per_feature and features.kept.size > 1:
             best, more, reason = _per_feature(sample, best, kernels, forced)
             tried = [*tried, *more]
-    kernel = best.kernel.with_length_scale(best.scales * features.spread)
+        alone, best = best, hedged(sample, best, tried)
+        if best is not alone:
+            tried = [alone, *tried]
+            reason = f"{reason}; averaged with {_others(best)}, no worse on left-out rows as far as they can tell"
+    kernel = best.in_units(features.spread)
     table = _table(problem, features, best, tried, reason, sample)
     everything = features.kept.size == problem.covariates.shape[1]
     if everything:
@@ -92,6 +97,13 @@ def _unsearched(sample: Sample, kernels: Sequence[Radial]) -> Candidate:
     kernel = kernels[min(1, len(kernels) - 1)]
     scales = np.full(sample.covariates.shape[1], median_distance(sample.covariates))
     return Candidate(kernel, scales, False, Score(math.nan, math.nan, math.nan, math.nan), sample.n_rows)
+
+
+def _others(best: Candidate) -> str:
+    if best.per_feature:
+        return f"{best.parts[1][1].name} with one length scale"
+    names = [kernel.name for _, kernel, _ in best.parts[1:] if kernel != best.kernel]
+    return "the best " + " and ".join(names)
 
 
 def _by_folds(sample: Sample, best: Candidate, tried: list[Candidate]) -> Candidate:
@@ -185,7 +197,8 @@ def _table(
     others = [
         c
         for c in tried
-        if not (c.kernel == best.kernel and np.array_equal(c.scales, best.scales) and c.n_rows == best.n_rows)
+        if bool(best.parts)
+        or not (c.kernel == best.kernel and np.array_equal(c.scales, best.scales) and c.n_rows == best.n_rows)
     ]
     rows = [_row(candidate, features, unit, candidate is best) for candidate in [best, *others]]
     notes = {
@@ -202,7 +215,7 @@ def _row(candidate: Candidate, features: Features, unit: float, chosen: bool) ->
     score = candidate.score
     left_out = score.leave_one_out if math.isfinite(score.leave_one_out) else candidate.unseen
     return {
-        "kernel": candidate.kernel.name,
+        "kernel": candidate.name,
         "per_feature": candidate.per_feature,
         "length_scale": [float(v) for v in candidate.scales * features.spread],
         "rows": candidate.n_rows,
