@@ -27,7 +27,7 @@ def sample(n=80, seed=0):
 def test_a_residual_that_never_falls_to_the_noise_level_ends_at_the_limit(filter):
     X, y = sample()
     tied = np.repeat(X[:40], 2, axis=0)  # replicates that differ: no fit leaves less than their spread
-    with watchdog():
+    with watchdog(60):
         model = sw.KernelGradientRegressor("matern32", rule="discrepancy", noise_std=1e-9, filter=filter).fit(tied, y)
     assert model.stop_.reason is sw.Reason.CAP
     assert model.stop_.details["residual"] > model.stop_.details["threshold"]

@@ -256,7 +256,7 @@ class NuMethod(SteppedFilter):
         wanted = np.atleast_1d(self.iteration(sums)).astype(np.int64)
         x, nu = np.clip(values / self._scale(), 0.0, 1.0), self.nu
         out = np.zeros((wanted.size, values.size))
-        before, now = np.zeros_like(x), np.zeros_like(x)
+        before, now, due = np.zeros_like(x), np.zeros_like(x), set(wanted.tolist())
         for k in range(1, int(wanted.max(initial=0)) + 1):
             mu, omega = 0.0, (4 * nu + 2) / (4 * nu + 1)
             if k > 1:
@@ -268,7 +268,8 @@ class NuMethod(SteppedFilter):
                 )
                 omega = 4 * (2 * k + 2 * nu - 1) * (k + nu - 1) / ((k + 2 * nu - 1) * (2 * k + 4 * nu - 1))
             before, now = now, now + mu * (now - before) + omega * (1.0 - x * now)
-            out[wanted == k] = now
+            if k in due:
+                out[wanted == k] = now
         out /= self._scale()
         return cast(Array, out[0] if sums.ndim == 0 else out)
 
