@@ -83,7 +83,6 @@ sw.critical_radius([1.0], 1.0, constant=0) | constant must be positive and finit
 sw.critical_radius([1.0], 1.0, constant=None) | constant must be a positive number, got None
 sw.critical_radius([1.0], 1e-300) | the critical step_sum is beyond what a float holds (noise_std
 sw.critical_radius([1.0], 1e300) | the critical step_sum is beyond what a float holds (noise_std
-sw.critical_radius([5e-324], 1.0) | the critical step_sum is beyond what a float holds (noise_std 1.0):
 sw.critical_radius([0.0], 1.0) | all eigenvalues are zero: there is no positive critical radius; the
 sw.critical_step_sum([1.0], nan) | noise_std must be positive and finite, got nan
 sw.critical_step_sum([1.0], 1e-300) | the critical step_sum is beyond what a float holds (noise_std
