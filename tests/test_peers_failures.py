@@ -8,6 +8,7 @@ import pytest
 import stopwise as sw
 from hostile import watchdog
 from stopwise.estimators.solvers import DENSE_ROWS
+from stopwise.summary import length_scale
 from test_cli_fit import run
 
 RULES = ["critical", "minimax", "sure", "gcv", "loo", "discrepancy", "holdout", "auto"]
@@ -139,7 +140,7 @@ def test_nothing_that_was_chosen_is_hidden(estimator, rule):
     for name in CHOSEN:
         assert getattr(model, name) is not None
     assert "auto" not in repr(model.kernel_)
-    assert np.min(model.kernel_.length_scale) > 0
+    assert np.min(length_scale(model.kernel_)) > 0
     assert model.noise_std_ > 0
     assert isinstance(model.stop_.reason, sw.Reason)
     assert model.stop_.details
