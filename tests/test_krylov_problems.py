@@ -206,12 +206,20 @@ def bracket_of_one(rule, seed, smallest, largest):
     low = float(krylov.path_.filter.snap(low)) if math.isfinite(low) else low
     share = 1e-6 + 4 * rounding(dense, dense.step_sum_)  # a flat minimum has half the digits
     holds = low * (1 - share) <= dense.step_sum_ <= high * (1 + share)
-    return krylov.stop_.details["settled"], holds
+    return krylov.stop_.details["settled"], holds or ties(rule, dense, krylov.step_sum_)
+
+
+def ties(rule, dense, step_sum):
+    """Whether the criterion is so flat (a Gram matrix near the identity) that dense's own minimum is no better."""
+    if not isinstance(rule, sw.rules.GCV | sw.rules.LeaveOneOut):
+        return False
+    lowest = dense.stop_.details["criterion"]
+    return float(rule.criterion(dense.path_, np.array([step_sum]))[0]) <= lowest * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("name", BRACKETED)
 def test_settled_brackets_hold_the_stop_of_dense(name, record_property):
-    n_problems, largest = (120, 1200) if DEEP and name in MANY else (12, 260)
+    n_problems, largest = ((120, 1200) if name in MANY else (60, 700)) if DEEP else (12, 260)
     outcomes = [bracket_of_one(BRACKETED[name], seed, 150, largest) for seed in range(n_problems)]
     settled = [holds for is_settled, holds in outcomes if is_settled]
     record_property(

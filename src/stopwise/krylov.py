@@ -209,7 +209,9 @@ class BlockKrylov:
         else:
             tail = self._coupling.shape[1]
             residuals = np.linalg.norm(self._coupling @ vectors[-tail:], axis=0)
-        self._last_ritz = clean_eigenvalues(values, self.precision), vectors, residuals
+        # Once every direction is there, what is left below rounding of a product is rounding.
+        noise = 8 * self.precision * max(self.operator.trace, 0.0) if self.complete else 0.0
+        self._last_ritz = clean_eigenvalues(values, self.precision, rounding=noise), vectors, residuals
         return self._last_ritz
 
     def _computed_residuals(self, values: Array, vectors: Array) -> Array:
@@ -272,7 +274,10 @@ class BlockKrylov:
 
     def _statistical(self, values: Array, vectors: Array, residuals: Array) -> tuple[Density, tuple[Density, ...]]:
         probes = (vectors.T @ self.coordinates()[:, self.n_responses :]) ** 2
-        known = np.cumprod(residuals <= _CONVERGED * values).astype(bool)
+        # A pair that stands for several eigenvalues close together is no eigenpair, however small its residual: probes,
+        # whose squares there have that number as their mean, tell.
+        alone = probes.mean(axis=1) < 1 + 4 * np.sqrt(2 / max(probes.shape[1], 1))
+        known = np.cumprod((residuals <= _CONVERGED * values) & alone).astype(bool)
         targets = [float(self.dimension - known.sum()), self.operator.trace - float(values[known].sum())]
         squares = self.operator.square_sum
         if squares is not None and self.steps > 1:

@@ -24,6 +24,7 @@ _TILE = 2**20
 _SMALLEST = 1e-280
 """A largest eigenvalue below this would send the clock beyond what a float holds."""
 _SATURATED = 1e-10
+_UNSURE = 0.01
 """Leverages closer to 1 than this leave no residual to divide by."""
 
 
@@ -186,7 +187,16 @@ class Path:
         """RES / (tr S / n)^2, an intercept costing one degree; infinite where no degree of freedom is left."""
         free = self.beside_responses(1 - (self.degrees_of_freedom(step_sum) + float(self.intercept)) / self.n_samples)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return cast(Array, np.where(free > 1e-8, self.mean_squared_residual(step_sum) / free**2, np.inf))
+            return cast(
+                Array, np.where(free > self._least_left(1e-8), self.mean_squared_residual(step_sum) / free**2, np.inf)
+            )
+
+    def _least_left(self, rounding: float) -> float:
+        """The smallest share of a row (or of all) that may be left to it: below, a ratio of two such says nothing.
+
+        A spectrum that is not complete knows its sums to a percent or so.
+        """
+        return rounding if self.spectrum.complete else _UNSURE
 
     # ---- in the units of y, for people ------------------------------------------------------------------------
 
@@ -292,7 +302,7 @@ class Path:
             left = left[..., None]
         residual = self._residual_rows(sums)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return cast(Array, np.where(left > _SATURATED, residual / left, np.inf))
+            return cast(Array, np.where(left > self._least_left(_SATURATED), residual / left, np.inf))
 
     def leave_one_out(self, step_sum: ArrayLike | None = None, *, iteration: ArrayLike | None = None) -> Array:
         """Leave-one-out residuals y_i - f_(-i)(x_i) in the units of y, by the leverage shortcut.

@@ -36,7 +36,8 @@ class StreamingMixin:
 
         Landmarks, kernel and scaling are settled by the first batch, or given (`n_landmarks` as an array of points, a
         kernel without "auto"). From then on the fit depends on the rows alone, not on their order or batches. After
-        `fit` with `solver="nystrom"` it continues that fit; a fit by another solver keeps no sums, and a new one starts.
+        `fit` with `solver="nystrom"` it continues that fit; a fit by another solver keeps no sums, and a new one
+        starts.
         """
         self._validate_params()
         _check_solver(self)

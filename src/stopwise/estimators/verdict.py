@@ -10,16 +10,18 @@ import numpy as np
 from stopwise._typing import Array
 from stopwise.estimators.problem import Problem
 from stopwise.estimators.solution import Plan, decide
-from stopwise.filters import SteppedFilter
+from stopwise.filters import CutOff, SteppedFilter
 from stopwise.krylov import GROUPS, BlockKrylov
 from stopwise.path import Path
-from stopwise.rules import Critical, Fixed, Reason, Stop
+from stopwise.rules import GCV, Critical, Fixed, Reason, Stop
 from stopwise.rules.risk import Discrepancy, Minimax, Oracle
 from stopwise.spectrum import Density, Spectrum
 
 _SIGMAS = 3.5
 """Jackknife standard errors on either side of a bracket: eight groups leave seven degrees of freedom."""
 _CERTAIN = 1e-9
+_UNSEEN = 0.05
+"""Degrees of freedom outside the space, relative to those left over, up to which leave-one-out may share them out."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,18 @@ def judge(problem: Problem, plan: Plan, path: Path, space: BlockKrylov, column: 
     narrow = high <= low * (1 + width) or _same_iterate(path, low, high)
     if (plan.tol == 0 and (high > low or not _step_known(path))) or not _well_inside(path, stop):
         narrow = False
-    if isinstance(path.filter, SteppedFilter) and stop.iteration is not None and math.isfinite(high) and high == low:
-        # Estimates that agree on an iterate may all have been rounded to it.
-        beside = path.filter.step_sum(np.array([max(stop.iteration - 1, 0), stop.iteration + 1]))
-        low, high = (float(v) for v in beside) if plan.tol > 0 and not plan.rule.one_sided else (low, high)
-    if isinstance(path.filter, SteppedFilter) and math.isfinite(low):
+    if (plan.rule.needs_rows and not _leverages_seen(path, stop)) or _nearly_interpolates(plan, path, stop):
+        narrow = noisy = False
+    if isinstance(plan.rule, Minimax) and isinstance(path.filter, CutOff) and not _all_found(path, stop):
+        narrow = noisy = False
+    if isinstance(path.filter, SteppedFilter) and stop.iteration is not None and math.isfinite(high):
+        if plan.tol > 0 and not plan.rule.one_sided:
+            # Estimates that agree on an iterate may all have been rounded to it.
+            beside = path.filter.step_sum(np.array([max(stop.iteration - 1, 0), stop.iteration + 1]))
+            low, high = min(low, float(beside[0])), max(high, float(beside[1]))
         low = min(low, float(path.filter.snap(low)))  # descent stops at the last whole step before a crossing
+    if isinstance(path.filter, CutOff) and plan.tol > 0 and not plan.rule.one_sided:
+        low, high = _with_neighbours(path, stop, low, high)
     return Verdict(stop, sigma, low, high, residual, accurate and narrow, noisy, narrow)
 
 
@@ -69,6 +77,34 @@ def _well_inside(path: Path, stop: Stop) -> bool:
     if stop.reason is Reason.ZERO:
         return path.horizon * path.spectrum.largest_bound >= 1e5
     return stop.step_sum < 0.3 * path.horizon
+
+
+def _leverages_seen(path: Path, stop: Stop) -> bool:
+    """Is what the space has not seen of the leverages, which can only be shared out, too little to matter?"""
+    total = float(path.degrees_of_freedom(stop.step_sum))
+    seen = float(path.filter.gain(path.spectrum.eigenvalues, stop.step_sum).sum())
+    return total - seen <= _UNSEEN * (path.n_samples - total)
+
+
+def _nearly_interpolates(plan: Plan, path: Path, stop: Stop) -> bool:
+    """Is so little left over at the stop that a criterion which divides by it cannot be read much further?"""
+    if not (plan.rule.needs_rows or isinstance(plan.rule, GCV)):
+        return False
+    return path.n_samples - float(path.degrees_of_freedom(stop.step_sum)) < 0.025 * path.n_samples
+
+
+def _with_neighbours(path: Path, stop: Stop, low: float, high: float) -> tuple[float, float]:
+    """A bracket that holds one eigenvalue more on either side: a cut falls between eigenvalues, and may be one off."""
+    values = path.spectrum.eigenvalues
+    cuts = np.sort(1 / values[values > 0])
+    before, after = cuts[cuts < stop.step_sum * (1 - 1e-9)], cuts[cuts > stop.step_sum * (1 + 1e-9)]
+    return min(low, float(before[-1])) if before.size else 0.0, max(high, float(after[0]) if after.size else high)
+
+
+def _all_found(path: Path, stop: Stop) -> bool:
+    """Is every Ritz value that a cut-off at the stop could keep an eigenvalue?"""
+    assert path.spectrum.converged is not None
+    return bool(np.all(path.spectrum.converged[path.spectrum.eigenvalues * stop.step_sum > 0.5]))
 
 
 def _step_known(path: Path) -> bool:
@@ -132,6 +168,8 @@ def _statistical_bracket(
         # Chance in the probes and what a larger space would still change have nothing to do with each other.
         half = min(math.hypot(_SIGMAS * _jackknife(problem, plan, path, column), drift), 50.0)
         half += _between_eigenvalues(problem, plan, path, column, at)
+        # Leverages share out what the space has not seen: their error is no chance that probes could show.
+        half = max(half, (0.5 if plan.rule.needs_rows else 0.05) * plan.tol)
     return at * math.exp(-half), at * math.exp(half), drift
 
 
