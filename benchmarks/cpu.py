@@ -2,8 +2,8 @@
 
     python benchmarks/cpu.py [--quick] [--out FOLDER]
 
-Each entry runs in this process on the same training rows; its test error is against the known truth. Peak memory is the
-growth of the process's high-water mark while it ran (so an entry that fits below an earlier peak shows zero).
+Each entry runs in this process on the same training rows; its test error is against the known truth. Peak memory is
+the process's high-water mark while it ran, all else that it holds included.
 """
 
 from __future__ import annotations
@@ -11,24 +11,26 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import resource
 import time
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.kernel_approximation import Nystroem
-from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import RidgeCV
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
+from cpu_peers import Csaps, Himalaya, PyGam, Spline, gaussian_process, grid_search, landmarks
 
 import stopwise as sw
 
 warnings.simplefilter("ignore")
 NOISE, SCALE = 0.3, 3.0
-PENALTIES = np.geomspace(1e-4, 1e2, 10)
+
+
+def peak_gb(*, reset: bool = False) -> float:
+    """The largest resident size since the last reset, in GB (Linux)."""
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1e6
 
 
 def plane(n: int, seed: int = 0) -> tuple[np.ndarray, ...]:
@@ -44,7 +46,7 @@ def line(n: int, seed: int = 0, even: bool = False) -> tuple[np.ndarray, ...]:
     """One covariate on [0, 1], random uniform or evenly spaced."""
     rng = np.random.default_rng(seed)
     x = np.sort(rng.random(n)) if not even else (np.arange(n) + 0.5) / n
-    new = rng.random(n)
+    new = x[0] + (x[-1] - x[0]) * rng.random(n)
 
     def wave(v: np.ndarray) -> np.ndarray:
         return np.sin(9 * v) + 0.5 * np.sin(40 * v)
@@ -52,23 +54,10 @@ def line(n: int, seed: int = 0, even: bool = False) -> tuple[np.ndarray, ...]:
     return x[:, None], wave(x) + NOISE * rng.standard_normal(n), new[:, None], wave(new)
 
 
-class Spline:
-    """scipy's smoothing spline with its own choice of penalty, as an estimator."""
-
-    def fit(self, x: np.ndarray, y: np.ndarray) -> Spline:
-        from scipy.interpolate import make_smoothing_spline
-
-        self.spline = make_smoothing_spline(x[:, 0], y)
-        return self
-
-    def predict(self, x: np.ndarray) -> np.ndarray:
-        return self.spline(x[:, 0])
-
-
 def measure(name: str, model: Any, data: tuple[np.ndarray, ...]) -> dict[str, Any]:
     """Seconds, test error and memory of one entry; a failure is a row of its own."""
     x, y, new, truth = data
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak_gb(reset=True)
     start = time.perf_counter()
     row: dict[str, Any] = {"entry": name, "n": len(x)}
     try:
@@ -80,7 +69,7 @@ def measure(name: str, model: Any, data: tuple[np.ndarray, ...]) -> dict[str, An
     stop = getattr(model, "stop_", None)
     if stop is not None:
         row |= {"T": stop.iteration, **{key: stop.details.get(key) for key in ("settled", "products", "columns")}}
-    row["peak_gb"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e6
+    row["peak_gb"] = peak_gb()
     print(row, flush=True)
     return row
 
@@ -97,7 +86,7 @@ def steps_with_matrix(x: np.ndarray, y: np.ndarray, steps: int) -> float:
     return build + steps * (time.perf_counter() - start) / 20
 
 
-def on_the_plane(sizes: list[int], largest_dense: int) -> list[dict[str, Any]]:
+def on_the_plane(sizes: list[int], largest_dense: int, largest_process: int) -> list[dict[str, Any]]:
     """Ten covariates: the fixed radius and the default rule, dense and matrix-free, and the peers."""
     rows = []
     kernel, radius = sw.kernels.Gaussian(SCALE), sw.rules.Critical(hilbert_radius=12.0)
@@ -107,40 +96,69 @@ def on_the_plane(sizes: list[int], largest_dense: int) -> list[dict[str, Any]]:
         for solver in ("krylov", "dense") if n <= largest_dense else ("krylov",):
             fixed = sw.KernelGradientRegressor(kernel, rule=radius, noise_std=NOISE, solver=solver)
             rows.append(measure(f"stopwise {solver}, radius 12", fixed, data))
-            rows.append(
-                measure(f"stopwise {solver}, default rule", sw.KernelGradientRegressor(kernel, solver=solver), data)
-            )
+            default = sw.KernelGradientRegressor(kernel, solver=solver)
+            rows.append(measure(f"stopwise {solver}, default rule", default, data))
         if n <= largest_dense:
             steps = next(r["T"] for r in rows if r["n"] == n and "radius" in r["entry"])
             seconds = steps_with_matrix(data[0], data[1], steps)
             rows.append({"entry": "T steps, matrix held", "n": n, "seconds": seconds, "T": steps})
-            grid = GridSearchCV(KernelRidge(kernel="rbf", gamma=gamma), {"alpha": PENALTIES}, cv=5)
-            rows.append(measure("KernelRidge, 5 folds, 10 penalties", grid, data))
-        features = make_pipeline(Nystroem(gamma=gamma, n_components=500, random_state=0), RidgeCV(PENALTIES))
-        rows.append(measure("Nystroem(500) + RidgeCV", features, data))
+            rows.append(measure("KernelRidge, 5 folds, 10 penalties", grid_search(gamma), data))
+            rows.append(measure("himalaya KernelRidgeCV, 5 folds, 10 penalties", Himalaya(gamma), data))
+        if n <= largest_process:
+            rows.append(measure("GaussianProcessRegressor", gaussian_process(SCALE), data))
+        rows.append(measure("Nystroem(500) + RidgeCV", landmarks(gamma), data))
     return rows
 
 
 def on_the_line(sizes: list[int], largest_peer: int) -> list[dict[str, Any]]:
-    """One covariate: running sums against scipy's smoothing spline, on both kinds of design."""
+    """One covariate: counts and running sums against smoothing splines.
+
+    scipy's spline raises on the unit interval from some thousand places on, so it is also given steps of length one.
+    """
     rows = []
     for n in sizes:
-        for even in (False, True):
+        for even in (True, False):
             data, design = line(n, even=even), "even" if even else "random"
             model = sw.KernelGradientRegressor(sw.kernels.Sobolev(1, anchored=False), solver="line")
             rows.append(measure(f"stopwise line, {design}", model, data))
-            if n <= largest_peer:
-                rows.append(measure(f"make_smoothing_spline, {design}", Spline(), data))
+            if n > largest_peer:
+                continue
+            rows.append(measure(f"make_smoothing_spline, {design}", Spline(), data))
+            wide = (data[0] * n, data[1], data[2] * n, data[3])
+            rows.append(measure(f"make_smoothing_spline, {design}, steps of 1", Spline(), wide))
+            rows.append(measure(f"csaps, {design}", Csaps(), data))
+            rows.append(measure(f"pyGAM, {design}", PyGam(), data))
     return rows
 
 
 def slope(rows: list[dict[str, Any]], entry: str) -> float | None:
     """How an entry's seconds grow with n, as a power."""
-    points = [(r["n"], r["seconds"]) for r in rows if r["entry"] == entry and "seconds" in r]
+    points = sorted((r["n"], r["seconds"]) for r in rows if r["entry"] == entry and "seconds" in r)
     if len(points) < 2:
         return None
     (first, a), (last, b) = points[0], points[-1]
     return math.log(b / a) / math.log(last / first)
+
+
+def figure(rows: list[dict[str, Any]], file: Path) -> None:
+    """Seconds against n, a line for each entry with more than one size."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    picture, panels = plt.subplots(1, 2, figsize=(11, 4.6))
+    for axes, title in zip(panels, ("ten covariates", "on the line"), strict=True):
+        chosen = [r for r in rows if "seconds" in r and ((" line" in r["entry"] or r["on_line"]) == (title[0] == "o"))]
+        for entry in dict.fromkeys(r["entry"] for r in chosen):
+            points = sorted((r["n"], r["seconds"]) for r in chosen if r["entry"] == entry)
+            axes.plot(*zip(*points, strict=True), "o-", markersize=4, label=entry)
+        axes.set(xscale="log", yscale="log", xlabel="rows", ylabel="seconds", title=title)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=6.5)
+    picture.tight_layout()
+    picture.savefig(file)
+    plt.close(picture)
 
 
 def main() -> None:
@@ -148,21 +166,27 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
     parser.add_argument("--out", type=Path, default=Path("build/bench"))
     options = parser.parse_args()
-    rows = on_the_plane([1000, 2000] if options.quick else [10_000, 20_000, 50_000], 2000 if options.quick else 10_000)
-    rows += on_the_line(
-        [2000, 4000] if options.quick else [100_000, 300_000, 1_000_000], 4000 if options.quick else 100_000
-    )
     options.out.mkdir(parents=True, exist_ok=True)
+    rows = on_the_line(
+        [2000, 4000] if options.quick else [10_000, 100_000, 1_000_000], 4000 if options.quick else 100_000
+    )
+    rows = [{**row, "on_line": True} for row in rows]
+    sizes = [500, 1000] if options.quick else [2500, 10_000, 50_000]
+    plane_rows = on_the_plane(sizes, 1000 if options.quick else 10_000, 500 if options.quick else 2500)
+    rows += [{**row, "on_line": False} for row in plane_rows]
     slopes = {entry: slope(rows, entry) for entry in sorted({r["entry"] for r in rows})}
     (options.out / "cpu.json").write_text(json.dumps({"rows": rows, "slopes": slopes}, indent=1))
-    print(f"\n{'entry':42s} {'n':>9s} {'seconds':>9s} {'error':>8s} {'GB':>6s}  growth")
+    figure(rows, options.out / "cpu.svg")
+    print(f"\n{'entry':46s} {'n':>9s} {'seconds':>9s} {'ratio':>7s} {'error':>8s} {'GB':>6s}  growth")
     for row in rows:
         growth = slopes[row["entry"]]
         seconds, error = row.get("seconds", math.nan), row.get("error", math.nan)
+        ours = next(r["seconds"] for r in rows if r["n"] == row["n"] and r["on_line"] == row["on_line"])
         power = "" if growth is None else f"n^{growth:.2f}"
         note = row.get("failed", "")
         print(
-            f"{row['entry']:42s} {row['n']:9d} {seconds:9.2f} {error:8.4f} {row.get('peak_gb', 0):6.2f}  {power} {note}"
+            f"{row['entry']:46s} {row['n']:9d} {seconds:9.2f} {seconds / ours:7.1f} {error:8.4f} "
+            f"{row.get('peak_gb', 0):6.2f}  {power} {note}"
         )
 
 
