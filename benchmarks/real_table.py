@@ -88,7 +88,7 @@ def figure(results: pd.DataFrame, file: Path) -> None:
     axes.set_yticks(np.arange(len(order)), order)
     axes.set_xlabel("RMSE over that of ridge with 5-fold CV over penalty, bandwidth and kernel")
     axes.grid(axis="y", alpha=0.2)
-    axes.legend(loc="lower right", fontsize=8)
+    axes.legend(loc="upper left", fontsize=8)
     picture.tight_layout()
     picture.savefig(file)
     plt.close(picture)
