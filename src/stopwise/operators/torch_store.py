@@ -100,8 +100,8 @@ class TorchStore:
         return cast(Array, device_coordinates(self, block, self.width).cpu().numpy())
 
     def remove(self, block: Any, coefficients: Array) -> Any:
-        """block - Q coefficients."""
-        return block - _combine(self, coefficients, self.width).to(self.dtype)
+        """block - Q coefficients; rounding would let an intercept's constant in where little is left of a block."""
+        return self.operator.centre(block - _combine(self, coefficients, self.width).to(self.dtype))
 
     def block(self, first: int, last: int) -> Any:
         """Some of the columns held, as a block to multiply."""
