@@ -25,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env venv demo test test-deep lint format types check docs reproduce \
+.PHONY: help env venv demo test test-deep coverage mutants lint format types check docs reproduce \
         bench-cpu bench-real bench-gpu clean clean-all
 
 help: ## list the targets
@@ -59,6 +59,16 @@ test: $(INSTALLED) ## run the tests
 
 test-deep: $(INSTALLED) ## run the slow tests too, with many more random examples
 	$(ONE_THREAD) HYPOTHESIS_PROFILE=deep $(PY) -m pytest -n $(JOBS) --dist worksteal -m "deep or not deep" $(PYTEST_ARGS)
+
+coverage: $(INSTALLED) ## run the tests and say which lines and branches of src/ none of them reached
+	rm -f .coverage .coverage.*
+	$(ONE_THREAD) $(PY) -m pytest -n $(JOBS) --dist worksteal --cov --cov-report= $(PYTEST_ARGS)
+	$(BIN)/coverage report
+
+mutants: ## change the deciding parts a little, thousands of times, and count what the tests notice (an hour or more)
+	$(MAKE) --no-print-directory env VENV=.venv-mutants EXTRAS=report,mutants
+	$(ONE_THREAD) .venv-mutants/bin/mutmut run --max-children $(JOBS)
+	.venv-mutants/bin/mutmut results
 
 lint: $(INSTALLED) ## look for mistakes and unformatted files
 	$(BIN)/ruff check .
@@ -97,4 +107,4 @@ clean: ## remove what was built, keep the environments
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 clean-all: clean ## remove the environments too
-	rm -rf .venv .venv-bench .venv-gpu
+	rm -rf .venv .venv-bench .venv-gpu .venv-mutants mutants
