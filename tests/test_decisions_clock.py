@@ -68,6 +68,13 @@ def test_a_decay_sums_as_a_loop_does_and_starts_at_one(power):
         assert schedule.iteration(schedule.step_sum(count)) == count
 
 
+def test_steps_are_counted_up_to_what_a_float_counts():
+    for schedule in (s.Sequence([1.0]), s.PolynomialDecay(power=0)):
+        for count in (2**51 + 3, 2**52, 2**52 + 5, 2**53 - 1):
+            assert schedule.iteration(float(schedule.step_sum(count))) == pytest.approx(count, rel=1e-14, abs=0)
+        assert schedule.iteration(1e300) == s.MAX_ITERATION
+
+
 def test_broken_steps_are_named():
     for steps, message in (
         ([0.5, 0.0, -1.0], r"steps must be positive and finite, got -1\.0"),
@@ -86,7 +93,7 @@ def test_broken_steps_are_named():
 # --- filters ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("nu", [0.6, 1, 2.5])
+@pytest.mark.parametrize("nu", [0.6, 1, 2.5, 30])
 @pytest.mark.parametrize("largest", [1.0, 0.3, 1 / 3, 7.7])
 def test_the_nu_method_counts_exactly_at_and_just_before_every_reading(nu, largest):
     filter = f.NuMethod(nu=nu).bind(largest)
@@ -235,3 +242,38 @@ def test_eigenvalues_of_zero_and_clocks_past_a_float_are_refused():
             ValueError, match=r"\(noise_std 1e-160\): rescale y, noise_std and hilbert_radius together$"
         ):
             radius([1.0, 0.5], 1e-160)
+
+
+POPULATION = sw.population_critical_radius
+REFUSED = [
+    (lambda: sw.local_complexity("many", 1.0), r"^eigenvalues must hold real numbers"),
+    (lambda: POPULATION("many", 9, 0.5), r"^eigenvalues must hold real numbers"),
+    (lambda: sw.local_complexity([[1.0]], 1.0), r"^eigenvalues must be a non-empty .* array, got shape \(1, 1\)$"),
+    (lambda: sw.local_complexity([], 1.0), r"^eigenvalues must be a non-empty .* array, got shape \(0,\)$"),
+    (lambda: sw.local_complexity([1.0, -2.0, -3.0], 1.0), r"^eigenvalues must be finite and at least 0; got -2\.0$"),
+    (lambda: sw.local_complexity([1.0, math.nan], 1.0), r"^eigenvalues must be finite and at least 0; got nan$"),
+    (lambda: sw.local_complexity([math.inf], 1.0), r"^eigenvalues must be finite and at least 0; got inf$"),
+    (
+        lambda: sw.local_complexity([1e308, 1e308], 1.0),
+        r"^the eigenvalues \(up to 1e\+308\) add up past .* the kernel$",
+    ),
+    (lambda: sw.local_complexity([1.0], 1.0, n_samples=-1), r"^n_samples must be positive and finite, got -1$"),
+    (lambda: sw.local_complexity([0.5], 1.0, n_samples=0.5), r"^n_samples must be at least 1, got 0\.5$"),
+    (lambda: sw.local_complexity([1.0], 1.0, trace=math.nan), r"^trace must be a finite number, got nan$"),
+    (lambda: sw.local_complexity([1.0, 2.0], 1.0, trace=1), r"^trace must be at least the sum .* given, 3; got 1$"),
+    (lambda: sw.local_complexity([1.0], "wide"), r"^radius must hold real numbers"),
+    (lambda: sw.local_complexity([1.0], [2.0, 0.0, -1.0, -3.0]), r"^radius must be at least 0, got -1\.0$"),
+    (lambda: sw.critical_radius([1.0], -1), r"^noise_std .* got -1: for data without noise .* rule=sw\.rules\.Fixed\("),
+    (lambda: sw.critical_radius([1.0], 0.5, hilbert_radius=0), r"^hilbert_radius must be positive and finite, got 0$"),
+    (lambda: sw.critical_radius([1.0], 0.5, constant=0), r"^constant must be positive and finite, got 0$"),
+    (lambda: POPULATION([1.0], 9, 0.5, constant=0), r"^constant must be positive and finite, got 0$"),
+    (lambda: POPULATION([1.0], 0, 0.5), r"^n_samples must be positive and finite, got 0$"),
+    (lambda: POPULATION([1.0], 9, 0.5, trace=math.nan), r"^trace must be a finite number, got nan$"),
+    (lambda: POPULATION([1.0, 2.0], 9, 0.5, trace=1), r"^trace must be at least the sum .* given, 3; got 1$"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED, ids=[message for _, message in REFUSED])
+def test_what_has_no_complexity_is_refused_by_name_and_value(call, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        call()

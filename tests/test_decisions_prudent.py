@@ -163,7 +163,7 @@ def test_the_lowest_mean_is_found_between_the_readings_of_the_grid(at, shift):
         return 2 + u**2 + 0.1 * abs(u) ** 3
 
     where, value = prudent._lowest(Curve(mean), GRID)
-    assert where == pytest.approx(math.exp(bottom), rel=1e-6)
+    assert where == pytest.approx(math.exp(bottom), rel=2e-7)
     assert value == pytest.approx(2, rel=1e-12)
 
 
