@@ -168,7 +168,7 @@ def test_a_radius_of_zero_has_no_complexity_and_one_radius_gives_a_number():
 
 def test_no_spectrum_lets_the_clock_run_for_ever():
     nothing = Density(np.zeros(3), np.ones(3), 3.0)
-    np.testing.assert_array_equal(complexity.step_sums_at(nothing, np.array([[1.0, 2.0]])), [[math.inf, math.inf]])
+    assert complexity.step_sums_at(nothing, np.array([[1.0, 2.0]])).tolist() == [[math.inf, math.inf]]
 
 
 def test_zeros_and_denormal_eigenvalues_change_nothing_and_warn_of_nothing():
@@ -180,6 +180,24 @@ def test_zeros_and_denormal_eigenvalues_change_nothing_and_warn_of_nothing():
     for more in (0.0, 1e-310):
         padded = Density(np.append(LEADING, more), np.append(counts, 5.0), 12.0)
         np.testing.assert_allclose(complexity.step_sums_at(padded, targets), plain, rtol=1e-13)
+
+
+@pytest.mark.parametrize("values", [[2.0, 1.0], [1.0], [4.0, 0.5, 0.5]])
+def test_the_travel_at_its_reading_is_the_target_also_where_a_part_sums_to_one(values):
+    values = np.array(values)
+    for target in np.linspace(0.05, 9, 40):
+        eta = complexity.step_sum_at(Density(values, np.ones_like(values), 3.0), target)
+        assert reference.travel(values, eta) == pytest.approx(target, rel=1e-13)
+
+
+def test_single_precision_is_worked_on_in_double():
+    readings, values = np.array([0.3, 7.7], dtype=np.float32), np.array([1.1, 0.3], dtype=np.float32)
+    for bound in (complexity.bound_before_stop, complexity.ridge_bound_before_stop):
+        np.testing.assert_array_equal(bound(readings), bound(readings.astype(float)))
+    exact = complexity.risk_lower_bound(values.astype(float), readings.astype(float), 0.3)
+    np.testing.assert_array_equal(complexity.risk_lower_bound(values, readings, 0.3), exact)
+    exact = complexity.risk_lower_bound(values.astype(float), 0.3, 0.3)
+    np.testing.assert_array_equal(complexity.risk_lower_bound(values, 0.3, 0.3), exact)
 
 
 def test_a_ratio_whose_square_overflows_has_no_target():
@@ -242,6 +260,8 @@ def test_eigenvalues_of_zero_and_clocks_past_a_float_are_refused():
             ValueError, match=r"\(noise_std 1e-160\): rescale y, noise_std and hilbert_radius together$"
         ):
             radius([1.0, 0.5], 1e-160)
+        with pytest.raises(ValueError, match=r"beyond what a float holds \(noise_std 1e\+200\)"):
+            radius([1.0, 0.5], 1e200)
 
 
 POPULATION = sw.population_critical_radius
