@@ -137,6 +137,14 @@ def test_along_a_filter_without_steps_the_norm_meets_the_complexity(name, coeffi
     assert {sw.Reason.CROSSING, sw.Reason.ZERO} <= reasons
 
 
+def test_a_norm_that_equals_the_complexity_still_holds():
+    """One eigenvalue of one, fitted whole by the first step: travel and budget are both one there."""
+    path = bare(sw.filters.GradientDescent(1.0), [1.0], [1.0])
+    stop = sw.rules.Critical(constant=1.0, hilbert_radius="self").select(path, 1.0)
+    assert (stop.iteration, stop.reason) == (1, sw.Reason.CROSSING)
+    assert stop.details["complexity"] == stop.details["threshold"] == 1.0
+
+
 @pytest.mark.parametrize("name", FILTERS)
 def test_noise_too_small_to_matter_lets_the_norm_run_to_the_cap(name):
     path = bare(name)
