@@ -196,8 +196,6 @@ def test_single_precision_is_worked_on_in_double():
         np.testing.assert_array_equal(bound(readings), bound(readings.astype(float)))
     exact = complexity.risk_lower_bound(values.astype(float), readings.astype(float), 0.3)
     np.testing.assert_array_equal(complexity.risk_lower_bound(values, readings, 0.3), exact)
-    exact = complexity.risk_lower_bound(values.astype(float), 0.3, 0.3)
-    np.testing.assert_array_equal(complexity.risk_lower_bound(values, 0.3, 0.3), exact)
 
 
 def test_a_ratio_whose_square_overflows_has_no_target():

@@ -276,6 +276,12 @@ def test_a_fixed_stop_may_lie_at_zero_and_at_the_limit_but_not_beyond():
             assert stop.iteration == (reached / STEP if name == "descent" else None)
 
 
+@pytest.mark.parametrize("given", [{}, {"iteration": 3, "step_sum": 1.0}], ids=["neither", "both"])
+def test_a_fixed_stop_is_given_in_one_way(given):
+    with pytest.raises(ValueError, match=r"^Fixed needs exactly one of iteration and step_sum$"):
+        sw.rules.Fixed(**given)
+
+
 # --- hold-out ---------------------------------------------------------------------------------------------------
 
 
