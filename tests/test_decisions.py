@@ -198,7 +198,9 @@ def test_every_iterate_is_found_where_it_is_the_first_to_rise(name):
         assert (literal.iteration, literal.details) == (max(t - 1, 0), local.details)
 
 
-@pytest.mark.parametrize("t", [1, 2, 63, 64, 65, 66, 67, 97, 98, 99, 100, 101, 102, 1234, 5678, 23_456, 150_001])
+@pytest.mark.parametrize(
+    "t", [1, 2, 63, 64, 65, 66, 67, 97, 98, 99, 100, 101, 102, 1234, 5678, 23_456, 131_500, 133_000, 150_001]
+)
 @pytest.mark.parametrize("scan", [search._SCAN, 50])
 def test_a_valley_between_the_iterates_of_the_grid_is_met_to_the_step(t, scan, monkeypatch):
     """Also where single iterates are given up early for a grid."""

@@ -28,6 +28,7 @@ from stopwise.rules import GCV, Stop
 
 _READABLE = 0.002
 """The residual of an estimate, relative to the responses, beyond which its path is not read."""
+_WIDE_ROWS = 25_000
 _MOST_LOOKS = 4
 """How often a rule that reads every row is asked after its scout has settled, each time on a larger space."""
 _MOST_DRAWS = 12
@@ -267,8 +268,12 @@ def _noise_first(problem: Problem, plan: Plan) -> Plan:
     return replace(plan, noise_given=sigma)
 
 
-def probe_count(problem: Problem, plan: Plan, few: int = 16, many: int = 48) -> int:
-    """Few probes where eigenvalues settle the stop, more where only statistics can; responses count as some of them."""
+def probe_count(problem: Problem, plan: Plan, few: int | None = None, many: int = 48) -> int:
+    """Few probes where eigenvalues settle the stop, more where only statistics can; responses count as some of them.
+
+    With more rows more eigenvalues lie above the threshold: wider blocks then find them in fewer products.
+    """
+    few = (16 if problem.n_rows <= _WIDE_ROWS else 32) if few is None else few
     wanted = few if (plan.rule.one_sided and not plan.noise.needs_path) or not reads_traces(plan) else many
     return int(max(1, min(wanted - problem.responses.shape[1], problem.n_rows - 1)))
 

@@ -124,7 +124,7 @@ def _first_rise_on(path: Path, criterion: Criterion, grid: Array) -> Stop:
     if not rises.size:
         return stop_at(path.filter, float(grid[-1]), Reason.CAP, criterion=float(values[-1]))
     at = int(rises[0])
-    best = _refine(path, criterion, grid[max(at - 1, 0)], grid[at], grid[at + 1]) if at else float(grid[0])
+    best = _refine(path, criterion, grid[max(at - 1, 0)], grid[at], grid[at + 1])
     return stop_at(path.filter, best, Reason.MINIMUM, criterion=float(criterion(np.asarray([best]))[0]))
 
 
