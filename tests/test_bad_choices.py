@@ -27,7 +27,7 @@ r.Critical(hilbert_radius=None) | hilbert_radius must be a positive number or on
 r.Critical(hilbert_radius=[1.0]) | hilbert_radius must be a positive number or one of "auto", "self"; got [1.0]
 r.Critical(hilbert_radius=True) | hilbert_radius must be a positive number or one of "auto", "self"; got True
 r.Critical(hilbert_radius=1j) | hilbert_radius must be a positive number or one of "auto", "self"; got 1j
-r.Critical(hilbert_radius=np.complex128(1)) | a positive number or one of "auto", "self"; got np.complex128(1+0j)
+r.Critical(hilbert_radius=np.complex128(1)) | a positive number or one of "auto", "self"; got ... (1+0j)
 r.Minimax(hilbert_radius="self") | hilbert_radius must be a positive number or one of "auto"; got 'self'
 r.Minimax(hilbert_radius=-1) | hilbert_radius must be positive and finite, got -1
 r.Minimax(hilbert_radius=nan) | hilbert_radius must be positive and finite, got nan
@@ -67,7 +67,7 @@ r.Fixed(step_sum=inf) | a fixed stop must be a finite number of at least 0, got 
 r.Fixed(step_sum="1") | a fixed stop must be a finite number of at least 0, got step_sum='1'
 r.Fixed(step_sum=[1.0]) | a fixed stop must be a finite number of at least 0, got step_sum=[1.0]
 r.Fixed(step_sum=1j) | a fixed stop must be a finite number of at least 0, got step_sum=1j
-r.Fixed(step_sum=np.complex64(1)) | be a finite number of at least 0, got step_sum=np.complex64(1+0j)
+r.Fixed(step_sum=np.complex64(1)) | be a finite number of at least 0, got step_sum= ... (1+0j)
 r.Fixed(iteration=3).select(rpath) | the ridge filter has no iterations: give step_sum
 r.Fixed(iteration=10**400) | 0000000000000000000000000000000000000000000000000000000000000000000000
 r.Prudent(-1) | allowance must be a number of at least 0 standard errors, got -1

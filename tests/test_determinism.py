@@ -224,8 +224,10 @@ def test_a_pickled_model_is_the_same_model(solver, rule):
     model = make(solver, rule).fit(x, y)
     again = pickle.loads(pickle.dumps(model))
     assert bits(again) == bits(model)
-    for one, other in zip(model.predict(x, return_std=True), again.predict(x, return_std=True), strict=True):
-        assert np.array_equal(one, other)
+    (mean, std), (mean_again, std_again) = model.predict(x, return_std=True), again.predict(x, return_std=True)
+    assert np.array_equal(mean, mean_again)
+    # numpy before 2.3 multiplies reversed columns, which a pickle puts in order, without BLAS: 7e-15 were seen
+    assert np.allclose(std, std_again, rtol=0, atol=1e-13)
     assert again.stop_.reason is model.stop_.reason
     assert again.get_params().keys() == model.get_params().keys()
 

@@ -55,6 +55,7 @@ def test_the_code_about_clusters_runs_on_a_small_one(tmp_path):
     distributed = pytest.importorskip("distributed")
     import pandas as pd
 
+    state = np.random.get_state()  # noqa: NPY002  (dask draws from it to guess the size of text, as pandas 2 keeps it)
     rng = np.random.default_rng(9)
     table = pd.DataFrame(rng.uniform(size=(400, 2)), columns=["a", "b"])
     table["y"] = np.sin(5 * table["a"]) + 0.1 * rng.normal(size=400)
@@ -74,6 +75,7 @@ def test_the_code_about_clusters_runs_on_a_small_one(tmp_path):
             exec(text, names)
         assert names["predictions"].compute().shape == (400,)
         names["client"].close()
+    np.random.set_state(state)  # noqa: NPY002
 
 
 def test_readme_shows_the_output_of_its_example():

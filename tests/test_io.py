@@ -298,7 +298,7 @@ def tampered(saved, tmp_path, change):
         (lambda d, t: d.update(stop=[]), "one stop per response"),
         (lambda d, t: d.update(stop={"$": "list"}), "list"),
         (lambda d, t: d.pop("learned"), "learned"),
-        (lambda d, t: t.update(X_fit_=t["X_fit_"][:, :-1].copy()), "rows of X_fit_"),
+        (lambda d, t: t.update(X_fit_=t["X_fit_"][:, :-1].copy()), "rows of X_fit_|columns for 2"),  # by layout
         (lambda d, t: t.update({name: t[name][:3] for name in t if name.endswith("coefficients")}), "disagree"),
         (lambda d, t: t["X_fit_"].fill(np.nan), "not finite"),
         (lambda d, t: d.update(schema=99), "upgrade"),

@@ -110,7 +110,8 @@ def test_a_constant_feature_is_dropped_with_its_reason(estimator):
     with_constant = np.column_stack([X[:, 0], np.full(len(y), 3.5), X[:, 1:]])
     model = estimator().fit(with_constant, y)
     assert model.selection_.features[1] == {"feature": 1, "used": False, "why": "constant: always 3.5"}
-    np.testing.assert_allclose(model.predict(with_constant), estimator().fit(X, y).predict(X), rtol=1e-8)
+    # a search finds its minimum to the root of the rounding, 1.5e-8; another layout of the rows rounds otherwise
+    np.testing.assert_allclose(model.predict(with_constant), estimator().fit(X, y).predict(X), rtol=1e-8, atol=1e-7)
     assert model.n_features_in_ == 4
 
 

@@ -22,7 +22,7 @@ from stopwise.experiments.task import Config, Task
 _INTERRUPTED = 130
 
 
-class _List(click.ParamType[Any]):
+class _List(click.ParamType):  # type: ignore[type-arg]  # generic in later releases of click alone
     """Numbers separated by commas."""
 
     def __init__(self, kind: type[int] | type[float], name: str) -> None:
