@@ -10,8 +10,10 @@ VENV ?= .venv
 JOBS ?= 2
 PYTEST_ARGS ?=
 ARGS ?=
+CONSTRAINTS ?=
 
 DEFAULT_EXTRAS := report,dev
+LOCKED_EXTRAS := report dask browser dev
 REMEMBERED_EXTRAS := $(shell cat $(VENV)/.extras 2>/dev/null)
 EXTRAS ?= $(if $(REMEMBERED_EXTRAS),$(REMEMBERED_EXTRAS),$(DEFAULT_EXTRAS))
 
@@ -25,8 +27,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env venv demo test test-deep coverage mutants lint format types check docs reproduce \
-        bench-cpu bench-real bench-gpu clean clean-all
+.PHONY: help env venv demo test test-deep test-oldest coverage mutants lint format types check docs reproduce \
+        lock audit bench-cpu bench-real bench-gpu clean clean-all
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -41,8 +43,8 @@ $(BIN)/pip:
 	@$(PYTHON) -m venv $(VENV) || { \
 	  echo "$(PYTHON) could not make an environment. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 
-$(INSTALLED): pyproject.toml | $(BIN)/pip
-	$(PY) -m pip install --quiet --editable ".[$(EXTRAS)]"
+$(INSTALLED): pyproject.toml $(CONSTRAINTS) | $(BIN)/pip
+	$(PY) -m pip install --quiet $(addprefix --constraint ,$(CONSTRAINTS)) --editable ".[$(EXTRAS)]"
 	@echo "$(EXTRAS)" > $(VENV)/.extras
 	@touch $@
 
@@ -59,6 +61,11 @@ test: $(INSTALLED) ## run the tests
 
 test-deep: $(INSTALLED) ## run the slow tests too, with many more random examples
 	$(ONE_THREAD) HYPOTHESIS_PROFILE=deep $(PY) -m pytest -n $(JOBS) --dist worksteal -m "deep or not deep" $(PYTEST_ARGS)
+
+# On the oldest Python too: newer ones have no wheels of the oldest releases.
+test-oldest: ## run the tests with the oldest dependencies that are allowed
+	$(MAKE) --no-print-directory test \
+	  PYTHON=python3.11 VENV=.venv-oldest EXTRAS=report,dask,dev CONSTRAINTS=constraints/oldest.txt
 
 coverage: $(INSTALLED) ## run the tests and say which lines and branches of src/ none of them reached
 	rm -f .coverage .coverage.*
@@ -89,6 +96,20 @@ docs: $(VENV)/.also-docs ## build the documentation in build/docs; a warning is 
 reproduce: $(INSTALLED) ## run the paper's experiments
 	$(BIN)/stopwise reproduce $(ARGS)
 
+.venv-tools/.installed:
+	$(MAKE) --no-print-directory venv PYTHON=python3.11 VENV=.venv-tools
+	.venv-tools/bin/python -m pip install --quiet "pip-tools>=7.5" "pip-audit>=2.9"
+	@touch $@
+
+# Takes minutes where the package index gives no hashes: then every file is fetched to take its own.
+lock: .venv-tools/.installed ## refresh the versions and hashes in constraints/dev.lock
+	CUSTOM_COMPILE_COMMAND="make lock" .venv-tools/bin/pip-compile --quiet --upgrade --generate-hashes --strip-extras \
+	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --annotation-style=line \
+	  $(addprefix --extra ,$(LOCKED_EXTRAS)) --output-file constraints/dev.lock pyproject.toml
+
+audit: .venv-tools/.installed ## look for known vulnerabilities in constraints/dev.lock (asks a service on the network)
+	.venv-tools/bin/pip-audit --strict --require-hashes --disable-pip --requirement constraints/dev.lock $(ARGS)
+
 # Some of the libraries compared against hold scipy back, so they live in an environment of their own.
 bench-cpu: ## time every solver and its peers on this machine
 	$(MAKE) --no-print-directory env VENV=.venv-bench EXTRAS=bench
@@ -107,4 +128,4 @@ clean: ## remove what was built, keep the environments
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 clean-all: clean ## remove the environments too
-	rm -rf .venv .venv-bench .venv-gpu .venv-mutants mutants
+	rm -rf .venv .venv-bench .venv-gpu .venv-mutants .venv-oldest .venv-tools mutants
