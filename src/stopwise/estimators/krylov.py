@@ -273,7 +273,7 @@ def probe_count(problem: Problem, plan: Plan, few: int | None = None, many: int 
 
     With more rows more eigenvalues lie above the threshold: wider blocks then find them in fewer products.
     """
-    few = (16 if problem.n_rows <= _WIDE_ROWS else 32) if few is None else few
+    few = (16 if problem.n_rows <= _WIDE_ROWS else 48) if few is None else few
     wanted = few if (plan.rule.one_sided and not plan.noise.needs_path) or not reads_traces(plan) else many
     return int(max(1, min(wanted - problem.responses.shape[1], problem.n_rows - 1)))
 
