@@ -34,6 +34,8 @@ _MOST_LOOKS = 4
 _MOST_DRAWS = 12
 """How often as many probes again are drawn when only their sampling error keeps the bracket wide."""
 
+_LONG = 25
+
 
 class UnsettledWarning(StopwiseWarning):
     """The stop's bracket is wider than was asked for."""
@@ -140,7 +142,12 @@ class KrylovSolver:
                 before = [v.stop for v in verdicts]
             elif space.counting is not None and all(v.settled or v.noisy for v in verdicts):
                 done = True  # neither a larger space nor finer counts would tell more
-            while not done and space.n_probes and draws < _MOST_DRAWS and all(v.settled or v.noisy for v in verdicts):
+            while (
+                not done
+                and space.n_probes
+                and draws < _most_draws(space)
+                and all(v.settled or v.noisy for v in verdicts)
+            ):
                 if all(v.settled for v in verdicts):
                     break
                 draws += 1
@@ -149,7 +156,7 @@ class KrylovSolver:
                 path = krylov_path(problem, asked, operator, space)
                 verdicts = self._judge(problem, asked, path, space, before)
             looks += asked is plan and plan.rule.needs_rows and plan.tol > 0
-            if done or all(v.settled for v in verdicts) or draws == _MOST_DRAWS or looks == _MOST_LOOKS:
+            if done or all(v.settled for v in verdicts) or draws >= _most_draws(space) or looks == _MOST_LOOKS:
                 return path, verdicts
 
     def _judge(
@@ -162,6 +169,11 @@ class KrylovSolver:
 def _aim(space: BlockKrylov, verdict: Verdict, largest: float) -> None:
     """Poles follow the stop once the estimate there means anything; before, they keep ranging."""
     space.pole = 1 / max(verdict.stop.step_sum, 10 / largest) if verdict.residual < 0.01 else 0.0
+
+
+def _most_draws(space: BlockKrylov) -> int:
+    """Draws cost as many products as the space did: after many, one more opinion is all that pays."""
+    return _MOST_DRAWS if space.steps <= _LONG else 1
 
 
 def _counting(operator: Any, plan: Plan) -> Counting | None:
