@@ -10,21 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import stopwise as sw
+from problems import KERNELS
 from stopwise.estimators.krylov import UnsettledWarning
 from stopwise.krylov import BlockKrylov, NumpyStore
 from stopwise.operators import Dense
 from stopwise.operators.line import Line
 from stopwise.operators.tiled import Tiled
-
-KERNELS = {
-    "gaussian": sw.kernels.Gaussian(1.5),
-    "laplace": sw.kernels.Laplace(2.0),
-    "matern32": sw.kernels.Matern(1.5, 1.5),
-    "matern52": sw.kernels.Matern(2.0, 2.5),
-    "linear": sw.kernels.Linear(),
-    "polynomial2": sw.kernels.Polynomial(2),
-    "sum": sw.kernels.Gaussian(1.0) + 0.5 * sw.kernels.Linear(),
-}
 
 
 def draw_problem(seed: int, n: int, design: str) -> tuple[np.ndarray, np.ndarray]:

@@ -8,6 +8,8 @@ fully reorthogonalised. On it K is a small matrix T = Q'KQ whose eigenpairs (Rit
 - Probes lie in the space too: each z'phi(K)z is known as well, so traces of any function get a statistical estimate,
   exact on converged pairs and averaged over probes elsewhere (`Spectrum.density`), calibrated to the trace and, where
   known, the Frobenius norm, with jackknife replicas over groups of probes for its error.
+- Where the operator can count eigenvalues (`operators.counting`) no probes are needed: the space holds the responses
+  alone, and sums over the spectrum come from the counts.
 
 The store holds tall blocks and does their algebra, so that a device or a cluster can keep them: see `Store`.
 """

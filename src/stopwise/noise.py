@@ -31,6 +31,8 @@ class NoiseEstimator(ABC):
 
     name: ClassVar[str]
     needs_path: ClassVar[bool] = False
+    needs_pairs: ClassVar[bool] = False
+    """Reads single eigenpairs, where others read sums over them."""
     needs_rows: ClassVar[bool] = False
 
     @abstractmethod
@@ -279,6 +281,7 @@ class SpectralTail(NoiseEstimator):
     leading: int | Literal["auto"] = "auto"
     name: ClassVar[str] = "spectral-tail"
     needs_path: ClassVar[bool] = True
+    needs_pairs: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         named = isinstance(self.leading, str) and self.leading == "auto"

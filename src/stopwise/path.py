@@ -24,8 +24,9 @@ _TILE = 2**20
 _SMALLEST = 1e-280
 """A largest eigenvalue below this would send the clock beyond what a float holds."""
 _SATURATED = 1e-10
-_UNSURE = 0.01
 """Leverages closer to 1 than this leave no residual to divide by."""
+UNSURE = 0.01
+"""Share of the degrees of freedom left over, below which an unfinished spectrum knows it no better than its error."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,7 @@ class Path:
 
         A spectrum that is not complete knows its sums to a percent or so.
         """
-        return rounding if self.spectrum.complete else _UNSURE
+        return rounding if self.spectrum.complete else UNSURE
 
     # ---- in the units of y, for people ------------------------------------------------------------------------
 

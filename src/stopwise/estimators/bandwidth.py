@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import cast
 
 import numpy as np
 
 from stopwise._typing import Array
+from stopwise.estimators.relevance import half_distances
 from stopwise.estimators.sample import Sample, median_distance, squared_distances
 from stopwise.estimators.scores import Ridge, Score
 from stopwise.kernels import Kernel
@@ -53,15 +57,18 @@ class Candidate:
             shares[kernel.name] = shares.get(kernel.name, 0.0) + share
         return " + ".join(f"{share:.2g} {name}" for name, share in shares.items())
 
+    def gram(self, covariates: Array) -> Array:
+        """The kernel matrix of standardised covariates."""
+        parts = self.parts or ((1.0, self.kernel, self.scales),)
+        grams = [share * kernel.profile(half_distances(covariates / scales)) for share, kernel, scales in parts]
+        return cast(Array, sum(grams[1:], grams[0]))
+
     def in_units(self, spread: Array) -> Kernel:
         """The kernel on features in their own units, of which one standard deviation is `spread`."""
         if not self.parts:
             return self.kernel.with_length_scale(self.scales * spread)
         kernels = [share * kernel.with_length_scale(scales * spread) for share, kernel, scales in self.parts]
-        total = kernels[0]
-        for kernel in kernels[1:]:
-            total = total + kernel
-        return total
+        return reduce(add, kernels)
 
 
 class Bandwidths:

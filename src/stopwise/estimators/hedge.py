@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 
-from stopwise._typing import Array
 from stopwise.estimators.bandwidth import Candidate
-from stopwise.estimators.relevance import half_distances
 from stopwise.estimators.sample import Sample
 from stopwise.estimators.scores import Ridge
 
@@ -55,15 +52,9 @@ def hedged(sample: Sample, best: Candidate, tried: Sequence[Candidate]) -> Candi
         shares = [(_OWN_SHARE, best), *(((1 - _OWN_SHARE) / len(others), kind) for kind in others)]
         allowed = _CHANCE
     together = replace(best, parts=tuple((share, part.kernel, part.scales) for share, part in shares))
-    alone, joined = Ridge(sample, _gram(sample, best)), Ridge(sample, _gram(sample, together))
+    alone, joined = (Ridge(sample, candidate.gram(sample.covariates)) for candidate in (best, together))
     gap = joined.left_out_rows() - alone.left_out_rows()
     error = float(gap.std()) / np.sqrt(gap.size)
     if float(gap.mean()) >= allowed * error:
         return best
     return replace(together, score=joined.score(), n_rows=sample.n_rows)
-
-
-def _gram(sample: Sample, candidate: Candidate) -> Array:
-    parts = candidate.parts or ((1.0, candidate.kernel, candidate.scales),)
-    grams = [share * kernel.profile(half_distances(sample.covariates / scales)) for share, kernel, scales in parts]
-    return cast(Array, sum(grams[1:], grams[0]))

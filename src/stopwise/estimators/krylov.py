@@ -19,7 +19,6 @@ from stopwise.exceptions import StopwiseWarning
 from stopwise.filters import Ridge
 from stopwise.krylov import BlockKrylov, Multiplier, NumpyStore, Store, with_diagonal
 from stopwise.memory import free_bytes
-from stopwise.noise import SpectralTail
 from stopwise.operators import Operator
 from stopwise.operators.counting import Counting
 from stopwise.path import Path
@@ -178,7 +177,7 @@ def _most_draws(space: BlockKrylov) -> int:
 
 def _counting(operator: Any, plan: Plan) -> Counting | None:
     """Exact counts of eigenvalues, unless an exact stop or single eigenvectors are asked for."""
-    if plan.tol == 0 or plan.rule.needs_rows or (plan.rule.needs_noise and isinstance(plan.noise, SpectralTail)):
+    if plan.tol == 0 or plan.rule.needs_rows or (plan.rule.needs_noise and plan.noise.needs_pairs):
         return None
     return cast("Counting | None", operator.counting)
 

@@ -75,8 +75,7 @@ class Ridge:
     def log_left_out(self) -> Array:
         """Log mean squared leave-one-out error at each ratio, (g, q)."""
         sample = self.sample
-        fixed = sample.weights[:, None] / sample.n_samples if sample.intercept else 0.0
-        left = (self.vectors**2) @ self.shrinkage - fixed
+        left = self._leverage_left(self.shrinkage)
         inverse = np.where(left > _LEAST_LEFT, 1 / np.maximum(left, _LEAST_LEFT), np.inf) ** 2
         errors = np.empty((self.ratios.size, self.coordinates.shape[1]))
         for j in range(self.coordinates.shape[1]):
@@ -88,13 +87,15 @@ class Ridge:
 
     def left_out_rows(self) -> Array:
         """Squared leave-one-out error of every distinct row, mean over responses, each at its best ratio."""
+        shrinkage = self.shrinkage[:, np.argmin(self.log_left_out(), axis=0)]
+        residual = self.vectors @ (self.coordinates * shrinkage)
+        return cast(Array, ((residual / np.maximum(self._leverage_left(shrinkage), _LEAST_LEFT)) ** 2).mean(axis=1))
+
+    def _leverage_left(self, shrinkage: Array) -> Array:
+        """1 - h_ii of every distinct row with its copies, (m, g) for shrinkages (m, g); an intercept takes its own."""
         sample = self.sample
-        best = np.argmin(self.log_left_out(), axis=0)
-        left = (self.vectors**2) @ self.shrinkage[:, best] - (
-            sample.weights[:, None] / sample.n_samples if sample.intercept else 0.0
-        )
-        residual = self.vectors @ (self.coordinates * self.shrinkage[:, best])
-        return cast(Array, ((residual / np.maximum(left, _LEAST_LEFT)) ** 2).mean(axis=1))
+        fixed = sample.weights[:, None] / sample.n_samples if sample.intercept else 0.0
+        return cast(Array, (self.vectors**2) @ shrinkage - fixed)
 
     def score(self) -> Score:
         """Both scores at their best."""

@@ -161,8 +161,7 @@ def _starts(sample: Sample, one: Candidate) -> list[tuple[Array, float]]:
 
 def _as_learned(part: Sample, one: Candidate) -> Learned:
     """One length scale as if learned: its evidence on these rows."""
-    gram = one.kernel.profile(half_distances(part.covariates / one.scales))
-    evidence = Ridge(part, gram).score().evidence
+    evidence = Ridge(part, one.gram(part.covariates)).score().evidence
     return Learned(cast(Array, -np.log(one.scales)), 0.0, evidence, 0)
 
 

@@ -12,7 +12,7 @@ from stopwise.estimators.problem import Problem
 from stopwise.estimators.solution import Plan, decide
 from stopwise.filters import CutOff, SteppedFilter
 from stopwise.krylov import GROUPS, BlockKrylov
-from stopwise.path import Path
+from stopwise.path import UNSURE, Path
 from stopwise.rules import GCV, Critical, Fixed, Reason, Stop
 from stopwise.rules.risk import Discrepancy, Minimax, Oracle
 from stopwise.spectrum import Density, Spectrum
@@ -40,6 +40,11 @@ class Verdict:
 
 
 def judge(problem: Problem, plan: Plan, path: Path, space: BlockKrylov, column: int, previous: Stop | None) -> Verdict:
+    """The stop of one response on the space as it is, with a bracket, and whether it is settled.
+
+    It is where the estimate is accurate, the bracket is within `tol`, and what the rule reads lies inside what the
+    space knows. The bracket told is then widened to whole steps (or cuts) on either side: the answer is one of those.
+    """
     stop, sigma = decide(problem, plan, path, column)
     residual = _estimate_residual(path, space, stop, column)
     reachable = min(max(1e3 * space.precision, 1e-5), 1e-4)
@@ -61,15 +66,22 @@ def judge(problem: Problem, plan: Plan, path: Path, space: BlockKrylov, column: 
         narrow = noisy = False
     if isinstance(plan.rule, Minimax) and isinstance(path.filter, CutOff) and not _all_found(path, stop):
         narrow = noisy = False
+    low, high = _in_whole_steps(plan, path, stop, low, high)
+    return Verdict(stop, sigma, low, high, residual, accurate and narrow, noisy, narrow)
+
+
+def _in_whole_steps(plan: Plan, path: Path, stop: Stop, low: float, high: float) -> tuple[float, float]:
+    """A bracket that ends at iterates, or at cuts between eigenvalues."""
+    either_side = plan.tol > 0 and not plan.rule.one_sided
     if isinstance(path.filter, SteppedFilter) and stop.iteration is not None and math.isfinite(high):
-        if plan.tol > 0 and not plan.rule.one_sided:
+        if either_side:
             # Estimates that agree on an iterate may all have been rounded to it.
             beside = path.filter.step_sum(np.array([max(stop.iteration - 1, 0), stop.iteration + 1]))
             low, high = min(low, float(beside[0])), max(high, float(beside[1]))
         low = min(low, float(path.filter.snap(low)))  # descent stops at the last whole step before a crossing
-    if isinstance(path.filter, CutOff) and plan.tol > 0 and not plan.rule.one_sided:
+    if isinstance(path.filter, CutOff) and either_side:
         low, high = _with_neighbours(path, stop, low, high)
-    return Verdict(stop, sigma, low, high, residual, accurate and narrow, noisy, narrow)
+    return low, high
 
 
 def _well_inside(path: Path, stop: Stop) -> bool:
@@ -90,7 +102,8 @@ def _nearly_interpolates(plan: Plan, path: Path, stop: Stop) -> bool:
     """Is so little left over at the stop that a criterion which divides by it cannot be read much further?"""
     if not (plan.rule.needs_rows or isinstance(plan.rule, GCV)):
         return False
-    return path.n_samples - float(path.degrees_of_freedom(stop.step_sum)) < 0.025 * path.n_samples
+    left = 1 - float(path.degrees_of_freedom(stop.step_sum)) / path.n_samples
+    return left < 2.5 * UNSURE
 
 
 def _with_neighbours(path: Path, stop: Stop, low: float, high: float) -> tuple[float, float]:
