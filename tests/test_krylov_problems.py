@@ -136,22 +136,42 @@ def test_so_it_is_along_the_nu_method_whose_steps_are_run_one_by_one(**problem):
     assert_as_small_a_criterion(**problem, filter_="nu-method")
 
 
+@examples(80, 300)
+@given(rule=st.sampled_from(sorted(GIVEN) + sorted(CRITERIA)), filter_=st.sampled_from(MONOTONE), **PROBLEM)
+def test_asked_for_float32_an_exact_stop_is_that_of_dense(seed, n, kernel, layout, kind, intercept, rule, filter_):
+    x, y = draw(seed, n, layout, kind)
+    x = x.astype(np.float32).astype(np.float64)  # both see the same numbers
+    chosen = {**GIVEN, **{name: asked for name, (asked, _) in CRITERIA.items()}}[rule]
+    dense = fit("dense", filter_, kernel, chosen, x, y, fit_intercept=intercept)
+    assume(dense.stop_.reason is not sw.Reason.CAP)
+    krylov = fit(
+        "krylov", filter_, kernel, chosen, x.astype(np.float32), y, precision="float32", tol=0, fit_intercept=intercept
+    )
+    close = max(1e-3, rounding(dense, dense.step_sum_))
+    assert krylov.step_sum_ == pytest.approx(dense.step_sum_, rel=close) or ties(chosen, dense, krylov.step_sum_, 1e-9)
+    assert_same_estimate(krylov, dense, KERNELS[kernel], x, y, 1e-4)
+
+
 @examples(80, 150)
 @given(rule=st.sampled_from(sorted(GIVEN)), filter_=st.sampled_from(MONOTONE), **PROBLEM)
-def test_in_float32_the_stop_is_within_a_thousandth_and_the_estimate_within_1e4(
+def test_products_in_float32_give_a_bracket_that_holds_the_stop_and_an_estimate_within_1e4(
     seed, n, kernel, layout, kind, intercept, rule, filter_
 ):
     x, y = draw(seed, n, layout, kind)
-    x = x.astype(np.float32).astype(np.float64)  # both see the same numbers
+    x = x.astype(np.float32).astype(np.float64)
     step = {"schedule": 0.9 * min(1.0, 1 / KERNELS[kernel].diagonal(x).mean())} if filter_ == "descent" else {}
     dense = fit("dense", filter_, kernel, GIVEN[rule], x, y, fit_intercept=intercept, **step)
     assume(dense.stop_.reason is not sw.Reason.CAP)
-    eps, single = 1.2e-7, {"precision": "float32", "tol": 0, "fit_intercept": intercept, **step}
+    single = {"precision": "float32", "tol": 0.01, "fit_intercept": intercept, **step}
     krylov = fit("krylov", filter_, kernel, GIVEN[rule], x.astype(np.float32), y, **single)
+    eps = 1.2e-7
     share = max(1e-3, rounding(dense, dense.step_sum_, eps))
-    one_step = 0 if filter_ != "descent" else step["schedule"]
-    assert krylov.step_sum_ == pytest.approx(dense.step_sum_, rel=share, abs=one_step)
-    assert_same_estimate(krylov, dense, KERNELS[kernel], x, y, 1e-4, eps)
+    if krylov.stop_.details["settled"]:
+        low, high = krylov.stop_.details["bracket"]
+        one_step = 0 if filter_ != "descent" else step["schedule"]
+        assert low * (1 - share) - one_step <= dense.step_sum_ <= high * (1 + share) + one_step
+    if krylov.stop_.details["columns"] >= n - 1:
+        assert_same_estimate(krylov, dense, KERNELS[kernel], x, y, 2e-4, eps)
 
 
 @examples(120, 1500)
@@ -209,17 +229,18 @@ def bracket_of_one(rule, seed, smallest, largest):
     return krylov.stop_.details["settled"], holds or ties(rule, dense, krylov.step_sum_)
 
 
-def ties(rule, dense, step_sum):
+def ties(rule, dense, step_sum, share=1e-6):
     """Whether the criterion is so flat (a Gram matrix near the identity) that dense's own minimum is no better."""
     if not isinstance(rule, sw.rules.GCV | sw.rules.LeaveOneOut):
         return False
     lowest = dense.stop_.details["criterion"]
-    return float(rule.criterion(dense.path_, np.array([step_sum]))[0]) <= lowest * (1 + 1e-6)
+    return float(rule.criterion(dense.path_, np.array([step_sum]))[0]) <= lowest * (1 + share)
 
 
 @pytest.mark.parametrize("name", BRACKETED)
 def test_settled_brackets_hold_the_stop_of_dense(name, record_property):
-    n_problems, largest = ((120, 1200) if name in MANY else (60, 700)) if DEEP else (12, 260)
+    # GCV of dense can have its minimum where nothing is left to divide by, beyond what any unfinished space sees.
+    n_problems, largest = ((120, 1200) if name in MANY else (150 if name == "gcv" else 60, 700)) if DEEP else (12, 260)
     outcomes = [bracket_of_one(BRACKETED[name], seed, 150, largest) for seed in range(n_problems)]
     settled = [holds for is_settled, holds in outcomes if is_settled]
     record_property(

@@ -94,8 +94,9 @@ class CudaSolver:
 
     def solve(self, problem: Problem, plan: Plan) -> Solution:
         device = device_for(problem.covariates, self.device)
-        place = OnGpu(device, self.mode)
-        plan = replace(plan, dtype=np.float64 if self.mode == "float64" else np.float32)
+        mode: Precision = "float64" if plan.tol == 0 else self.mode  # one step cannot be told in single precision
+        place = OnGpu(device, mode)
+        plan = replace(plan, dtype=np.float64 if mode == "float64" else np.float32)
         stores: list[TorchStore] = []
 
         def operator(problem: Problem, plan: Plan) -> Cuda:
@@ -104,7 +105,7 @@ class CudaSolver:
                 problem.covariates,
                 weights=problem.weights,
                 centred=problem.intercept,
-                precision=self.mode,
+                precision=mode,
                 device=device,
             )
 
@@ -115,7 +116,7 @@ class CudaSolver:
 
         solution = KrylovSolver(self.name, operator, store, place).solve(problem, plan)
         stores[-1].forget()
-        return replace(solution, notes={**solution.notes, "device": str(device), "precision": self.mode})
+        return replace(solution, notes={**solution.notes, "device": str(device), "precision": mode})
 
 
 def device_for(covariates: Any, device: Any = None) -> Any:

@@ -88,6 +88,8 @@ class KrylovSolver:
         self.place: Place = Host() if place is None else place
 
     def solve(self, problem: Problem, plan: Plan) -> Solution:
+        if plan.tol == 0:
+            plan = replace(plan, dtype=np.float64)  # one step among many cannot be told in single precision
         operator = self.make_operator(problem, plan)
         plan = _noise_first(problem, plan if plan.tol == 0 else replace(plan, rule=plan.rule.without_rows()))
         responses = _weighted(problem)
@@ -279,12 +281,14 @@ def _noise_first(problem: Problem, plan: Plan) -> Plan:
     return replace(plan, noise_given=sigma)
 
 
-def probe_count(problem: Problem, plan: Plan, few: int | None = None, many: int = 48) -> int:
+def probe_count(problem: Problem, plan: Plan, few: int | None = None, many: int | None = None) -> int:
     """Few probes where eigenvalues settle the stop, more where only statistics can; responses count as some of them.
 
     With more rows more eigenvalues lie above the threshold: wider blocks then find them in fewer products.
     """
-    few = (16 if problem.n_rows <= _WIDE_ROWS else 48) if few is None else few
+    wide = problem.n_rows > _WIDE_ROWS
+    few = (48 if wide else 16) if few is None else few
+    many = (96 if wide else 48) if many is None else many
     wanted = few if (plan.rule.one_sided and not plan.noise.needs_path) or not reads_traces(plan) else many
     return int(max(1, min(wanted - problem.responses.shape[1], problem.n_rows - 1)))
 

@@ -290,7 +290,8 @@ class KernelGradientRegressor(_KernelRegressor):
         For `solver="nystrom"`.
     precision : {"auto", "float64", "float32", "fast"}
         Of kernel matrix and products. "auto": float64 on the CPU; on a GPU float32-accurate fused tiles with sums in
-        float64 (the stop and a fit within 1e-4 of float64's). "fast" has about 3 digits.
+        float64 (the stop and a fit within 1e-4 of float64's). "fast" has about 3 digits. A matrix-free fit with
+        `tol=0` is made in float64 whatever is said here.
     tol : float
         How wide the bracket on the stop may be under a matrix-free solver; 0 asks for one integer.
     n_jobs : int or None

@@ -88,7 +88,8 @@ def _well_inside(path: Path, stop: Stop) -> bool:
     """Is the stop far enough from the horizon that nothing beyond could have been chosen?"""
     if stop.reason is Reason.ZERO:
         return path.horizon * path.spectrum.largest_bound >= 1e5
-    return stop.step_sum < 0.3 * path.horizon
+    first = stop.reason in (Reason.CROSSING, Reason.THRESHOLD)  # what comes after a first crossing is never asked
+    return stop.step_sum < (0.6 if first else 0.3) * path.horizon
 
 
 def _leverages_seen(path: Path, stop: Stop) -> bool:
