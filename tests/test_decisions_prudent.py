@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import stopwise as sw
+from stopwise.estimators.problem import count_replicates
 from stopwise.operators import Dense
 from stopwise.path import make_path
 from stopwise.rules import prudent
@@ -65,6 +66,19 @@ def test_left_out_errors_are_those_of_refits(groups, weights, intercept):
     expected = np.array([refitted(gram, y, counts, rows, s, intercept) for s in READINGS])
     np.testing.assert_allclose(errors(READINGS), expected, rtol=1e-9)
     np.testing.assert_allclose(errors.mean(READINGS), expected.sum(axis=1) / counts.sum(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_replicates_are_left_out_one_at_a_time_with_their_copies(intercept):
+    gram, y = sample()
+    y[11] = y[10]  # the last two rows agree in everything: one replicate, written down twice
+    replicates = count_replicates(GROUPS, y)
+    assert replicates.tolist() == [2, 1, 1, 3, 1, 1, 1, 1]
+    units = np.append(np.arange(11), 10)
+    errors = LeftOut(ridge_path(gram, y, None, intercept), GROUPS, replicates)(READINGS)
+    alone = np.array([refitted(gram, y, np.ones(12), units, s, intercept) for s in READINGS])
+    expected = np.array([np.bincount(GROUPS[:11], row) for row in alone])
+    np.testing.assert_allclose(errors, expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("entries", [prudent._ENTRIES, 24, 1])

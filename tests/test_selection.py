@@ -80,27 +80,27 @@ def test_merged_copies_have_the_evidence_of_the_rows_written_out():
         assert evidence == pytest.approx(written_out, rel=1e-8)
 
 
-def test_leave_one_out_leaves_a_row_out_with_all_its_copies():
+@pytest.mark.parametrize("copied", [False, True])
+def test_leave_one_out_leaves_one_replicate_out_with_its_copies(copied):
     rng = np.random.default_rng(7)
     X = np.repeat(rng.normal(size=(15, 1)), rng.integers(1, 4, size=15), axis=0)
     y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=len(X))
+    X, y = (np.repeat(X, 3, axis=0), np.repeat(y, 3)) if copied else (X, y)
     problem = make_problem(X, y[:, None], None, intercept=True, seed=0)
     sample = make_sample(problem, look_at_features(X, None))
-    gram = sw.kernels.Matern()(sample.covariates)
-    ridge = Ridge(sample, gram)
-    at = 20
-    total = sample.within.sum()
-    for left in range(sample.n_rows):
-        others = np.delete(np.arange(sample.n_rows), left)
-        w, K = sample.weights[others], gram[np.ix_(others, others)]
-        penalty = sample.n_samples / ridge.ratios[at]
-        # weighted ridge with a free constant, solved as it is written
-        system = np.block(
-            [[K + penalty * np.diag(1 / w), np.ones((len(w), 1))], [np.ones((1, len(w))), np.zeros((1, 1))]]
-        )
-        solved = np.linalg.solve(system, np.append(sample.means[others, 0], 0.0))
-        predicted = gram[left, others] @ solved[:-1] + solved[-1]
-        total += sample.weights[left] * (sample.means[left, 0] - predicted) ** 2
+    ridge = Ridge(sample, sw.kernels.Matern()(sample.covariates))
+    at, total = 20, 0.0
+    penalty = sample.n_samples / ridge.ratios[at]
+    gram = sw.kernels.Matern()((X - X.mean()) / X.std())
+    y = (y - y.mean()) / y.std()
+    for value in np.unique(y):
+        out, kept = y == value, y != value
+        # ridge with a free constant, solved as it is written
+        inner, ones = gram[np.ix_(kept, kept)], np.ones((kept.sum(), 1))
+        system = np.block([[inner + penalty * np.eye(len(inner)), ones], [ones.T, np.zeros((1, 1))]])
+        solved = np.linalg.solve(system, np.append(y[kept], 0.0))
+        predicted = gram[np.ix_(out, kept)] @ solved[:-1] + solved[-1]
+        total += float(((value - predicted) ** 2).sum())
     assert ridge.log_left_out()[at, 0] == pytest.approx(np.log(total / sample.n_samples), rel=1e-8)
 
 

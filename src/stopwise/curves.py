@@ -10,6 +10,7 @@ import numpy as np
 
 from stopwise._typing import Array
 from stopwise.complexity import local_complexity_of
+from stopwise.estimators.problem import count_replicates, groups_of
 from stopwise.estimators.tiles import CrossKernel, _tiles
 from stopwise.explain import rule_of
 from stopwise.filters import NuMethod, Ridge
@@ -132,13 +133,18 @@ def has_rows(path: Path, count: int = 1) -> bool:
     return len(basis.rows) * basis.width * count <= _ENTRIES
 
 
-def _groups(of: Chosen) -> Any:
-    """For each row the number of its distinct covariates, as the default rule leaves copies out together."""
+def _left_out(of: Chosen) -> LeftOut:
+    """Errors as the default rule sees them: rows that share their covariates are replicates of each other."""
     rows, path = of.model.X_fit_, of.path
+    ridge = path.along(Ridge())
     if isinstance(of.model.kernel_, Precomputed) or path.response is None or len(rows) != len(path.response):
-        return None
-    inverse = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
-    return None if inverse.max() + 1 == len(rows) else inverse
+        return LeftOut(ridge)
+    groups = groups_of(rows)
+    if groups is None:
+        return LeftOut(ridge)
+    response = path.response if path.root_weights is None else path.response / path.root_weights
+    same = np.round(response / max(float(np.abs(response).max()), 1e-300), 13)  # weights came and went by rounding
+    return LeftOut(ridge, groups, count_replicates(groups, same))
 
 
 def risks(of: Chosen, step_sums: Array) -> dict[str, Array]:
@@ -156,7 +162,7 @@ def risks(of: Chosen, step_sums: Array) -> dict[str, Array]:
     if has_rows(path, step_sums.size):
         squared["leave-one-out"] = path.leave_one_out_error(step_sums)
         if isinstance(of.rule, Prudent):
-            squared["leave-one-out of ridge"] = LeftOut(path.along(Ridge()), _groups(of)).mean(step_sums)
+            squared["leave-one-out of ridge"] = _left_out(of).mean(step_sums)
     with np.errstate(invalid="ignore"):
         return {name: cast(Array, float(path.scale) * np.sqrt(values)) for name, values in squared.items()}
 

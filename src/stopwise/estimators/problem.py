@@ -78,6 +78,10 @@ class Problem:
         """`groups_of` the covariates."""
         return groups_of(self.covariates)
 
+    def replicates(self, column: int) -> Any:
+        """For each of those groups, how many different responses it has; None without groups."""
+        return None if self.groups is None else count_replicates(self.groups, self.responses[:, column])
+
     def subset(self, rows: Array, kernel: Kernel) -> Problem:
         """The same problem on some of the rows, centred anew; still in this problem's units."""
         precomputed = isinstance(kernel, Precomputed)
@@ -130,6 +134,14 @@ def _hashes_differ(covariates: Array) -> bool:
         keys *= np.uint64(0x9E3779B97F4A7C15)
         keys ^= keys >> np.uint64(29)
     return np.unique(keys).size == len(keys)
+
+
+def count_replicates(groups: Array, response: Array) -> Array:
+    """How many different values a response takes in each group."""
+    order = np.lexsort((response, groups))
+    group, value = groups[order], response[order]
+    new = np.append(True, (group[1:] != group[:-1]) | (value[1:] != value[:-1]))
+    return cast(Array, np.bincount(group[new]))
 
 
 def groups_of(covariates: Array) -> Any:

@@ -58,13 +58,15 @@ class Sample:
     """Distinct rows: standardised covariates (m, d), weights (m,), mean responses (m, q), replicate spread (m, q).
 
     `means` are centred where there is an intercept, and of unit variance per response. `within` is the weighted sum of
-    squares of replicates about their own mean. `n_distinct` counts the distinct rows that this sample was drawn from.
+    squares of replicates about their own mean, `replicates` how many different responses (rows of them) there are.
+    `n_distinct` counts the distinct rows that this sample was drawn from.
     """
 
     covariates: Array
     weights: Array
     means: Array
     within: Array
+    replicates: Array
     intercept: bool
     n_distinct: int
 
@@ -108,6 +110,7 @@ class Sample:
             weights=weights,
             means=means - middle,
             within=self.within[index],
+            replicates=self.replicates[index],
         )
         return part, middle
 
@@ -154,10 +157,18 @@ def make_sample(problem: Problem, features: Features, limit: int = MAX_ROWS) -> 
         weights=totals[picked],
         means=means[picked],
         within=within[picked],
+        replicates=_count_rows(group, responses)[picked],
         intercept=problem.intercept,
         n_distinct=int(starts.size),
     )
     return _settled(whole)
+
+
+def _count_rows(group: Array, responses: Array) -> Array:
+    """How many different rows of responses each group has."""
+    order = np.lexsort((*responses.T, group))
+    new = np.append(True, np.any(np.diff(np.column_stack([group, responses])[order], axis=0) != 0, axis=1))
+    return cast(Array, np.bincount(group[order][new]))
 
 
 def median_distance(covariates: Array) -> float:

@@ -2,7 +2,8 @@
 
 On distinct rows with weights w, D = diag(sqrt w), n = sum w, the model is y ~ N(0, s^2 (I + nu K)), K = D Gram D / n,
 centred where there is an intercept. Replicates add their own spread to s^2 and nothing to the determinant, so the
-evidence is that of the table with every row written out. Leave-one-out leaves out a distinct row with all its copies.
+evidence is that of the table with every row written out. Leave-one-out leaves out one replicate (a row of responses) at
+a time, with all its copies.
 """
 
 from __future__ import annotations
@@ -81,21 +82,22 @@ class Ridge:
         for j in range(self.coordinates.shape[1]):
             residual = self.vectors @ (self.coordinates[:, j : j + 1] * self.shrinkage)
             with np.errstate(invalid="ignore"):
-                errors[:, j] = (residual**2 * inverse).sum(axis=0)
-        errors = (errors + sample.spread_within) / sample.n_samples
+                errors[:, j] = ((residual**2 + sample.within[:, j : j + 1]) * inverse).sum(axis=0)
+        errors /= sample.n_samples
         return cast(Array, np.log(np.maximum(np.where(np.isnan(errors), np.inf, errors), 1e-300)))
 
     def left_out_rows(self) -> Array:
         """Squared leave-one-out error of every distinct row, mean over responses, each at its best ratio."""
         shrinkage = self.shrinkage[:, np.argmin(self.log_left_out(), axis=0)]
         residual = self.vectors @ (self.coordinates * shrinkage)
-        return cast(Array, ((residual / np.maximum(self._leverage_left(shrinkage), _LEAST_LEFT)) ** 2).mean(axis=1))
+        left = np.maximum(self._leverage_left(shrinkage), _LEAST_LEFT)
+        return cast(Array, ((residual**2 + self.sample.within) / left**2).mean(axis=1))
 
     def _leverage_left(self, shrinkage: Array) -> Array:
-        """1 - h_ii of every distinct row with its copies, (m, g) for shrinkages (m, g); an intercept takes its own."""
+        """1 - h_ii of one replicate of every distinct row, (m, g) for shrinkages (m, g); an intercept takes its own."""
         sample = self.sample
         fixed = sample.weights[:, None] / sample.n_samples if sample.intercept else 0.0
-        return cast(Array, (self.vectors**2) @ shrinkage - fixed)
+        return cast(Array, 1 - (1 - (self.vectors**2) @ shrinkage + fixed) / sample.replicates[:, None])
 
     def score(self) -> Score:
         """Both scores at their best."""

@@ -116,6 +116,7 @@ def decide(problem: Problem, plan: Plan, path: Path, column: int) -> tuple[Stop,
         split=lambda train, test: held_out(problem, plan, column, train, test),
         seed=problem.seed,
         groups=None if isinstance(plan.kernel, Precomputed) else lambda: problem.groups,
+        replicates=None if isinstance(plan.kernel, Precomputed) else lambda: problem.replicates(column),
         kernel_scale=problem.kernel_scale(plan.kernel),
     )
     return plan.rule.select(path.column(column), sigma, data), sigma

@@ -64,7 +64,7 @@ def _of_stop(path: Path, stop: Stop, sigma: float) -> list[str]:
     reasons: list[str] = []
     n = path.n_samples
     spread = float(np.sqrt(float(path.energy) / n))
-    if spread == 0 or stop.step_sum == 0:
+    if spread == 0:
         return reasons
     freedom = float(path.degrees_of_freedom(stop.step_sum)) / n
     if sigma < _QUIET * spread and freedom > _FULL and n >= _MANY:

@@ -65,6 +65,8 @@ class Data:
     seed: int = 0
     groups: Callable[[], Any] | None = None
     """For each row the number of its distinct covariates, or None where no two rows share theirs."""
+    replicates: Callable[[], Any] | None = None
+    """For each of those numbers, how many different responses its rows have."""
     kernel_scale: float = 1.0
     """The kernel's mean diagonal before centring: what a penalty is small or large against."""
 

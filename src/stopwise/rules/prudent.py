@@ -27,15 +27,19 @@ _ENTRIES = 4_000_000
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Squared errors at each distinct row when every copy of it is left out, by the leverage shortcut.
+    """Squared errors at each distinct row when it is left out, by the leverage shortcut.
 
-    Copies share their row of the smoother, so leaving all out divides their mean residual by 1 - W h, h the leverage
-    of one and W how many there are; their spread about that mean stays. (Leaving out one copy at a time would only
-    ask the others.) Exact for a ridge path at each penalty.
+    Rows that share their covariates share their row of the smoother. Leaving out one of m replicates divides its
+    residual by 1 - W h / m, h the leverage of one sample and W how many samples there are; leaving out all of them (no
+    `replicates` told) divides their mean residual by 1 - W h, and their spread about it stays. Exact for a ridge path
+    at each penalty (where replicates weigh the same).
     """
 
     path: Path
     groups: Array | None = None
+    replicates: Array | None = None
+    """How many replicates each group has. Copies that agree in the response too are one of them, however often they
+    were written down: leaving out one copy would only ask the others."""
 
     @property
     def _weights(self) -> Array:
@@ -57,9 +61,12 @@ class LeftOut:
             mean = (gather @ residual.T).T / whole
             spread = (gather @ ((residual - mean[:, self.groups]) ** 2).T).T
             residual, weights = mean, whole
+            if self.replicates is not None:
+                together = 1 - (1 - together) / self.replicates
         with np.errstate(divide="ignore", invalid="ignore"):
-            alone = np.where(together > _LEAST_LEFT, residual / together, np.inf)
-            return cast(Array, weights * alone**2 + spread)
+            one_by_one = 1.0 if self.replicates is None else together
+            errors = weights * (residual / together) ** 2 + spread / one_by_one**2
+            return np.where(together > _LEAST_LEFT, errors, np.inf)
 
     def mean(self, step_sums: Array) -> Array:
         """The mean over samples at each clock reading, in tiles."""
@@ -86,11 +93,11 @@ class Prudent(Rule):
     The error is ridge's on the same eigenvectors, where leaving a row out is exact at any penalty; another filter stops
     at the same reading of the clock they share (its own shortcut fails near interpolation). The standard error is that
     of the paired difference over distinct rows, so the rule is early only where the data cannot tell the two apart.
-    Rows with the same covariates are left out together. Where single rows are not at hand (sums over rows, streamed),
-    the paper's inequality with the estimate's own norm decides: Critical(hilbert_radius="self").
+    Rows that agree in covariates and response are left out together. Where single rows are not at hand (sums over rows,
+    streamed), the paper's inequality with the estimate's own norm decides: Critical(hilbert_radius="self").
     """
 
-    allowance: float = 0.25
+    allowance: float = 0.5
     name: ClassVar[str] = "prudent"
     needs_noise: ClassVar[bool] = True
     needs_rows: ClassVar[bool] = True
@@ -109,7 +116,8 @@ class Prudent(Rule):
             return self.without_rows().select(path, noise_std, data)
         ridge = path.along(Ridge())
         groups = None if data is None or data.groups is None else data.groups()
-        errors = LeftOut(ridge, groups)
+        replicates = None if data is None or data.replicates is None else data.replicates()
+        errors = LeftOut(ridge, groups, replicates)
         grid = clock_grid(ridge)
         grid = _thinned(grid[grid <= CEILING / (1.0 if data is None else data.kernel_scale)])
         best, lowest = _lowest(errors, grid)
