@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from real_rivals import RIVALS, Method, gaussian_process, grid_search
-from real_sets import DataSet, load
+from real_sets import LISTS, DataSet, load
 
 import stopwise as sw
 
@@ -87,6 +87,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--cache", type=Path, default=Path("build/bench-real"), help="folder for results")
     parser.add_argument("--splits", type=int, default=10, help="at most so many splits of each set")
     parser.add_argument("--sets", nargs="+", help="only these data sets")
+    parser.add_argument("--list", choices=list(LISTS), default="packaged", help="which sets of the packages")
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), help="only these methods")
     return parser.parse_args()
 
@@ -95,7 +96,7 @@ def main() -> None:
     options = arguments()
     options.cache.mkdir(parents=True, exist_ok=True)
     only = options.sets or (QUICK if options.quick else None)
-    sets = load(options.folders, only)
+    sets = load(options.folders, only, options.list)
     methods = options.methods or [name for name in METHODS if name not in SLOW]
     run(sets, 2 if options.quick else options.splits, methods, options.cache)
     from real_table import report

@@ -42,14 +42,36 @@ def test_a_kernel_asked_for_by_name_is_never_averaged():
     assert isinstance(sw.KernelRidgeRegressor("matern32").fit(X, y).kernel_, sw.kernels.Matern)
 
 
-def test_a_wiggly_winner_does_not_run_off_outside_the_data():
-    # Inside the data both kinds predict alike; far to the right a lone Gaussian can be anywhere.
-    rng = np.random.default_rng(5)
+@pytest.mark.parametrize("seed", [13, 17, 28, 38])
+def test_a_wiggly_winner_does_not_run_off_outside_the_data(seed, monkeypatch):
+    """Inside the data both kinds predict alike; far to the right a lone Gaussian can be anywhere."""
+    rng = np.random.default_rng(seed)
     x = rng.gamma(2.0, 1.0, 150)
     y = np.sqrt(x) + 0.15 * x * rng.normal(size=150)
     far = np.array([[2.0 * x.max()]])
-    predicted = sw.KernelRidgeRegressor().fit(x[:, None], y).predict(far)[0]
-    assert y.min() - np.ptp(y) < predicted < y.max() + np.ptp(y)
+
+    def stays():
+        predicted = sw.KernelRidgeRegressor().fit(x[:, None], y).predict(far)[0]
+        return y.min() - np.ptp(y) < predicted < y.max() + np.ptp(y)
+
+    assert stays()
+    monkeypatch.setattr(hedge, "HEDGED_ROWS", 0)
+    assert not stays()
+
+
+@pytest.mark.filterwarnings("ignore::stopwise.estimators.trust.TrustWarning")
+@pytest.mark.parametrize("seed", [2, 4, 9])
+def test_an_average_that_is_much_worse_is_not_taken_for_want_of_standard_error(seed, monkeypatch):
+    """A few far rows, on which the average fails, make a standard error that hides any difference."""
+    rng = np.random.default_rng(seed)
+    X = rng.lognormal(sigma=1.3, size=(100, 3))
+    y = X @ [1.0, 2.0, -1.0] + 0.1 * X[:, 0] * X[:, 1]
+    alone = sw.KernelRidgeRegressor(relevance=False).fit(X, y)
+    assert isinstance(alone.kernel_, sw.kernels.Gaussian)
+    monkeypatch.setattr(hedge, "_WORSE", np.inf)
+    joined = sw.KernelRidgeRegressor(relevance=False).fit(X, y)
+    assert isinstance(joined.kernel_, sw.kernels.Sum)
+    assert joined.selection_.chosen["left_out_rmse"] > 2 * alone.selection_.chosen["left_out_rmse"]
 
 
 def test_large_samples_are_not_hedged(monkeypatch):
@@ -72,24 +94,26 @@ def test_units_do_not_change_an_average():
 @pytest.mark.parametrize("intercept", [True, False])
 def test_left_out_rows_are_those_of_ridge_fitted_without_them(intercept):
     X, y = noisy(25)
-    X[3] = X[4]  # copies are left out together, and their spread about their mean is not counted here
-    sample = make_sample(make_problem(X, y[:, None], None, intercept=intercept, seed=0), look_at_features(X, None))
-    gram = sw.kernels.Gaussian(2.0)(sample.covariates)
-    ridge = Ridge(sample, gram)
+    X[3] = X[4]  # replicates are left out one at a time, and their errors added
+    problem = make_problem(X, y[:, None], None, intercept=intercept, seed=0)
+    features = look_at_features(X, None)
+    sample = make_sample(problem, features)
+    ridge = Ridge(sample, sw.kernels.Gaussian(2.0)(sample.covariates))
     ratio = ridge.ratios[int(np.argmin(ridge.log_left_out()))]
-    errors = []
-    for i in range(sample.n_rows):
-        kept = np.arange(sample.n_rows) != i
-        w = sample.weights[kept]
-        target = sample.means[kept, 0]
-        middle = np.average(target, weights=w) if intercept else 0.0
+    rows = features.standardise(X)
+    gram, target = sw.kernels.Gaussian(2.0)(rows), y - (y.mean() if intercept else 0.0)
+    target = target / np.sqrt(np.mean(target**2))
+    errors = np.zeros(sample.n_rows)
+    for i in range(25):
+        kept = np.arange(25) != i
         row, matrix = gram[i, kept], gram[np.ix_(kept, kept)]
-        system = ratio / sample.n_samples * matrix + np.diag(1 / w)
+        system = ratio / 25 * matrix + np.eye(24)
         if intercept:  # an intercept is a constant with a flat prior
-            system = np.block([[system, np.ones((w.size, 1))], [np.ones((1, w.size)), np.zeros((1, 1))]])
-            solved = np.linalg.solve(system, np.append(target - middle, 0.0))
-            predicted = ratio / sample.n_samples * row @ solved[:-1] + solved[-1]
+            system = np.block([[system, np.ones((24, 1))], [np.ones((1, 24)), np.zeros((1, 1))]])
+            solved = np.linalg.solve(system, np.append(target[kept], 0.0))
+            predicted = ratio / 25 * row @ solved[:-1] + solved[-1]
         else:
-            predicted = ratio / sample.n_samples * row @ np.linalg.solve(system, target)
-        errors.append(sample.weights[i] * (sample.means[i, 0] - middle - predicted) ** 2)
-    assert ridge.left_out_rows() == pytest.approx(np.array(errors), rel=1e-6)
+            predicted = ratio / 25 * row @ np.linalg.solve(system, target[kept])
+        place = np.argmin(np.abs(sample.covariates - rows[i]).sum(axis=1))
+        errors[place] += (target[i] - predicted) ** 2
+    assert ridge.left_out_rows() == pytest.approx(errors, rel=1e-6)

@@ -5,8 +5,10 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import stopwise as sw
+from stopwise.estimators import selection
+from stopwise.estimators.crossfit import Contender
 from stopwise.estimators.problem import make_problem
-from stopwise.estimators.relevance import Objective, learn
+from stopwise.estimators.relevance import Learned, Objective, learn
 from stopwise.estimators.sample import look_at_features, make_sample
 from stopwise.summary import parts
 
@@ -114,3 +116,33 @@ def test_relevance_on_is_one_per_feature_even_for_a_named_kernel():
     assert model.kernel_.name == "matern32"
     assert model.kernel_.scales[1] > 2 * model.kernel_.scales[0]
     assert np.ptp(sw.KernelRidgeRegressor("matern32").fit(X, y).kernel_.scales / X.std(axis=0)) < 1e-12
+
+
+def contender(errors, evidence):
+    learned = Learned(np.zeros(2), 0.0, evidence, 1)
+    return Contender(sw.kernels.Gaussian(), learned, np.asarray(errors, dtype=float), 1.0)
+
+
+def test_length_scales_per_feature_are_better_only_where_error_bulk_and_evidence_agree():
+    before = contender(np.append(np.ones(39), 21.0), evidence=0.0)
+    assert before.unseen == pytest.approx(np.log(1.5))
+    assert before.unseen_bulk == pytest.approx(0.0)  # the two largest of forty are left out
+    halved = np.append(0.5 * np.ones(39), 10.5)
+    assert contender(halved, -1.0).clearly_better(before, 0.5)
+    assert not contender(halved, -1.0).clearly_better(before, 0.7)  # log 2 is not enough of a margin
+    assert not contender(halved, 0.0).clearly_better(before, 0.5)  # no likelier where it learned
+    lucky = np.append(1.05 * np.ones(39), 0.0)
+    assert contender(lucky, -1.0).unseen < before.unseen - 0.3
+    assert not contender(lucky, -1.0).clearly_better(before, 0.3)  # all it saves is one row
+
+
+def test_length_scales_per_feature_that_predict_left_out_rows_worse_are_dropped(monkeypatch):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(120, 6))
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=120)
+    assert sw.KernelRidgeRegressor().fit(X, y).selection_.chosen["per_feature"]
+    monkeypatch.setattr(selection, "_WORSE", 1e-6)  # as if the error had to fall a million times
+    dropped = sw.KernelRidgeRegressor().fit(X, y)
+    assert not dropped.selection_.chosen["per_feature"]
+    assert "one per feature predicts left-out rows worse" in dropped.selection_.reason
+    assert sw.KernelRidgeRegressor(relevance=True).fit(X, y).selection_.chosen["per_feature"]  # insisted on

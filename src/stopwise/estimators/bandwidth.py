@@ -133,8 +133,6 @@ def isotropic(sample: Sample, kernels: Sequence[Radial]) -> tuple[Candidate, lis
     finalists = order if fine is coarse else order[:2]
     for kernel in finalists:
         fine.at(kernel, coarse.best(kernel))
-    finalists = sorted(finalists, key=lambda k: round(fine.at(k, fine.best(k)).total, 9))
-    for kernel in finalists if fine is coarse else finalists[:1]:
         _refine(fine, kernel, low, high)
     tables = [coarse] if fine is coarse else [coarse, fine]
     tried = [

@@ -26,6 +26,7 @@ _FOLDS, _FIXED_FOLDS = 3, 5
 """Folds where length scales are learned anew in each, and where they are given."""
 _ROWS_PER_SCALE = 20
 """Evidence counts in full from so many rows per length scale on."""
+_BULK = 0.95
 
 Learner = Callable[[Sample], Learned]
 
@@ -43,6 +44,23 @@ class Contender:
     def unseen(self) -> float:
         """Log mean squared error on unseen rows; 0 is about the constant function's."""
         return math.log(max(float(self.errors.mean()), 1e-300))
+
+    @property
+    def unseen_bulk(self) -> float:
+        """The same without the largest twentieth of the errors."""
+        kept = np.sort(self.errors)[: math.ceil(_BULK * self.errors.size)]
+        return math.log(max(float(kept.mean()), 1e-300))
+
+    def clearly_better(self, other: Contender, margin: float) -> bool:
+        """Lower by a margin on unseen rows, lower on all but the worst of them, and likelier where it learned.
+
+        With few rows one outlier met by chance can look like half of the error saved: then the three do not agree.
+        """
+        return (
+            self.unseen < other.unseen - margin
+            and self.unseen_bulk < other.unseen_bulk
+            and self.learned.value < other.learned.value
+        )
 
     @property
     def score(self) -> float:

@@ -19,8 +19,9 @@ from stopwise.estimators.scores import Ridge
 HEDGED_ROWS = 2500
 """Up to so many distinct rows: beyond, chance is small and a sum of kernels costs as many times more."""
 _OWN_SHARE, _ISOTROPIC_SHARE = 0.6, 0.25
-_CHANCE = 1.5
-"""Paired standard errors by which the average may be worse and still be taken."""
+_CHANCE, _WORSE = 1.5, 2.0
+"""Paired standard errors by which the average may be worse and still be taken, and how many times as large the error:
+where a single row makes the standard error, it hides any difference."""
 
 
 def families(tried: Sequence[Candidate]) -> list[Candidate]:
@@ -53,8 +54,9 @@ def hedged(sample: Sample, best: Candidate, tried: Sequence[Candidate]) -> Candi
         allowed = _CHANCE
     together = replace(best, parts=tuple((share, part.kernel, part.scales) for share, part in shares))
     alone, joined = (Ridge(sample, candidate.gram(sample.covariates)) for candidate in (best, together))
-    gap = joined.left_out_rows() - alone.left_out_rows()
+    before, after = alone.left_out_rows(), joined.left_out_rows()
+    gap = after - before
     error = float(gap.std()) / np.sqrt(gap.size)
-    if float(gap.mean()) >= allowed * error:
+    if float(gap.mean()) >= allowed * error or float(after.mean()) >= _WORSE * float(before.mean()):
         return best
     return replace(together, score=joined.score(), n_rows=sample.n_rows)

@@ -33,6 +33,8 @@ CLEAR, CLEAR_IF_FEW = 0.0, 0.04
 """By how much one length scale per feature must lower the log squared error on unseen rows to be taken."""
 LEAST_ROWS = 8
 """With fewer distinct rows nothing is searched: Matern 3/2 at the median distance."""
+_WORSE = 1.5
+"""How many times as large the leave-one-out error of one length scale per feature may be."""
 _FIRST_STEPS, _FOLD_STEPS, _POLISH_STEPS = 25, 15, 12
 _DIGITS = 64
 """Learned log length scales are rounded to 1/64: finer differences are the optimiser's, not the data's."""
@@ -77,10 +79,14 @@ def search(problem: Problem, kernels: Sequence[Radial], *, per_feature: bool, fo
         if few(sample):
             best = _by_folds(sample, best, tried)
             reason = f"{best.kernel.name} with one length scale has the lowest score and error over five folds together"
+        one = best
         if per_feature and features.kept.size > 1:
             best, more, reason = _per_feature(sample, best, kernels, forced)
             tried = [*tried, *more]
         alone, best = best, hedged(sample, best, tried)
+        if best.per_feature and not forced and _predicts_worse(best, one):
+            reason = f"{one.kernel.name} with one length scale; one per feature predicts left-out rows worse"
+            alone, best = one, hedged(sample, one, tried)
         if best is not alone:
             tried = [alone, *tried]
             reason = f"{reason}; averaged with {_others(best)}, no worse on left-out rows as far as they can tell"
@@ -91,6 +97,11 @@ def search(problem: Problem, kernels: Sequence[Radial], *, per_feature: bool, fo
         return Chosen(kernel, problem, None, table)
     kept = replace(problem, covariates=problem.covariates[:, features.kept])
     return Chosen(kernel, kept, features.kept, table)
+
+
+def _predicts_worse(one: Candidate, other: Candidate) -> bool:
+    """Whether a candidate's leave-one-out error is larger by more than a bad draw of unseen rows would explain."""
+    return one.score.leave_one_out > other.score.leave_one_out + math.log(_WORSE)
 
 
 def _unsearched(sample: Sample, kernels: Sequence[Radial]) -> Candidate:
@@ -131,10 +142,10 @@ def _per_feature(
     rows = [_as_candidate(sample, c) for c in contenders]
     one = replace(one, contest=before.score, unseen=before.unseen)
     margin = CLEAR_IF_FEW if few(sample) else CLEAR
-    better = [c for c in contenders if forced or c.unseen < before.unseen - margin]
+    better = [c for c in contenders if forced or c.clearly_better(before, margin)]
     if not better:
         saved = 1 - math.exp(min(c.unseen for c in contenders) - before.unseen)
-        told = f"{one.kernel.name} with one length scale; one per feature does not pay on unseen rows"
+        told = f"{one.kernel.name} with one length scale; one per feature does not pay clearly on unseen rows"
         return one, rows, f"{told} ({100 * saved:.1f}% of the squared error saved)"
     winner = min(better, key=lambda c: round(c.score, 9))
     best = _polish(sample, winner)
