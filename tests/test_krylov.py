@@ -164,3 +164,29 @@ def test_a_matrix_that_cannot_fit_is_not_attempted(monkeypatch):
     monkeypatch.setattr(module, "free_bytes", lambda: 1000)
     with pytest.raises(MemoryError, match="solver="):
         sw.KernelGradientRegressor(KERNELS["gaussian"], rule="gcv", solver="dense").fit(x, y)
+
+
+@pytest.mark.parametrize("kernel", sorted(KERNELS))
+@pytest.mark.parametrize("centred", [True, False])
+def test_lifted_values_lie_between_ritz_values_and_eigenvalues(kernel, centred):
+    """The Nystrom approximation from the space is below the matrix, and above its compression."""
+    rng = np.random.default_rng(11)
+    operator = Dense(KERNELS[kernel](rng.normal(size=(150, 3))), centred=centred)
+    eigenvalues = operator.eigh()[0]
+    start = operator.centre(rng.standard_normal((150, 1)))
+    space = BlockKrylov(operator, NumpyStore(150, 150, operator.centre), start, 5, seed=1)
+    gained = 0.0
+    for _ in range(8):
+        if not space.grow():
+            break
+        values, vectors, _ = space.ritz()
+        lifted = space._lifted(values, vectors)
+        close = 1e-11 * eigenvalues[0]
+        assert np.all(lifted <= eigenvalues[: lifted.size] + close)
+        assert np.all(lifted >= values[: lifted.size] - close)
+        gained = max(gained, float((lifted - values[: lifted.size]).sum()))
+        written_out = vectors[:, : lifted.size]
+        image = operator.multiply(space.store.held[:, : values.size] @ written_out)
+        nystrom = image @ np.linalg.pinv(written_out.T @ space._projected @ written_out, rcond=1e-12) @ image.T
+        assert np.allclose(lifted, np.linalg.eigvalsh(nystrom)[::-1][: lifted.size], rtol=0, atol=1e-7 * eigenvalues[0])
+    assert gained > 1e-3 * eigenvalues[0]

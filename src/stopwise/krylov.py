@@ -65,6 +65,8 @@ class BlockKrylov:
     precision: float = 2.2e-16
     counting: Counting | None = None
     """Counts of eigenvalues where the operator has them: then sums over the spectrum need no probes."""
+    one_sided: bool = False
+    """Whether `Spectrum.bound` is what decides: then it is made as sharp as the products allow."""
 
     def __post_init__(self) -> None:
         self.n_responses = self.responses.shape[1]
@@ -237,7 +239,8 @@ class BlockKrylov:
             density, replicas = self.counting.density(), self.counting.replicas()
             bound, floor = self.counting.upper(), self.counting.lower()
         else:
-            bound = spread_density(values, max(trace, float(values.sum())), n)
+            below = self._lifted(values, vectors) if self.one_sided else values
+            bound = spread_density(below, max(trace, float(below.sum())), n)
             density, replicas = self._statistical(values, vectors, residuals)
         largest = float(values[0] + residuals[0]) if values.size else 0.0
         if self.counting is not None:
@@ -257,6 +260,21 @@ class BlockKrylov:
             products=self.products,
             floor=floor,
         )
+
+    def _lifted(self, values: Array, vectors: Array) -> Array:
+        """Numbers above Ritz values that do not exceed eigenvalues either, by what products say of the next block.
+
+        K V = V diag(theta) + U G with U orthogonal to the space, so K is at least its Nystrom approximation from V,
+        whose eigenvalues are those of diag(theta) + theta^-1/2 G'G theta^-1/2. Pairs that rounding may have touched
+        are left out.
+        """
+        if self.rational or not self._coupling.size:
+            return values
+        sure = values > max(1e4 * self.precision, 1e-10) * float(values[0])
+        tail = self._coupling.shape[1]
+        outside = (self._coupling @ vectors[-tail:, sure]) / np.sqrt(values[sure])
+        lifted = np.linalg.eigvalsh(np.diag(values[sure]) + outside.T @ outside)[::-1]
+        return cast(Array, np.maximum(lifted, values[sure]))
 
     def response_coordinates(self, vectors: Array) -> Array:
         """The responses in Ritz vectors."""

@@ -101,6 +101,7 @@ class KrylovSolver:
         store = self._store(operator, limit, problem)
         precision, multiplier = self.place.precision(problem, plan), self.place.multiplier(operator)
         space = BlockKrylov(multiplier, store, responses, probes, problem.seed, precision, counting)
+        space.one_sided = plan.rule.one_sided and not plan.noise.needs_path
         with Progress(plan.verbose) as progress:
             path, verdicts = self._until_settled(problem, plan, operator, space, limit, progress)
         stops = [with_bracket(v, path.spectrum, space.products) for v in verdicts]
@@ -119,7 +120,7 @@ class KrylovSolver:
     ) -> tuple[Path, list[Verdict]]:
         before: list[Stop] | None = None
         looked, asked, draws, looks = 0, _scout(plan), 0, 0
-        pace = 1.12 if space.counting is None else 1.3
+        pace = 1.1 if space.counting is None else 1.3
         while True:
             more = space.grow()
             progress.show(f"{space.products} products, {space._processed} columns")
