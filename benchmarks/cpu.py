@@ -147,15 +147,18 @@ def figure(rows: list[dict[str, Any]], file: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    picture, panels = plt.subplots(1, 2, figsize=(11, 4.6))
+    picture, panels = plt.subplots(1, 2, figsize=(11, 6))
     for axes, title in zip(panels, ("ten covariates", "on the line"), strict=True):
         chosen = [r for r in rows if "seconds" in r and ((" line" in r["entry"] or r["on_line"]) == (title[0] == "o"))]
         for entry in dict.fromkeys(r["entry"] for r in chosen):
             points = sorted((r["n"], r["seconds"]) for r in chosen if r["entry"] == entry)
             axes.plot(*zip(*points, strict=True), "o-", markersize=4, label=entry)
         axes.set(xscale="log", yscale="log", xlabel="rows", ylabel="seconds", title=title)
+        sizes = sorted({r["n"] for r in chosen})
+        axes.set_xticks(sizes, [f"{n:,}" for n in sizes])
+        axes.minorticks_off()
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=6.5)
+        axes.legend(fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncol=2, frameon=False)
     picture.tight_layout()
     picture.savefig(file)
     plt.close(picture)

@@ -48,11 +48,15 @@ class Store(Protocol):
         """The first `width` columns, rotated."""
 
 
+_FIRST_COLUMNS = 512
+"""Room to start with: pages are only taken once they are written to, and growing copies."""
+
+
 class NumpyStore:
     """Columns in memory, in one growing array."""
 
     def __init__(self, n_rows: int, capacity: int, centre: Any, order: Array | None = None) -> None:
-        self._columns = np.empty((n_rows, min(capacity, 64)), order="F")
+        self._columns = np.empty((n_rows, min(capacity, _FIRST_COLUMNS)), order="F")
         self._capacity, self._centre, self._order = capacity, centre, order
         self.width = 0
 
@@ -84,7 +88,8 @@ class NumpyStore:
 
     def remove(self, block: Array, coefficients: Array) -> Array:
         # An intercept keeps the constant out of the space; where little is left of a block, rounding would let it in.
-        return cast(Array, self._centre(block - self.held @ coefficients))
+        part = self.held @ coefficients
+        return cast(Array, self._centre(np.subtract(block, part, out=part)))
 
     def factor(self, block: Array) -> tuple[Array, Array]:
         return cast(tuple[Array, Array], np.linalg.qr(block))

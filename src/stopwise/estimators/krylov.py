@@ -288,7 +288,7 @@ def probe_count(problem: Problem, plan: Plan, few: int | None = None, many: int 
     With more rows more eigenvalues lie above the threshold: wider blocks then find them in fewer products.
     """
     wide = problem.n_rows > _WIDE_ROWS
-    few = (48 if wide else 16) if few is None else few
+    few = (52 if wide else 16) if few is None else few
     many = (96 if wide else 48) if many is None else many
     wanted = few if (plan.rule.one_sided and not plan.noise.needs_path) or not reads_traces(plan) else many
     return int(max(1, min(wanted - problem.responses.shape[1], problem.n_rows - 1)))

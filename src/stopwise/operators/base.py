@@ -60,11 +60,17 @@ class Operator(ABC):
         if not self.centred:
             return block
         q = self.constant_direction
+        if self.weights is None:  # q is the same in every row
+            return cast(Array, block - float(q[0]) * (q @ block))
         return cast(Array, block - q[:, None] * (q @ block))
 
     def multiply(self, block: Array) -> Array:
-        """K @ block."""
-        return self.centre(self._uncentred(self.centre(block)))
+        """K @ block; the first product of a centred operator finds K q beside it."""
+        if not self.centred or block.ndim != 2 or "mean_image" in self.__dict__:
+            return self.centre(self._uncentred(self.centre(block)))
+        both = self._uncentred(np.column_stack([self.centre(block), self.constant_direction]))
+        self.__dict__["mean_image"] = both[:, -1].copy()
+        return self.centre(both[:, :-1])
 
     @cached_property
     def mean_image(self) -> Array:
