@@ -165,7 +165,8 @@ def test_products_in_float32_give_a_bracket_that_holds_the_stop_and_an_estimate_
     single = {"precision": "float32", "tol": 0.01, "fit_intercept": intercept, **step}
     krylov = fit("krylov", filter_, kernel, GIVEN[rule], x.astype(np.float32), y, **single)
     eps = 1.2e-7
-    share = max(1e-3, rounding(dense, dense.step_sum_, eps))
+    # A cut-off stops at an eigenvalue, and the next one may be nearer than single precision tells apart.
+    share = max(5e-3 if filter_ == "cutoff" else 1e-3, rounding(dense, dense.step_sum_, eps))
     if krylov.stop_.details["settled"]:
         low, high = krylov.stop_.details["bracket"]
         one_step = 0 if filter_ != "descent" else step["schedule"]
