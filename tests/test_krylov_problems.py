@@ -152,27 +152,41 @@ def test_asked_for_float32_an_exact_stop_is_that_of_dense(seed, n, kernel, layou
     assert_same_estimate(krylov, dense, KERNELS[kernel], x, y, 1e-4)
 
 
-@examples(80, 150)
-@given(rule=st.sampled_from(sorted(GIVEN)), filter_=st.sampled_from(MONOTONE), **PROBLEM)
-def test_products_in_float32_give_a_bracket_that_holds_the_stop_and_an_estimate_within_1e4(
-    seed, n, kernel, layout, kind, intercept, rule, filter_
-):
-    x, y = draw(seed, n, layout, kind)
-    x = x.astype(np.float32).astype(np.float64)
+def single_precision_holds(seed):
+    """Whether products in float32 settled at a bracket that holds dense's stop; None where they did not settle.
+
+    A space that holds every direction must hold dense's estimate too, within 1e-4.
+    """
+    rng = np.random.default_rng([seed, 7])
+    kernel, rule, filter_ = (str(rng.choice(sorted(names))) for names in (KERNELS, GIVEN, MONOTONE))
+    n, intercept = int(8 * (LARGEST / 8) ** rng.random()), bool(rng.integers(2))
+    x, y = draw(seed, n, rng.choice(DESIGNS), rng.choice(["smooth", "noise"]))
+    x = x.astype(np.float32).astype(np.float64)  # both see the same numbers
     step = {"schedule": 0.9 * min(1.0, 1 / KERNELS[kernel].diagonal(x).mean())} if filter_ == "descent" else {}
     dense = fit("dense", filter_, kernel, GIVEN[rule], x, y, fit_intercept=intercept, **step)
-    assume(dense.stop_.reason is not sw.Reason.CAP)
     single = {"precision": "float32", "tol": 0.01, "fit_intercept": intercept, **step}
     krylov = fit("krylov", filter_, kernel, GIVEN[rule], x.astype(np.float32), y, **single)
-    eps = 1.2e-7
-    # A cut-off stops at an eigenvalue, and the next one may be nearer than single precision tells apart.
-    share = max(5e-3 if filter_ == "cutoff" else 1e-3, rounding(dense, dense.step_sum_, eps))
-    if krylov.stop_.details["settled"]:
-        low, high = krylov.stop_.details["bracket"]
-        one_step = 0 if filter_ != "descent" else step["schedule"]
-        assert low * (1 - share) - one_step <= dense.step_sum_ <= high * (1 + share) + one_step
-    if krylov.stop_.details["columns"] >= n - 1:
-        assert_same_estimate(krylov, dense, KERNELS[kernel], x, y, 2e-4, eps)
+    if dense.stop_.reason is sw.Reason.CAP or not krylov.stop_.details["settled"]:
+        return None
+    low, high = krylov.stop_.details["bracket"]
+    share, one_step = max(1e-3, rounding(dense, dense.step_sum_, 1.2e-7)), step.get("schedule", 0.0)
+    if not low * (1 - share) - one_step <= dense.step_sum_ <= high * (1 + share) + one_step:
+        return False
+    if krylov.stop_.details["columns"] < n - 1:
+        return True
+    try:
+        assert_same_estimate(krylov, dense, KERNELS[kernel], x, y, 1e-4, 1.2e-7)
+    except AssertionError:
+        return False
+    return True
+
+
+def test_products_in_float32_give_a_bracket_that_holds_the_stop_and_an_estimate_within_1e4(record_property):
+    outcomes = [single_precision_holds(seed) for seed in range(200 if DEEP else 80)]
+    settled = [holds for holds in outcomes if holds is not None]
+    record_property("tally", f"float32: {sum(settled)} of {len(settled)} settled hold dense's stop and estimate")
+    assert len(settled) >= len(outcomes) // 2
+    assert len(settled) - sum(settled) <= 0.01 * len(settled)
 
 
 @examples(120, 1500)

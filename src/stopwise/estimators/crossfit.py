@@ -27,6 +27,7 @@ _FOLDS, _FIXED_FOLDS = 3, 5
 _ROWS_PER_SCALE = 20
 """Evidence counts in full from so many rows per length scale on."""
 _BULK = 0.95
+"""Share of the unseen rows that must agree: without the worst, which may be one outlier met by chance."""
 
 Learner = Callable[[Sample], Learned]
 

@@ -14,7 +14,7 @@ import numpy as np
 from stopwise._typing import Array
 from stopwise.estimators.problem import Problem
 from stopwise.estimators.solution import Plan, Solution, finish
-from stopwise.estimators.verdict import Verdict, judge, reads_traces, with_bracket
+from stopwise.estimators.verdict import Verdict, decided_by_bound, judge, reads_traces, with_bracket
 from stopwise.exceptions import StopwiseWarning
 from stopwise.filters import Ridge
 from stopwise.krylov import BlockKrylov, Multiplier, NumpyStore, Store, with_diagonal
@@ -28,12 +28,13 @@ from stopwise.rules import GCV, Stop
 _READABLE = 0.002
 """The residual of an estimate, relative to the responses, beyond which its path is not read."""
 _WIDE_ROWS = 25_000
+"""Beyond so many rows blocks are wide: a column then costs less, and more of them are needed."""
 _MOST_LOOKS = 4
 """How often a rule that reads every row is asked after its scout has settled, each time on a larger space."""
 _MOST_DRAWS = 12
 """How often as many probes again are drawn when only their sampling error keeps the bracket wide."""
-
 _LONG = 25
+"""Products after which a space is too dear to draw more than once."""
 
 
 class UnsettledWarning(StopwiseWarning):
@@ -100,8 +101,8 @@ class KrylovSolver:
             probes = min(probes, 7) if counting is None else int(not np.all(np.any(responses != 0, axis=0)))
         store = self._store(operator, limit, problem)
         precision, multiplier = self.place.precision(problem, plan), self.place.multiplier(operator)
-        space = BlockKrylov(multiplier, store, responses, probes, problem.seed, precision, counting)
-        space.one_sided = plan.rule.one_sided and not plan.noise.needs_path
+        bounded = decided_by_bound(plan)
+        space = BlockKrylov(multiplier, store, responses, probes, problem.seed, precision, counting, bounded)
         with Progress(plan.verbose) as progress:
             path, verdicts = self._until_settled(problem, plan, operator, space, limit, progress)
         stops = [with_bracket(v, path.spectrum, space.products) for v in verdicts]
@@ -290,7 +291,7 @@ def probe_count(problem: Problem, plan: Plan, few: int | None = None, many: int 
     wide = problem.n_rows > _WIDE_ROWS
     few = (52 if wide else 16) if few is None else few
     many = (96 if wide else 48) if many is None else many
-    wanted = few if (plan.rule.one_sided and not plan.noise.needs_path) or not reads_traces(plan) else many
+    wanted = few if decided_by_bound(plan) or not reads_traces(plan) else many
     return int(max(1, min(wanted - problem.responses.shape[1], problem.n_rows - 1)))
 
 

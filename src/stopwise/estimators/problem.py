@@ -136,11 +136,12 @@ def _hashes_differ(covariates: Array) -> bool:
     return np.unique(keys).size == len(keys)
 
 
-def count_replicates(groups: Array, response: Array) -> Array:
-    """How many different values a response takes in each group."""
-    order = np.lexsort((response, groups))
-    group, value = groups[order], response[order]
-    new = np.append(True, (group[1:] != group[:-1]) | (value[1:] != value[:-1]))
+def count_replicates(groups: Array, responses: Array) -> Array:
+    """How many different responses each group has, of one response (n,) or several (n, q)."""
+    columns = responses.reshape(len(groups), -1)
+    order = np.lexsort((*columns.T, groups))
+    group, values = groups[order], columns[order]
+    new = np.append(True, (group[1:] != group[:-1]) | np.any(values[1:] != values[:-1], axis=1))
     return cast(Array, np.bincount(group[new]))
 
 

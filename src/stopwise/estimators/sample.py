@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from stopwise._typing import Array
-from stopwise.estimators.problem import Problem
+from stopwise.estimators.problem import Problem, count_replicates
 
 MAX_ROWS = 600
 """Selection looks at no more distinct rows than this."""
@@ -157,18 +157,11 @@ def make_sample(problem: Problem, features: Features, limit: int = MAX_ROWS) -> 
         weights=totals[picked],
         means=means[picked],
         within=within[picked],
-        replicates=_count_rows(group, responses)[picked],
+        replicates=count_replicates(group, responses)[picked],
         intercept=problem.intercept,
         n_distinct=int(starts.size),
     )
     return _settled(whole)
-
-
-def _count_rows(group: Array, responses: Array) -> Array:
-    """How many different rows of responses each group has."""
-    order = np.lexsort((*responses.T, group))
-    new = np.append(True, np.any(np.diff(np.column_stack([group, responses])[order], axis=0) != 0, axis=1))
-    return cast(Array, np.bincount(group[order][new]))
 
 
 def median_distance(covariates: Array) -> float:

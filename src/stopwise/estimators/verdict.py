@@ -52,7 +52,7 @@ def judge(problem: Problem, plan: Plan, path: Path, space: BlockKrylov, column: 
     if space.complete:
         return Verdict(stop, sigma, stop.step_sum, stop.step_sum, residual, settled=True)
     noisy = False
-    if plan.rule.one_sided and not plan.noise.needs_path:
+    if decided_by_bound(plan):
         low, high = _one_sided_bracket(problem, plan, path, column, stop)
     else:
         low, high, drift = _statistical_bracket(problem, plan, path, column, stop, previous)
@@ -211,6 +211,11 @@ def _log_gap(first: float, second: float) -> float:
     if first == second:
         return 0.0
     return abs(math.log(first / second)) if min(first, second) > 0 else math.inf
+
+
+def decided_by_bound(plan: Plan) -> bool:
+    """Does `Spectrum.bound` alone decide, so that an unfinished space stops early and never late?"""
+    return plan.rule.one_sided and not plan.noise.needs_path
 
 
 def reads_traces(plan: Plan) -> bool:
