@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import stopwise as sw
+import stopwise.estimators.krylov as krylov_module
 from problems import KERNELS
 from stopwise.estimators.krylov import UnsettledWarning
 from stopwise.krylov import BlockKrylov, NumpyStore
@@ -60,7 +61,11 @@ def test_an_unfinished_spectrum_never_stops_late(seed, n, blocks, width):
     assert np.all(ritz <= exact[: ritz.size] * (1 + 1e-9) + 1e-14)
 
 
-def test_tiles_threads_and_row_order_change_nothing_but_rounding():
+@pytest.mark.parametrize("led", [True, False])
+def test_tiles_threads_and_row_order_change_nothing_but_rounding(led, monkeypatch):
+    if led:
+        monkeypatch.setattr(krylov_module, "_WIDE_ROWS", 200)
+        monkeypatch.setattr(krylov_module, "_GUIDE_ROWS", 100)
     x, y = draw_problem(5, 300, "random")
     kernel, v = KERNELS["matern32"], np.random.default_rng(0).standard_normal((300, 5))
     whole = Dense(kernel(x)).multiply(v)
@@ -164,6 +169,40 @@ def test_a_matrix_that_cannot_fit_is_not_attempted(monkeypatch):
     monkeypatch.setattr(module, "free_bytes", lambda: 1000)
     with pytest.raises(MemoryError, match="solver="):
         sw.KernelGradientRegressor(KERNELS["gaussian"], rule="gcv", solver="dense").fit(x, y)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("centred", [True, False])
+def test_two_products_of_a_start_on_few_rows_equal_the_matrix(centred, weighted, dtype):
+    rng = np.random.default_rng(2)
+    x, weights = rng.normal(size=(90, 3)), rng.integers(0, 4, 90).astype(float) if weighted else None
+    rows, start = rng.permutation(90)[:20], rng.standard_normal((20, 5))
+    matrix = KERNELS["matern52"](x) if weights is None else np.sqrt(np.outer(weights, weights)) * KERNELS["matern52"](x)
+    expected = matrix[:, rows] @ matrix[np.ix_(rows, rows)] @ start
+    if centred:
+        q = np.ones(90) if weights is None else np.sqrt(weights)
+        expected = expected - np.outer(q, q @ expected) / (q @ q)
+    for size in (7, 64, 1000):
+        operator = Tiled(KERNELS["matern52"], x, weights=weights, centred=centred, dtype=dtype, tile_rows=size)
+        close = 1e-12 if dtype is np.float64 else 1e-5
+        assert np.allclose(operator.subset_power(rows, start), expected, rtol=0, atol=close * np.abs(expected).max())
+
+
+def test_guides_leave_the_statistics_to_the_probes(monkeypatch):
+    """Guides are no random sample of directions: probes alone, as many as are said to be random, tell of traces."""
+    x, y = draw_problem(1, 400, "random")
+    for name, value in (("_WIDE_ROWS", 0), ("_GUIDED_WIDTH", 30), ("_GUIDED_PROBES", 9)):
+        monkeypatch.setattr(krylov_module, name, value)
+    seen = []
+    original = krylov_module.BlockKrylov.grow
+    monkeypatch.setattr(krylov_module.BlockKrylov, "grow", lambda space: (seen.append(space), original(space))[1])
+    make("krylov", KERNELS["laplace"], sw.rules.Critical(hilbert_radius=5.0), "descent").fit(x, y)
+    space = seen[0]
+    assert space.coordinates().shape[1] == 1 + 9
+    assert space._processed % 30 == 0
+    directions = space.store.held[:, :30]
+    assert np.allclose(directions.T @ directions, np.eye(30), atol=1e-12)
 
 
 @pytest.mark.parametrize("kernel", sorted(KERNELS))

@@ -67,6 +67,8 @@ class BlockKrylov:
     """Counts of eigenvalues where the operator has them: then sums over the spectrum need no probes."""
     one_sided: bool = False
     """Whether `Spectrum.bound` is what decides: then it is made as sharp as the products allow."""
+    guides: Any = None
+    """Further columns to start with that lean towards leading eigenvectors; no statistics are read off them."""
 
     def __post_init__(self) -> None:
         self.n_responses = self.responses.shape[1]
@@ -91,6 +93,10 @@ class BlockKrylov:
             return
         self.store.append(pending)
         self._start_coordinates = self.store.inner(block) * scales
+        lead = None if self.guides is None else self._orthonormal(self.guides, 1e-10)
+        if lead is not None:
+            self.store.append(lead)
+        self.guides = None  # the store holds them now
 
     # ---- growing --------------------------------------------------------------------------------------------------
 

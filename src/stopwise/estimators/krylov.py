@@ -21,6 +21,7 @@ from stopwise.krylov import BlockKrylov, Multiplier, NumpyStore, Store, with_dia
 from stopwise.memory import free_bytes
 from stopwise.operators import Operator
 from stopwise.operators.counting import Counting
+from stopwise.operators.tiled import Tiled
 from stopwise.path import Path
 from stopwise.progress import Progress
 from stopwise.rules import GCV, Stop
@@ -29,6 +30,8 @@ _READABLE = 0.002
 """The residual of an estimate, relative to the responses, beyond which its path is not read."""
 _WIDE_ROWS = 25_000
 """Beyond so many rows blocks are wide: a column then costs less, and more of them are needed."""
+_GUIDE_ROWS, _GUIDED_WIDTH, _GUIDED_PROBES = 1000, 66, 12
+"""Rows that guides start on, columns of a guided block, and how many of them are random."""
 _MOST_LOOKS = 4
 """How often a rule that reads every row is asked after its scout has settled, each time on a larger space."""
 _MOST_DRAWS = 12
@@ -99,10 +102,11 @@ class KrylovSolver:
         if getattr(operator, "rational", False):
             counting = _counting(operator, plan)
             probes = min(probes, 7) if counting is None else int(not np.all(np.any(responses != 0, axis=0)))
+        probes, guides = _guided(operator, problem, plan, probes)
         store = self._store(operator, limit, problem)
         precision, multiplier = self.place.precision(problem, plan), self.place.multiplier(operator)
         bounded = decided_by_bound(plan)
-        space = BlockKrylov(multiplier, store, responses, probes, problem.seed, precision, counting, bounded)
+        space = BlockKrylov(multiplier, store, responses, probes, problem.seed, precision, counting, bounded, guides)
         with Progress(plan.verbose) as progress:
             path, verdicts = self._until_settled(problem, plan, operator, space, limit, progress)
         stops = [with_bracket(v, path.spectrum, space.products) for v in verdicts]
@@ -293,6 +297,22 @@ def probe_count(problem: Problem, plan: Plan, few: int | None = None, many: int 
     many = (96 if wide else 48) if many is None else many
     wanted = few if decided_by_bound(plan) or not reads_traces(plan) else many
     return int(max(1, min(wanted - problem.responses.shape[1], problem.n_rows - 1)))
+
+
+def _guided(operator: Operator, problem: Problem, plan: Plan, probes: int) -> tuple[int, Array | None]:
+    """Where products are dear and the bound decides, most random columns are led towards the leading eigenvectors.
+
+    They start on a few rows, where two products cost next to nothing; what stays random is enough to tell chance.
+    """
+    if not (isinstance(operator, Tiled) and problem.n_rows > _WIDE_ROWS and decided_by_bound(plan)):
+        return probes, None
+    random = np.random.default_rng([problem.seed, _GUIDE_ROWS])
+    few = canonical_order(problem)[random.permutation(problem.n_rows)[:_GUIDE_ROWS]]
+    count = max(1, _GUIDED_WIDTH - _GUIDED_PROBES - problem.responses.shape[1])
+    start = random.standard_normal((few.size, count))
+    guides = operator.subset_power(few, start)
+    sizes = np.linalg.norm(guides, axis=0)
+    return min(probes, _GUIDED_PROBES), guides / np.where(sizes > 0, sizes, 1.0)
 
 
 def _column_limit(problem: Problem, plan: Plan) -> int:
