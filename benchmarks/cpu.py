@@ -131,13 +131,13 @@ def on_the_line(sizes: list[int], largest_peer: int) -> list[dict[str, Any]]:
     return rows
 
 
-def slope(rows: list[dict[str, Any]], entry: str) -> float | None:
-    """How an entry's seconds grow with n, as a power."""
-    points = sorted((r["n"], r["seconds"]) for r in rows if r["entry"] == entry and "seconds" in r)
-    if len(points) < 2:
+def slope(rows: list[dict[str, Any]], row: dict[str, Any]) -> float | None:
+    """How an entry's seconds grow with n since its next smaller size, as a power."""
+    earlier = [r for r in rows if r["entry"] == row["entry"] and r["n"] < row["n"] and "seconds" in r]
+    if "seconds" not in row or not earlier:
         return None
-    (first, a), (last, b) = points[0], points[-1]
-    return math.log(b / a) / math.log(last / first)
+    before = max(earlier, key=lambda r: r["n"])
+    return math.log(row["seconds"] / before["seconds"]) / math.log(row["n"] / before["n"])
 
 
 def figure(rows: list[dict[str, Any]], file: Path) -> None:
@@ -178,15 +178,14 @@ def main() -> None:
     dense = 0 if options.alone else 1000 if options.quick else 10_000
     plane_rows = on_the_plane(sizes, dense, dense // 4)
     rows += [{**row, "on_line": False} for row in plane_rows]
-    slopes = {entry: slope(rows, entry) for entry in sorted({r["entry"] for r in rows})}
-    (options.out / "cpu.json").write_text(json.dumps({"rows": rows, "slopes": slopes}, indent=1))
+    rows = [{**row, "growth": slope(rows, row)} for row in rows]
+    (options.out / "cpu.json").write_text(json.dumps({"rows": rows}, indent=1))
     figure(rows, options.out / "cpu.svg")
     print(f"\n{'entry':46s} {'n':>9s} {'seconds':>9s} {'ratio':>7s} {'error':>8s} {'GB':>6s}  growth")
     for row in rows:
-        growth = slopes[row["entry"]]
         seconds, error = row.get("seconds", math.nan), row.get("error", math.nan)
         ours = next(r["seconds"] for r in rows if r["n"] == row["n"] and r["on_line"] == row["on_line"])
-        power = "" if growth is None else f"n^{growth:.2f}"
+        power = "" if row["growth"] is None else f"n^{row['growth']:.2f}"
         note = row.get("failed", "")
         print(
             f"{row['entry']:46s} {row['n']:9d} {seconds:9.2f} {seconds / ours:7.1f} {error:8.4f} "
