@@ -10,6 +10,7 @@ from sklearn.gaussian_process import kernels as gp
 
 import reference
 import stopwise as sw
+import stopwise.kernels.radial as radial
 from stopwise.kernels import as_kernel
 
 k = sw.kernels
@@ -154,6 +155,53 @@ def test_a_point_at_the_end_of_the_number_range_has_kernel_value_zero():
     X = np.array([[0.0], [1e200]])
     for kernel in (k.Gaussian(1.0), k.Laplace(1.0), k.Matern(1.0, 1.5), k.Matern(1.0, 2.5)):
         np.testing.assert_array_equal(kernel(X), np.eye(2))
+
+
+RADIAL = [
+    sw.kernels.Gaussian(),
+    sw.kernels.Laplace(),
+    *(sw.kernels.Matern(1.0, smoothness) for smoothness in (0.5, 1.5, 2.5)),
+]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kernel", RADIAL, ids=str)
+def test_what_is_far_below_rounding_is_zero_and_never_subnormal(kernel, dtype):
+    """Processors multiply subnormal numbers up to twenty times slower, in products of two kernels as well."""
+    tiny = np.finfo(dtype).tiny
+    x = np.geomspace(1e-3, 1e4, 700).astype(dtype)[:, None]
+    values = kernel(x, x)
+    assert values.dtype == dtype
+    assert np.all((values == 0) | (values > np.sqrt(tiny)))
+    assert np.mean(values == 0) > 0.1
+    product = (kernel * kernel)(x, x)
+    assert np.all((product == 0) | (product >= tiny))
+    u = -0.5 * (x.astype(float) - x.T.astype(float)) ** 2
+    written_out = kernel.decay(u.copy())
+    assert not values[written_out < 0.5 * np.sqrt(tiny)].any()
+    kept = written_out > 1e6 * np.sqrt(tiny)  # a Matern kernel is its exponential times up to 1e5
+    close = 1e-9 if dtype is np.float64 else 1e-3  # of exponents up to 350 and 45
+    assert np.allclose(values[kept], written_out[kept], rtol=close, atol=0)
+
+
+@given(
+    seed=st.integers(0, 2**31),
+    n=st.integers(1, 30),
+    size=st.floats(-3, 3),
+    kernel=st.sampled_from(RADIAL),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
+def test_a_profile_told_a_bound_is_the_profile(seed, n, size, kernel, dtype):
+    """The bound on distances only saves looking: whoever looks finds the same."""
+    rng = np.random.default_rng(seed)
+    x, z = (10.0**size * rng.standard_normal((n, 2)).astype(dtype) for _ in range(2))
+    origin = x.mean(axis=0)
+    left, right = kernel.prepare(x, origin), kernel.prepare(z, origin)
+    u = np.minimum(left[0] @ right[1].T, 0.0)
+    assert float(u.min()) >= radial._lowest(left[0], right[1]) * (1 + 1e-12)
+    u = u.astype(left[2].dtype)
+    assert np.allclose(kernel.block(left, right), kernel.profile(u), rtol=1e-6, atol=1e-7)
+    assert kernel.profile(np.empty((0, 3))).shape == (0, 3)
 
 
 @given(seed=st.integers(0, 2**32 - 1), factor=st.floats(1e-3, 1e3))

@@ -25,6 +25,9 @@ _BLUR = 1e-12
 """Where rounding in u could pass this, every pair near enough to matter is recomputed."""
 _REACH = 750.0
 """exp(-sqrt(2 u)) is below rounding beyond this; and so is every other profile."""
+_HALF_RANGE = {kind: -0.5 * math.log(np.finfo(kind).tiny) for kind in (np.float32, np.float64)}
+"""Kernel values below exp(-this) count as 0: far below rounding, and a product of two is never subnormal (processors
+multiply subnormal numbers up to twenty times slower)."""
 _FARTHEST = 1e30
 _PAIRS = 2**18
 
@@ -46,7 +49,7 @@ def _as_length_scale(value: object) -> LengthScale:
 class Radial(Kernel):
     """Shared by the kernels of u = -r^2/2, r = |(x - z) / length_scale|.
 
-    Subclasses give `profile(u)` (in place where they can) and `slope(u)`, its derivative in r^2.
+    Subclasses give `decay(u)` (in place where they can), `slope(u)`, its derivative in r^2, and `reach`.
     """
 
     length_scale: LengthScale = 1.0
@@ -57,8 +60,22 @@ class Radial(Kernel):
         object.__setattr__(self, "length_scale", _as_length_scale(self.length_scale))
 
     @abstractmethod
-    def profile(self, u: Array) -> Array:
-        """k as a function of u = -r^2/2; may overwrite u."""
+    def decay(self, u: Array) -> Array:
+        """k as a function of u = -r^2/2, as written; may overwrite u."""
+
+    @abstractmethod
+    def reach(self, exponent: float) -> float:
+        """The -u at which the exponential in k is exp(-exponent)."""
+
+    def profile(self, u: Array, lowest: float = -math.inf) -> Array:
+        """k as a function of u = -r^2/2, 0 where it vanishes; may overwrite u. `lowest` is a bound on u."""
+        end = -self.reach(_HALF_RANGE[u.dtype.type])
+        if lowest >= end or not u.size or not float(u.min()) < end:
+            return self.decay(u)
+        smallest = float(self.decay(np.full(1, end, dtype=u.dtype))[0])
+        out = self.decay(np.maximum(u, end, out=u))
+        out *= out > 2 * smallest  # twice: the exponential of one number and of many may differ in the last digit
+        return out
 
     @abstractmethod
     def slope(self, u: Array) -> Array:
@@ -105,7 +122,7 @@ class Radial(Kernel):
         np.minimum(u, 0.0, out=u)
         self._recompute_blurred_pairs(u, left[0], right[1])
         dtype = left[2].dtype
-        return self.profile(u if dtype == u.dtype else u.astype(dtype))
+        return self.profile(u if dtype == u.dtype else u.astype(dtype), _lowest(left[0], right[1]))
 
     def _recompute_blurred_pairs(self, u: Array, left: Array, right: Array) -> None:
         """From differences, where the inner product of long rows has lost digits that the profile would show."""
@@ -130,12 +147,21 @@ class Radial(Kernel):
         return np.ones(len(matrix), dtype=matrix.dtype)
 
 
+def _lowest(left: Array, right: Array) -> float:
+    """No u of these rows lies below: distances are at most the sum of two norms."""
+    longest = (math.sqrt(-float(rows.min(initial=0.0))) for rows in (left[:, -2], right[:, -1]))
+    return -(sum(longest) ** 2)
+
+
 @dataclass(frozen=True)
 class Gaussian(Radial):
     """k(x, z) = exp(-|x - z|^2 / (2 l^2)), l = `length_scale`."""
 
-    def profile(self, u: Array) -> Array:
+    def decay(self, u: Array) -> Array:
         return cast(Array, np.exp(u, out=u))
+
+    def reach(self, exponent: float) -> float:
+        return exponent
 
     def slope(self, u: Array) -> Array:
         return cast(Array, -0.5 * np.exp(u))
@@ -147,11 +173,14 @@ class Laplace(Radial):
 
     rough: ClassVar[bool] = True
 
-    def profile(self, u: Array) -> Array:
+    def decay(self, u: Array) -> Array:
         u *= -2.0
         np.sqrt(u, out=u)
         np.negative(u, out=u)
         return cast(Array, np.exp(u, out=u))
+
+    def reach(self, exponent: float) -> float:
+        return exponent**2 / 2
 
     def slope(self, u: Array) -> Array:
         r = np.sqrt(-2.0 * u)
@@ -184,7 +213,10 @@ class Matern(Radial):
     def name(self) -> str:
         return f"matern{int(2 * self.smoothness)}2"
 
-    def profile(self, u: Array) -> Array:
+    def reach(self, exponent: float) -> float:
+        return exponent**2 / (4 * self.smoothness)
+
+    def decay(self, u: Array) -> Array:
         u *= -4.0 * self.smoothness
         s = np.sqrt(u, out=u)
         decay = np.exp(-s)
