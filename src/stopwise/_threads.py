@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+
+import scipy.linalg  # noqa: F401  brings a BLAS of its own beside numpy's: both must be there to be found
+from threadpoolctl import ThreadpoolController
 
 MOST = 1024
 """More threads than any machine here can use would only exhaust it."""
@@ -33,3 +38,40 @@ def threads(count: int) -> Iterator[ThreadPoolExecutor]:
         if "start new thread" not in str(problem):
             raise
         raise MemoryError(f"{count} threads could not be started: free memory, or set n_jobs=1") from problem
+
+
+_owner = threading.RLock()
+
+
+@functools.cache
+def _controller() -> ThreadpoolController:
+    """numpy's BLAS and scipy's; finding them takes milliseconds, so it is done once."""
+    return ThreadpoolController()
+
+
+@contextmanager
+def blas_threads(count: int | None) -> Iterator[None]:
+    """BLAS on at most `count` threads in here; None leaves it alone, and it never gets more than it had.
+
+    The setting is the whole process's: while one thread holds it, others do not touch it, so that it always ends where
+    it began.
+    """
+    if count is None or not _owner.acquire(blocking=False):
+        yield
+        return
+    try:
+        now = [library["num_threads"] for library in _controller().info() if library["user_api"] == "blas"]
+        with _controller().limit(limits=min([count, *now]), user_api="blas"):
+            yield
+    finally:
+        _owner.release()
+
+
+SMALL = 1000
+"""Matrices up to so many rows are done sooner by one thread: two copies of BLAS (numpy's and scipy's) wait for each
+other, and for any other process, longer than they compute."""
+
+
+def blas_for(n_rows: int) -> int | None:
+    """A limit for work on matrices of so many rows."""
+    return 1 if n_rows <= SMALL else None

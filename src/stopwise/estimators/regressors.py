@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from stopwise._dask import is_dask
-from stopwise._threads import thread_count
+from stopwise._threads import blas_threads, thread_count
 from stopwise._torch import is_tensor, on_host
 from stopwise._typing import Array
 from stopwise.checks import flag
@@ -91,6 +91,10 @@ class _KernelRegressor(StopDisplay, StreamingMixin, MultiOutputMixin, RegressorM
             fit_collections(self, X, y, sample_weight)
             return self
         self._validate_params()
+        with blas_threads(None if self.n_jobs is None else thread_count(self.n_jobs)):
+            return self._fit_rows(X, y, sample_weight)
+
+    def _fit_rows(self, X: Any, y: Any, sample_weight: Any) -> Self:
         problem, single = self._problem(X, y, sample_weight)
         rule, noise = as_rule(self.rule), as_noise(self.noise_std)
         chosen = choose_kernel_for(self, problem, host=isinstance(rule, HoldOut) or noise.needs_rows)

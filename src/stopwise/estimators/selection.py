@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from stopwise._threads import blas_threads
 from stopwise._typing import Array
 from stopwise.estimators.bandwidth import Candidate, isotropic
 from stopwise.estimators.crossfit import Contender, contend, few, log_fold_error
@@ -60,7 +61,8 @@ def choose_kernel(estimator: Any, problem: Problem) -> Chosen:
     kernels = KERNELS if given is None else (given.with_length_scale(1.0),)
     # A kernel asked for by name keeps one length scale unless more are asked for.
     wanted = estimator.relevance is True or (estimator.relevance == "auto" and given is None)
-    return search(problem, kernels, per_feature=wanted, forced=estimator.relevance is True)
+    with blas_threads(1):  # samples are small
+        return search(problem, kernels, per_feature=wanted, forced=estimator.relevance is True)
 
 
 def search(problem: Problem, kernels: Sequence[Radial], *, per_feature: bool, forced: bool = False) -> Chosen:

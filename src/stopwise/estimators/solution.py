@@ -7,6 +7,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
+from stopwise._threads import blas_for, blas_threads
 from stopwise._typing import Array
 from stopwise.estimators.problem import Problem
 from stopwise.filters import Filter
@@ -166,6 +167,10 @@ class DenseSolver:
     name = "dense"
 
     def solve(self, problem: Problem, plan: Plan) -> Solution:
+        with blas_threads(blas_for(problem.n_rows)):
+            return self._solve(problem, plan)
+
+    def _solve(self, problem: Problem, plan: Plan) -> Solution:
         gram = problem.gram(plan.kernel).astype(plan.dtype, copy=False)
         operator = Dense(gram, weights=problem.weights, centred=problem.intercept)
         path = problem_path(problem, plan, dense_spectrum(operator))

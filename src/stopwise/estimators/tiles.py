@@ -6,18 +6,21 @@ from typing import Any, cast
 
 import numpy as np
 
+from stopwise._threads import blas_threads, thread_count, threads
 from stopwise._typing import Array
 from stopwise.kernels import Kernel, Precomputed, Sobolev, take_rows
 from stopwise.operators.line import SortedLine
 from stopwise.path import Path
 
 _TILE_ENTRIES = 4_000_000
+_CACHED_ENTRIES, _CACHED_COLUMNS = 250_000, 500
+"""A tile that stays in a core's cache while it is made and used."""
 _LINE_ROWS = 512
 """Beyond this many training rows, running sums beat tiles on a line."""
 
 
-def _tiles(n_rows: int, n_columns: int) -> list[slice]:
-    step = max(1, _TILE_ENTRIES // max(n_columns, 1))
+def _tiles(n_rows: int, n_columns: int, entries: int | None = None) -> list[slice]:
+    step = max(1, (_TILE_ENTRIES if entries is None else entries) // max(n_columns, 1))
     return [slice(first, min(first + step, n_rows)) for first in range(0, n_rows, step)]
 
 
@@ -39,11 +42,16 @@ class CrossKernel:
             self.right = kernel.prepare(training, origin)
         self.shape = (len(new), len(training))
 
-    def tile(self, rows: slice) -> Array:
-        """k between some of the new rows and all training rows."""
+    def tile(self, rows: slice, columns: slice | None = None) -> Array:
+        """k between some of the new rows and some training rows, or all."""
         if self.precomputed:
-            return cast(Array, self.new[rows])
-        return self.kernel.block(take_rows(self.left, rows), self.right)
+            return cast(Array, self.new[rows] if columns is None else self.new[rows, columns])
+        right = self.right if columns is None else take_rows(self.right, columns)
+        return self.kernel.block(take_rows(self.left, rows), right)
+
+    def column_tiles(self) -> list[slice]:
+        """Training rows in parts of which a tile stays in a core's cache."""
+        return [slice(first, first + _CACHED_COLUMNS) for first in range(0, self.shape[1], _CACHED_COLUMNS)]
 
 
 def predict_in_tiles(kernel: Kernel, new: Array, training: Array, dual_coef: Array, *, n_jobs: Any = None) -> Array:
@@ -52,9 +60,21 @@ def predict_in_tiles(kernel: Kernel, new: Array, training: Array, dual_coef: Arr
         line = SortedLine(kernel, training[:, 0])
         return line.at(new[:, 0], dual_coef.reshape(len(dual_coef), -1)).reshape(len(new), *dual_coef.shape[1:])
     cross = CrossKernel(kernel, new, training)
-    out = np.empty((len(new), *dual_coef.shape[1:]))
-    for rows in _tiles(*cross.shape):
-        out[rows] = cross.tile(rows) @ dual_coef
+    out = np.zeros((len(new), *dual_coef.shape[1:]))
+    tiles = _tiles(len(new), _CACHED_COLUMNS, _CACHED_ENTRIES)
+
+    def fill(mine: list[slice]) -> None:
+        for rows in mine:
+            for columns in cross.column_tiles():
+                out[rows] += cross.tile(rows, columns) @ dual_coef[columns]
+
+    workers = min(thread_count(n_jobs), len(tiles))
+    if workers == 1:
+        fill(tiles)
+        return out
+    with blas_threads(1), threads(workers) as pool:
+        for job in [pool.submit(fill, tiles[worker::workers]) for worker in range(workers)]:
+            job.result()
     return out
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from stopwise._threads import thread_count, threads
+from stopwise._threads import blas_threads, thread_count, threads
 from stopwise._typing import Array
 from stopwise.kernels import Kernel, take_rows
 from stopwise.operators.base import Operator
@@ -52,7 +51,7 @@ class Tiled(Operator):
         tiles = self._starts()
         shares = [tiles[worker :: self.n_threads] for worker in range(self.n_threads)]
         count_squares = self._square_total is None
-        with threadpool_limits(limits=1, user_api="blas"):
+        with blas_threads(1):
             if self.n_threads == 1:
                 parts = [self._share(shares[0], tiles, block, count_squares)]
             else:
@@ -88,11 +87,10 @@ class Tiled(Operator):
         """K[:, rows] K[rows, rows] start up to a factor: what two products make of a start on few rows, almost free."""
         few, root = take_rows(self.prepared, rows), self.root_weights
         out = np.empty((self.n_rows, start.shape[1]))
-        with threadpool_limits(limits=self.n_threads, user_api="blas"):
-            inner = self.kernel.block(few, few) @ (root[rows, None] * start).astype(self.dtype)
-            inner *= (root[rows, None] ** 2).astype(self.dtype)
-            for tile in self._starts():
-                out[tile] = self.kernel.block(take_rows(self.prepared, tile), few) @ inner
+        inner = self.kernel.block(few, few) @ (root[rows, None] * start).astype(self.dtype)
+        inner *= (root[rows, None] ** 2).astype(self.dtype)
+        for tile in self._starts():
+            out[tile] = self.kernel.block(take_rows(self.prepared, tile), few) @ inner
         return self.centre(root[:, None] * out)
 
     def _weighted_squares(self, tile: Array, rows: slice, columns: slice) -> float:

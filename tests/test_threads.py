@@ -1,0 +1,123 @@
+"""One setting for threads: limits on BLAS nest, overlap and end where they began, and n_jobs reaches every part."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import scipy.linalg
+from threadpoolctl import threadpool_info, threadpool_limits
+
+import stopwise as sw
+import stopwise.estimators.relevance as relevance
+import stopwise.estimators.tiles as prediction
+from problems import KERNELS
+from stopwise._threads import SMALL, blas_for, blas_threads
+
+
+def blas() -> set[int]:
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+@pytest.fixture(autouse=True)
+def three_to_begin_with():
+    """Whatever the machine has, BLAS starts with three threads, so that nothing is right by chance."""
+    with threadpool_limits(3, user_api="blas"):
+        yield
+        assert blas() == {3}
+
+
+def test_of_limits_inside_each_other_the_smallest_counts():
+    with blas_threads(2):
+        assert blas() == {2}
+        with blas_threads(1):
+            assert blas() == {1}
+            with blas_threads(4), blas_threads(None):
+                assert blas() == {1}
+        assert blas() == {2}
+    assert blas() == {3}
+
+
+def test_limits_that_overlap_in_two_threads_end_where_they_began():
+    """The first in leaves before the last out: what each of them saw must not be what stays."""
+    inside, out = threading.Event(), threading.Event()
+
+    def other():
+        with blas_threads(1):
+            inside.set()
+            out.wait(10)
+
+    thread = threading.Thread(target=other)
+    with blas_threads(2):
+        thread.start()
+        assert inside.wait(10)
+        assert blas() == {2}
+    out.set()
+    thread.join()
+    assert blas() == {3}
+    with blas_threads(1):
+        assert blas() == {1}
+
+
+def test_a_limit_ends_with_an_error():
+    with pytest.raises(ValueError, match="within"), blas_threads(1):
+        raise ValueError("within")
+    assert blas() == {3}
+
+
+def seen_in(module, name, monkeypatch):
+    """The threads BLAS had at each call of a function."""
+    seen, original = [], getattr(module, name)
+    monkeypatch.setattr(module, name, lambda *a, **k: (seen.append(blas()), original(*a, **k))[1])
+    return seen
+
+
+@pytest.mark.parametrize(("n_jobs", "expected"), [(1, {1}), (2, {2}), (None, {3})])
+def test_n_jobs_rules_the_eigendecomposition(n_jobs, expected, monkeypatch):
+    seen = seen_in(scipy.linalg, "eigh", monkeypatch)
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((SMALL + 1, 2))
+    sw.KernelGradientRegressor(KERNELS["gaussian"], solver="dense", n_jobs=n_jobs).fit(x, x[:, 0])
+    assert seen
+    assert seen[0] == expected
+    assert blas() == {3}
+
+
+def test_small_matrices_and_the_choice_of_a_kernel_take_one_thread(monkeypatch):
+    whole, choice = seen_in(scipy.linalg, "eigh", monkeypatch), seen_in(relevance.Objective, "__call__", monkeypatch)
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((120, 3))
+    sw.KernelGradientRegressor().fit(x, np.sin(x[:, 0]) + 0.1 * rng.standard_normal(120))
+    assert whole
+    assert choice
+    assert {frozenset(threads) for threads in whole + choice} == {frozenset({1})}
+    assert (blas_for(SMALL), blas_for(SMALL + 1)) == (1, None)
+
+
+@pytest.mark.parametrize("outputs", [None, 2])
+@pytest.mark.parametrize("kernel", sorted(KERNELS))
+def test_predictions_on_threads_are_the_product_with_the_whole_matrix(kernel, outputs, monkeypatch):
+    rng = np.random.default_rng(4)
+    new, training = rng.standard_normal((157, 3)), rng.standard_normal((83, 3))
+    dual_coef = rng.standard_normal(83 if outputs is None else (83, outputs))
+    expected = KERNELS[kernel](new, training) @ dual_coef
+    close = 1e-12 * np.abs(expected).max()
+    for columns, entries in ((500, 250_000), (17, 500), (83, 1), (1, 40)):
+        monkeypatch.setattr(prediction, "_CACHED_COLUMNS", columns)
+        monkeypatch.setattr(prediction, "_CACHED_ENTRIES", entries)
+        one, *more = (
+            prediction.predict_in_tiles(KERNELS[kernel], new, training, dual_coef, n_jobs=jobs) for jobs in (1, 2, 5)
+        )
+        assert np.allclose(one, expected, rtol=0, atol=close)
+        for other in more:
+            assert np.allclose(other, one, rtol=0, atol=close)
+
+
+def test_precomputed_rows_are_predicted_in_tiles_too(monkeypatch):
+    rng = np.random.default_rng(5)
+    monkeypatch.setattr(prediction, "_CACHED_COLUMNS", 7)
+    monkeypatch.setattr(prediction, "_CACHED_ENTRIES", 50)
+    cross, dual_coef = rng.standard_normal((40, 30)), rng.standard_normal(30)
+    values = prediction.predict_in_tiles(sw.kernels.Precomputed(), cross, np.zeros((30, 30)), dual_coef, n_jobs=3)
+    assert np.allclose(values, cross @ dual_coef, rtol=0, atol=1e-12)
