@@ -30,8 +30,8 @@ _READABLE = 0.002
 """The residual of an estimate, relative to the responses, beyond which its path is not read."""
 _WIDE_ROWS = 25_000
 """Beyond so many rows blocks are wide: a column then costs less, and more of them are needed."""
-_GUIDE_ROWS, _GUIDED_WIDTH, _GUIDED_PROBES = 1000, 66, 12
-"""Rows that guides start on, columns of a guided block, and how many of them are random."""
+_GUIDE_ROWS, _GUIDED_WIDTH, _GUIDED_PROBES = 1000, 64, 10
+"""Rows that guides start on, columns of a guided block (BLAS likes multiples of eight), and how many are random."""
 _MOST_LOOKS = 4
 """How often a rule that reads every row is asked after its scout has settled, each time on a larger space."""
 _MOST_DRAWS = 12
