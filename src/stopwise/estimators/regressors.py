@@ -299,7 +299,7 @@ class KernelGradientRegressor(_KernelRegressor):
     tol : float
         How wide the bracket on the stop may be under a matrix-free solver; 0 asks for one integer.
     n_jobs : int or None
-        Threads for products and BLAS together.
+        Threads for products, predictions and BLAS together; None: all cores. Small matrices take one whatever is said.
     random_state : int, RandomState or None
         For probes, subsamples and hold-out. None means seed 0: the same data give the same answer.
     verbose : int
