@@ -152,6 +152,10 @@ def test_one_far_outlier_does_not_blur_the_other_pairs():
 
 
 def test_a_point_at_the_end_of_the_number_range_has_kernel_value_zero():
+    for size in (1e153, 1.2e154, 1e200):
+        ends = np.array([[size], [-size]])
+        np.testing.assert_array_equal(k.Gaussian(1.0)(ends), np.eye(2))
+        np.testing.assert_array_equal(k.Laplace(1.0)(ends), np.eye(2))
     X = np.array([[0.0], [1e200]])
     for kernel in (k.Gaussian(1.0), k.Laplace(1.0), k.Matern(1.0, 1.5), k.Matern(1.0, 2.5)):
         np.testing.assert_array_equal(kernel(X), np.eye(2))

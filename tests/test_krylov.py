@@ -14,7 +14,7 @@ import stopwise.estimators.krylov as krylov_module
 from problems import KERNELS
 from stopwise.estimators.krylov import UnsettledWarning
 from stopwise.krylov import BlockKrylov, NumpyStore
-from stopwise.operators import Dense
+from stopwise.operators import Dense, tiled
 from stopwise.operators.line import Line
 from stopwise.operators.tiled import Tiled
 
@@ -61,11 +61,10 @@ def test_an_unfinished_spectrum_never_stops_late(seed, n, blocks, width):
     assert np.all(ritz <= exact[: ritz.size] * (1 + 1e-9) + 1e-14)
 
 
-@pytest.mark.parametrize("led", [True, False])
-def test_tiles_threads_and_row_order_change_nothing_but_rounding(led, monkeypatch):
-    if led:
-        monkeypatch.setattr(krylov_module, "_WIDE_ROWS", 200)
-        monkeypatch.setattr(krylov_module, "_GUIDE_ROWS", 100)
+@pytest.mark.parametrize("by_columns", [True, False])
+def test_tiles_threads_and_row_order_change_nothing_but_rounding(by_columns, monkeypatch):
+    if by_columns:
+        monkeypatch.setattr(krylov_module, "_COLUMNS_PAY", 200)
     x, y = draw_problem(5, 300, "random")
     kernel, v = KERNELS["matern32"], np.random.default_rng(0).standard_normal((300, 5))
     whole = Dense(kernel(x)).multiply(v)
@@ -171,38 +170,61 @@ def test_a_matrix_that_cannot_fit_is_not_attempted(monkeypatch):
         sw.KernelGradientRegressor(KERNELS["gaussian"], rule="gcv", solver="dense").fit(x, y)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def weighted_operator(kernel, seed, weighted, centred, **more):
+    rng = np.random.default_rng(seed)
+    x, weights = rng.normal(size=(140, 3)), rng.integers(1, 4, 140).astype(float) if weighted else None
+    operator = Tiled(KERNELS[kernel], x, weights=weights, centred=centred, **more)
+    return operator, Dense(KERNELS[kernel](x), weights=weights, centred=centred)
+
+
+@pytest.mark.parametrize("kernel", sorted(KERNELS))
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("centred", [True, False])
-def test_two_products_of_a_start_on_few_rows_equal_the_matrix(centred, weighted, dtype):
-    rng = np.random.default_rng(2)
-    x, weights = rng.normal(size=(90, 3)), rng.integers(0, 4, 90).astype(float) if weighted else None
-    rows, start = rng.permutation(90)[:20], rng.standard_normal((20, 5))
-    matrix = KERNELS["matern52"](x) if weights is None else np.sqrt(np.outer(weights, weights)) * KERNELS["matern52"](x)
-    expected = matrix[:, rows] @ matrix[np.ix_(rows, rows)] @ start
-    if centred:
-        q = np.ones(90) if weights is None else np.sqrt(weights)
-        expected = expected - np.outer(q, q @ expected) / (q @ q)
-    for size in (7, 64, 1000):
-        operator = Tiled(KERNELS["matern52"], x, weights=weights, centred=centred, dtype=dtype, tile_rows=size)
-        close = 1e-12 if dtype is np.float64 else 1e-5
-        assert np.allclose(operator.subset_power(rows, start), expected, rtol=0, atol=close * np.abs(expected).max())
+def test_values_from_columns_are_those_of_nystroms_approximation(centred, weighted, kernel):
+    operator, whole = weighted_operator(kernel, 2, weighted, centred)
+    matrix, rows = whole.normalized_gram(), np.random.default_rng(3).permutation(140)[:50]
+    shift = tiled._SHIFT * np.trace(matrix[np.ix_(rows, rows)])
+    inverse = np.linalg.inv(matrix[np.ix_(rows, rows)] + shift * np.eye(50))
+    expected = np.linalg.eigvalsh(matrix[:, rows] @ inverse @ matrix[rows])[::-1][:50]
+    values, exact = operator.values_from_columns(rows), whole.eigh()[0]
+    assert np.allclose(values, expected, rtol=0, atol=2e-7 * exact[0])
+    assert np.all(values <= exact[:50] + 1e-14 * exact[0])
+    assert np.all(np.diff(values) <= 0)
+    assert values.sum() > 0.3 * exact.sum()  # 50 of 140 columns of a matrix that may be close to diagonal
 
 
-def test_guides_leave_the_statistics_to_the_probes(monkeypatch):
-    """Guides are no random sample of directions: probes alone, as many as are said to be random, tell of traces."""
-    x, y = draw_problem(1, 400, "random")
-    for name, value in (("_WIDE_ROWS", 0), ("_GUIDED_WIDTH", 30), ("_GUIDED_PROBES", 9)):
-        monkeypatch.setattr(krylov_module, name, value)
-    seen = []
-    original = krylov_module.BlockKrylov.grow
-    monkeypatch.setattr(krylov_module.BlockKrylov, "grow", lambda space: (seen.append(space), original(space))[1])
-    make("krylov", KERNELS["laplace"], sw.rules.Critical(hilbert_radius=5.0), "descent").fit(x, y)
-    space = seen[0]
-    assert space.coordinates().shape[1] == 1 + 9
-    assert space._processed % 30 == 0
-    directions = space.store.held[:, :30]
-    assert np.allclose(directions.T @ directions, np.eye(30), atol=1e-12)
+@quick
+@given(
+    seed=st.integers(0, 10_000), kernel=st.sampled_from(sorted(KERNELS)), scale=st.floats(-6, 3), n=st.integers(2, 90)
+)
+def test_values_from_columns_never_exceed_eigenvalues(seed, kernel, scale, n):
+    """Wide and narrow kernels, ties, as few rows as one and as many as there are: rounding is taken off."""
+    rng = np.random.default_rng(seed)
+    x = 10.0**scale * rng.normal(size=(n, 2))
+    x[rng.integers(n)] = x[0]
+    rows = rng.permutation(n)[: rng.integers(1, n + 1)]
+    centred = bool(rng.integers(2))
+    values = Tiled(KERNELS[kernel], x, centred=centred).values_from_columns(rows)
+    exact = np.maximum(Dense(KERNELS[kernel](x), centred=centred).eigh()[0], 0.0)
+    assert np.all(np.isfinite(values))
+    assert np.all(values <= exact[: values.size] + 1e-13 * exact[0])
+
+
+def test_a_bound_from_columns_makes_the_stop_later_and_not_too_late(monkeypatch):
+    """Capped after two products, the stop is dense's or earlier, and nearer to it than without the columns."""
+    x, y = draw_problem(1, 500, "random")
+    rule, kernel = sw.rules.Critical(hilbert_radius=50.0), KERNELS["laplace"]
+    dense = make("dense", kernel, rule, "descent").fit(x, y)
+    monkeypatch.setattr(krylov_module.Host, "column_limit", lambda self, problem, plan: 32)
+    with pytest.warns(UnsettledWarning):
+        plain = make("krylov", kernel, rule, "descent").fit(x, y)
+    monkeypatch.setattr(krylov_module, "_COLUMNS_PAY", 0)
+    with pytest.warns(UnsettledWarning):
+        sharper = make("krylov", kernel, rule, "descent").fit(x, y)
+    crossings = [model.stop_.details["critical_step_sum"] for model in (plain, sharper, dense)]
+    assert crossings[0] < 0.9 * crossings[1]
+    assert crossings[1] <= crossings[2]
+    assert sharper.stop_.details["columns"] == plain.stop_.details["columns"]
 
 
 @pytest.mark.parametrize("kernel", sorted(KERNELS))

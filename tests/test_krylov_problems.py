@@ -65,13 +65,12 @@ def fit(solver, filter_, kernel, rule, x, y, **more):
 
 
 @contextmanager
-def guided(wanted: bool) -> Iterator[pytest.MonkeyPatch]:
-    """Small problems started like large ones, with columns led towards the leading eigenvectors."""
+def columns(wanted: bool) -> Iterator[pytest.MonkeyPatch]:
+    """Small problems treated like large ones, whose eigenvalues are bounded from columns of the matrix."""
     with pytest.MonkeyPatch.context() as patch:
         if wanted:
-            small = {"_WIDE_ROWS": 0, "_GUIDE_ROWS": 30, "_GUIDED_WIDTH": 16, "_GUIDED_PROBES": 6}
-            for name, value in small.items():
-                patch.setattr(krylov_module, name, value)
+            patch.setattr(krylov_module, "_COLUMNS_PAY", 0)
+            patch.setattr(krylov_module, "_COLUMNS", 5.0)
         yield patch
 
 
@@ -105,13 +104,12 @@ def assert_same_estimate(krylov, dense, kernel, x, y, close, eps=2.2e-16):
 
 
 @examples(100, 300)
-@given(rule=st.sampled_from(sorted(GIVEN)), filter_=st.sampled_from(FILTERS), led=st.booleans(), **PROBLEM)
-def test_critical_and_discrepancy_stop_where_dense_stops(seed, n, kernel, layout, kind, intercept, rule, filter_, led):
+@given(rule=st.sampled_from(sorted(GIVEN)), filter_=st.sampled_from(FILTERS), **PROBLEM)
+def test_critical_and_discrepancy_stop_where_dense_stops(seed, n, kernel, layout, kind, intercept, rule, filter_):
     filter_ = "descent" if rule == "discrepancy" and filter_ == "nu-method" else filter_  # 200,000 steps in vain
     x, y = draw(seed, n, layout, kind)
     dense = fit("dense", filter_, kernel, GIVEN[rule], x, y, fit_intercept=intercept)
-    with guided(led):
-        krylov = fit("krylov", filter_, kernel, GIVEN[rule], x, y, fit_intercept=intercept, tol=0)
+    krylov = fit("krylov", filter_, kernel, GIVEN[rule], x, y, fit_intercept=intercept, tol=0)
     share = rounding(dense, dense.step_sum_)
     if dense.stop_.iteration is not None and share * dense.stop_.iteration < 0.01:
         assert krylov.stop_.iteration == dense.stop_.iteration
@@ -209,18 +207,18 @@ def test_products_in_float32_give_a_bracket_that_holds_the_stop_and_an_estimate_
     radius=st.floats(-1, 2),
     tol=st.sampled_from([0.0, 0.01]),
     filter_=st.sampled_from(FILTERS),
-    led=st.booleans(),
+    by_columns=st.booleans(),
     **{**PROBLEM, "n": st.integers(8, 300)},
 )
 def test_with_products_capped_anywhere_critical_never_stops_late(
-    seed, n, kernel, layout, kind, intercept, filter_, cap, radius, tol, led
+    seed, n, kernel, layout, kind, intercept, filter_, cap, radius, tol, by_columns
 ):
     """The crossing is never past dense's; nor is the iterate, where the step size does not depend on the spectrum."""
     x, y = draw(seed, n, layout, kind)
     rule = sw.rules.Critical(hilbert_radius=10.0**radius)
     step = {"schedule": 0.3 * min(1.0, 1 / KERNELS[kernel].diagonal(x).mean())} if filter_ == "descent" else {}
     dense = fit("dense", filter_, kernel, rule, x, y, fit_intercept=intercept, **step)
-    with guided(led) as patch:
+    with columns(by_columns) as patch:
         patch.setattr(krylov_module.Host, "column_limit", lambda self, problem, plan: 1 + round(cap * (n - 1)))
         krylov = fit("krylov", filter_, kernel, rule, x, y, fit_intercept=intercept, tol=tol, **step)
     crossing = dense.stop_.details["critical_step_sum"]
@@ -252,7 +250,7 @@ def bracket_of_one(rule, seed, smallest, largest):
     filter_, intercept = rng.choice(MONOTONE), bool(rng.integers(2))
     dense = fit("dense", filter_, kernel, rule, x, y, fit_intercept=intercept)
     tol = float(rng.choice([0.01, 0.05]))
-    with guided(bool(rng.integers(2))):
+    with columns(bool(rng.integers(2))):
         krylov = fit("krylov", filter_, kernel, rule, x, y, fit_intercept=intercept, tol=tol)
     low, high = krylov.stop_.details["bracket"]
     low = float(krylov.path_.filter.snap(low)) if math.isfinite(low) else low

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -112,6 +113,63 @@ def test_predictions_on_threads_are_the_product_with_the_whole_matrix(kernel, ou
         assert np.allclose(one, expected, rtol=0, atol=close)
         for other in more:
             assert np.allclose(other, one, rtol=0, atol=close)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_n_jobs_rules_predictions_and_new_fits_on_the_same_rows(n_jobs, monkeypatch):
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((300, 2))
+    model = sw.KernelGradientRegressor(KERNELS["gaussian"], solver="nystrom", n_jobs=n_jobs, n_landmarks=30)
+    model.fit(x, x[:, 0])
+    seen = seen_in(sw.kernels.Gaussian, "block", monkeypatch)
+    for work in (
+        lambda: model.predict(x, return_std=True),
+        lambda: model.partial_fit(x, x[:, 0]),
+        lambda: sw.KernelGradientRegressor(KERNELS["gaussian"], n_jobs=n_jobs).fit(x, x[:, 0]).predict(x),
+    ):
+        seen.clear()
+        work()
+        assert seen
+        assert all(max(threads) <= n_jobs for threads in seen)
+        assert blas() == {3}
+
+
+def test_somebody_elses_function_is_called_from_one_thread(monkeypatch):
+    """A function with a scratch buffer of its own once gave wrong predictions without a word."""
+    monkeypatch.setattr(prediction, "_CACHED_ENTRIES", 500)
+    callers = set()
+
+    def kernel(a, b):
+        callers.add(threading.get_ident())
+        return np.exp(-np.abs(a[:, :1] - b[:, 0]))
+
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((60, 1))
+    model = sw.KernelGradientRegressor(kernel, rule="gcv").fit(x, x[:, 0] + rng.standard_normal(60))
+    callers.clear()
+    model.predict(np.linspace(-1, 1, 400)[:, None])
+    assert callers == {threading.get_ident()}
+
+
+def test_an_error_in_one_tile_calls_off_the_others(monkeypatch):
+    monkeypatch.setattr(prediction, "_CACHED_ENTRIES", 500)
+    calls = []
+
+    def fail(self, rows, columns=None):
+        calls.append(rows)
+        time.sleep(0.01)
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(prediction.CrossKernel, "tile", fail)
+    new, training = np.zeros((4000, 1)), np.zeros((50, 1))
+    with pytest.raises(MemoryError, match="no room"):
+        prediction.predict_in_tiles(KERNELS["gaussian"], new, training, np.ones(50), n_jobs=2)
+    assert len(calls) < 100
+
+
+def test_no_rows_are_no_predictions():
+    values = prediction.predict_in_tiles(KERNELS["gaussian"], np.empty((0, 1)), np.zeros((5, 1)), np.ones(5), n_jobs=2)
+    assert values.shape == (0,)
 
 
 def test_precomputed_rows_are_predicted_in_tiles_too(monkeypatch):

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from numbers import Integral
+from typing import Any
 
 import scipy.linalg  # noqa: F401  brings a BLAS of its own beside numpy's: both must be there to be found
 from threadpoolctl import ThreadpoolController
@@ -43,6 +45,16 @@ def threads(count: int) -> Iterator[ThreadPoolExecutor]:
 _owner = threading.RLock()
 
 
+def _free_in_child() -> None:
+    """A process forked while some thread held the setting must not wait for a thread it does not have."""
+    global _owner
+    _owner = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_free_in_child)
+
+
 @functools.cache
 def _controller() -> ThreadpoolController:
     """numpy's BLAS and scipy's; finding them takes milliseconds, so it is done once."""
@@ -56,15 +68,22 @@ def blas_threads(count: int | None) -> Iterator[None]:
     The setting is the whole process's: while one thread holds it, others do not touch it, so that it always ends where
     it began.
     """
-    if count is None or not _owner.acquire(blocking=False):
+    owner = _owner
+    if count is None or not owner.acquire(blocking=False):
         yield
         return
     try:
         now = [library["num_threads"] for library in _controller().info() if library["user_api"] == "blas"]
-        with _controller().limit(limits=min([count, *now]), user_api="blas"):
+        with _controller().limit(limits=min([count, *filter(None, now)]), user_api="blas"):
             yield
     finally:
-        _owner.release()
+        owner.release()
+
+
+def limit_of(n_jobs: Any) -> int | None:
+    """What `n_jobs` asks of BLAS: None leaves it alone, and so does what is no number (it is refused elsewhere)."""
+    whole = isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool)
+    return thread_count(int(n_jobs)) if whole else None
 
 
 SMALL = 1000

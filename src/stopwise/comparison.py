@@ -70,7 +70,8 @@ def predict_at(model: Any, X: Array, step_sums: Any, path: Path | None = None) -
             f'predictions at other stops need weights on every row; fit with solver="dense", not {model.solver_}'
         )
     offset = path.offset - (0.0 if model._mean_row is None else model._mean_row @ dual)
-    return cast(Array, predict_in_tiles(model.kernel_, model._to_features(X), model.X_fit_, dual) + offset)
+    values = predict_in_tiles(model.kernel_, model._to_features(X), model.X_fit_, dual, n_jobs=model.n_jobs)
+    return cast(Array, values + offset)
 
 
 def _rmse(predicted: Array, target: Array) -> Array:

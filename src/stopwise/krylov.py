@@ -16,6 +16,7 @@ The store holds tall blocks and does their algebra, so that a device or a cluste
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
@@ -67,8 +68,9 @@ class BlockKrylov:
     """Counts of eigenvalues where the operator has them: then sums over the spectrum need no probes."""
     one_sided: bool = False
     """Whether `Spectrum.bound` is what decides: then it is made as sharp as the products allow."""
-    guides: Any = None
-    """Further columns to start with that lean towards leading eigenvectors; no statistics are read off them."""
+    below: Callable[[int], Array | None] | None = None
+    """Numbers, largest first, that do not exceed the eigenvalues, where there is another way to them; asked after the
+    first products for effort 0, and for more where that pays (None: no more to be had)."""
 
     def __post_init__(self) -> None:
         self.n_responses = self.responses.shape[1]
@@ -81,6 +83,8 @@ class BlockKrylov:
         self.pole = 0.0
         self.poles: list[float] = []
         self._others: list[list[Density]] = []
+        self._below = np.zeros(0)
+        self._effort = -1
         self._draws = 0
         self._projected = np.zeros((0, 0))
         self._processed = 0
@@ -93,10 +97,6 @@ class BlockKrylov:
             return
         self.store.append(pending)
         self._start_coordinates = self.store.inner(block) * scales
-        lead = None if self.guides is None else self._orthonormal(self.guides, 1e-10)
-        if lead is not None:
-            self.store.append(lead)
-        self.guides = None  # the store holds them now
 
     # ---- growing --------------------------------------------------------------------------------------------------
 
@@ -245,7 +245,7 @@ class BlockKrylov:
             density, replicas = self.counting.density(), self.counting.replicas()
             bound, floor = self.counting.upper(), self.counting.lower()
         else:
-            below = self._lifted(values, vectors) if self.one_sided else values
+            below = self._certain(values, vectors) if self.one_sided else values
             bound = spread_density(below, max(trace, float(below.sum())), n)
             density, replicas = self._statistical(values, vectors, residuals)
         largest = float(values[0] + residuals[0]) if values.size else 0.0
@@ -266,6 +266,26 @@ class BlockKrylov:
             products=self.products,
             floor=floor,
         )
+
+    def _certain(self, values: Array, vectors: Array) -> Array:
+        """The sharpest numbers known that do not exceed the eigenvalues: each the largest of its place."""
+        lifted = self._lifted(values, vectors)
+        if self.below is None:
+            return lifted
+        if self._effort < 0:
+            self.sharpen()
+        both = np.zeros((2, max(lifted.size, self._below.size)))
+        both[0, : lifted.size], both[1, : self._below.size] = lifted, self._below
+        return cast(Array, both.max(axis=0)[: self.dimension])
+
+    def sharpen(self) -> bool:
+        """Ask for better numbers below the eigenvalues; False where there are none."""
+        assert self.below is not None
+        better = self.below(self._effort + 1)
+        if better is None:
+            return False
+        self._effort, self._below = self._effort + 1, better
+        return True
 
     def _lifted(self, values: Array, vectors: Array) -> Array:
         """Numbers above Ritz values that do not exceed eigenvalues either, by what products say of the next block.

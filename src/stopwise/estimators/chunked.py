@@ -236,6 +236,7 @@ def predict_lazily(estimator: Any, X: Any, return_std: bool, interval: str | Non
     whole = X if X.numblocks[1] == 1 else X.rechunk({1: -1})
     model = copy.copy(estimator)
     model._stream, model._solution_notes = None, {}
+    model.n_jobs = 1  # workers are as many as the cores already
     shipped = dask().delayed(model, traverse=False, pure=False)
     mean = _map(whole, shipped, "mean", estimator.dual_coef_)
     if not (return_std or interval == "new"):

@@ -30,8 +30,12 @@ _READABLE = 0.002
 """The residual of an estimate, relative to the responses, beyond which its path is not read."""
 _WIDE_ROWS = 25_000
 """Beyond so many rows blocks are wide: a column then costs less, and more of them are needed."""
-_GUIDE_ROWS, _GUIDED_WIDTH, _GUIDED_PROBES = 1000, 64, 10
-"""Rows that guides start on, columns of a guided block (BLAS likes multiples of eight), and how many are random."""
+_COLUMNS_PAY, _COLUMNS = 25_000, 10.0
+"""Beyond so many rows eigenvalues are bounded from columns of K, and from how many, in units of the root of rows."""
+_MORE_COLUMNS, _MOST_EFFORT = 1.5, 2
+"""How many times as many columns are taken where they alone keep the bracket wide, and how often."""
+_FEW = 16
+"""Columns of a block where eigenvalues, not statistics, settle the stop."""
 _MOST_LOOKS = 4
 """How often a rule that reads every row is asked after its scout has settled, each time on a larger space."""
 _MOST_DRAWS = 12
@@ -102,11 +106,13 @@ class KrylovSolver:
         if getattr(operator, "rational", False):
             counting = _counting(operator, plan)
             probes = min(probes, 7) if counting is None else int(not np.all(np.any(responses != 0, axis=0)))
-        probes, guides = _guided(operator, problem, plan, probes)
+        below = _from_columns(operator, problem, plan)
+        if below is not None:  # what is left for the space to find is the responses' part
+            probes = min(probes, _FEW - 1)
         store = self._store(operator, limit, problem)
         precision, multiplier = self.place.precision(problem, plan), self.place.multiplier(operator)
         bounded = decided_by_bound(plan)
-        space = BlockKrylov(multiplier, store, responses, probes, problem.seed, precision, counting, bounded, guides)
+        space = BlockKrylov(multiplier, store, responses, probes, problem.seed, precision, counting, bounded, below)
         with Progress(plan.verbose) as progress:
             path, verdicts = self._until_settled(problem, plan, operator, space, limit, progress)
         stops = [with_bracket(v, path.spectrum, space.products) for v in verdicts]
@@ -191,7 +197,9 @@ def _counting(operator: Any, plan: Plan) -> Counting | None:
 
 
 def _sharpen(space: BlockKrylov, verdicts: list[Verdict]) -> bool:
-    """Count more finely around stops whose estimate is known and whose bracket is still too wide."""
+    """Count more finely, or bound eigenvalues more sharply, where estimates are known and brackets still too wide."""
+    if space.below is not None:
+        return any(not v.narrow and v.residual <= 1e-6 for v in verdicts) and space.sharpen()
     if space.counting is None:
         return False
     wide = [v for v in verdicts if not v.narrow and v.residual < 5e-5 and v.stop.step_sum > 0]
@@ -293,26 +301,30 @@ def probe_count(problem: Problem, plan: Plan, few: int | None = None, many: int 
     With more rows more eigenvalues lie above the threshold: wider blocks then find them in fewer products.
     """
     wide = problem.n_rows > _WIDE_ROWS
-    few = (52 if wide else 16) if few is None else few
+    few = (52 if wide else _FEW) if few is None else few
     many = (96 if wide else 48) if many is None else many
     wanted = few if decided_by_bound(plan) or not reads_traces(plan) else many
     return int(max(1, min(wanted - problem.responses.shape[1], problem.n_rows - 1)))
 
 
-def _guided(operator: Operator, problem: Problem, plan: Plan, probes: int) -> tuple[int, Array | None]:
-    """Where products are dear and the bound decides, most random columns are led towards the leading eigenvectors.
+def _from_columns(operator: Operator, problem: Problem, plan: Plan) -> Callable[[int], Array | None] | None:
+    """Where products are dear and the bound decides, columns of K bound the eigenvalues for the price of one product.
 
-    They start on a few rows, where two products cost next to nothing; what stays random is enough to tell chance.
+    Not in single precision, nor for an exact stop: rounding would cost, or the shift would.
     """
-    if not (isinstance(operator, Tiled) and problem.n_rows > _WIDE_ROWS and decided_by_bound(plan)):
-        return probes, None
-    random = np.random.default_rng([problem.seed, _GUIDE_ROWS])
-    few = canonical_order(problem)[random.permutation(problem.n_rows)[:_GUIDE_ROWS]]
-    count = max(1, _GUIDED_WIDTH - _GUIDED_PROBES - problem.responses.shape[1])
-    start = random.standard_normal((few.size, count))
-    guides = operator.subset_power(few, start)
-    sizes = np.linalg.norm(guides, axis=0)
-    return min(probes, _GUIDED_PROBES), guides / np.where(sizes > 0, sizes, 1.0)
+    if not (isinstance(operator, Tiled) and problem.n_rows > _COLUMNS_PAY and decided_by_bound(plan)):
+        return None
+    if plan.tol == 0 or plan.dtype != np.float64:
+        return None
+    order = canonical_order(problem)[np.random.default_rng([problem.seed, 1]).permutation(problem.n_rows)]
+
+    def values(effort: int) -> Array | None:
+        count = round(_COLUMNS * _MORE_COLUMNS**effort * math.sqrt(problem.n_rows))
+        if effort > _MOST_EFFORT or (effort > 0 and (count > problem.n_rows / 2 or 64 * count**2 > free_bytes())):
+            return None
+        return operator.values_from_columns(order[:count])
+
+    return values
 
 
 def _column_limit(problem: Problem, plan: Plan) -> int:

@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from stopwise._dask import is_dask
-from stopwise._threads import blas_threads, thread_count
+from stopwise._threads import blas_threads, limit_of, thread_count
 from stopwise._torch import is_tensor, on_host
 from stopwise._typing import Array
 from stopwise.checks import flag
@@ -91,19 +91,16 @@ class _KernelRegressor(StopDisplay, StreamingMixin, MultiOutputMixin, RegressorM
             fit_collections(self, X, y, sample_weight)
             return self
         self._validate_params()
-        with blas_threads(None if self.n_jobs is None else thread_count(self.n_jobs)):
-            return self._fit_rows(X, y, sample_weight)
-
-    def _fit_rows(self, X: Any, y: Any, sample_weight: Any) -> Self:
-        problem, single = self._problem(X, y, sample_weight)
-        rule, noise = as_rule(self.rule), as_noise(self.noise_std)
-        chosen = choose_kernel_for(self, problem, host=isinstance(rule, HoldOut) or noise.needs_rows)
-        plan = self._plan(chosen.kernel, rule, noise)
-        solution = choose_solver(self, chosen.problem, plan).solve(chosen.problem, plan)
-        self._keep(solution, plan, chosen, rule, single)
-        warn_of_doubts(chosen.table, solution)
-        find_range: Any = tensor_range if is_tensor(problem.covariates) else feature_range
-        self.feature_range_ = None if isinstance(plan.kernel, Precomputed) else find_range(problem.covariates)
+        with blas_threads(limit_of(self.n_jobs)):
+            problem, single = self._problem(X, y, sample_weight)
+            rule, noise = as_rule(self.rule), as_noise(self.noise_std)
+            chosen = choose_kernel_for(self, problem, host=isinstance(rule, HoldOut) or noise.needs_rows)
+            plan = self._plan(chosen.kernel, rule, noise)
+            solution = choose_solver(self, chosen.problem, plan).solve(chosen.problem, plan)
+            self._keep(solution, plan, chosen, rule, single)
+            warn_of_doubts(chosen.table, solution)
+            find_range: Any = tensor_range if is_tensor(problem.covariates) else feature_range
+            self.feature_range_ = None if isinstance(plan.kernel, Precomputed) else find_range(problem.covariates)
         return self
 
     def _plan(self, kernel: Kernel, rule: Rule, noise: NoiseEstimator) -> Plan:
@@ -222,12 +219,13 @@ class _KernelRegressor(StopDisplay, StreamingMixin, MultiOutputMixin, RegressorM
         return float(super().score(X, y, sample_weight))
 
     def _predict_rows(self, X: Array, return_std: bool, new: bool) -> Any:
-        X = self._to_features(X)
-        values = predict_in_tiles(self.kernel_, X, self.X_fit_, self.dual_coef_, n_jobs=self.n_jobs)
-        values = values + self.intercept_
-        if not (return_std or new):
-            return values
-        return values, self._std(X, new)
+        with blas_threads(limit_of(self.n_jobs)):
+            X = self._to_features(X)
+            values = predict_in_tiles(self.kernel_, X, self.X_fit_, self.dual_coef_, n_jobs=self.n_jobs)
+            values = values + self.intercept_
+            if not (return_std or new):
+                return values
+            return values, self._std(X, new)
 
     def _to_features(self, X: Array) -> Array:
         if isinstance(self.kernel_, Precomputed):

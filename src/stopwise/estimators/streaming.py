@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from stopwise._threads import blas_threads, limit_of
 from stopwise._torch import on_host
 from stopwise._typing import Array
 from stopwise.estimators.intake import check_weights, take_responses, take_rows
@@ -41,46 +42,49 @@ class StreamingMixin:
         """
         self._validate_params()
         _check_solver(self)
-        before: Stream | None = getattr(self, "_stream", None)
-        covariates, responses, weights, single = _batch(self, X, y, sample_weight, first=before is None)
-        ranges = widest(None if before is None else self.feature_range_, feature_range(covariates))
-        if before is None:
-            chosen, stream = _begin(self, covariates, responses, weights)
-            self._kept_rows = None
-        else:
-            chosen = Chosen(self.kernel_, cast(Problem, None), self._features, self.selection_)
-            _check_responses(before, responses, single, self.dual_coef_.ndim == 1)
-            covariates = covariates if chosen.features is None else covariates[:, chosen.features]
-            stream = _extended(before, covariates, responses, weights)
-        _resolve(self, stream, chosen, single)
-        self.feature_range_: Any = ranges
+        with blas_threads(limit_of(self.n_jobs)):
+            before: Stream | None = getattr(self, "_stream", None)
+            covariates, responses, weights, single = _batch(self, X, y, sample_weight, first=before is None)
+            ranges = widest(None if before is None else self.feature_range_, feature_range(covariates))
+            if before is None:
+                chosen, stream = _begin(self, covariates, responses, weights)
+                self._kept_rows = None
+            else:
+                chosen = Chosen(self.kernel_, cast(Problem, None), self._features, self.selection_)
+                _check_responses(before, responses, single, self.dual_coef_.ndim == 1)
+                covariates = covariates if chosen.features is None else covariates[:, chosen.features]
+                stream = _extended(before, covariates, responses, weights)
+            _resolve(self, stream, chosen, single)
+            self.feature_range_: Any = ranges
         return self
 
     def merge(self: Any, other: Any) -> Any:
         """Add all rows that another estimator has seen (same landmarks, kernel and intercept) to this one."""
-        ours, theirs = _stream_of(self), _stream_of(other)
-        if not ours.landmarks.same_as(theirs.landmarks):
-            raise ValueError(
-                'only fits with the same kernel and landmarks merge: give both the same kernel without "auto" and the '
-                "same n_landmarks array"
-            )
-        if ours.intercept != theirs.intercept or len(ours.unit) != len(theirs.unit):
-            raise ValueError("only fits with the same fit_intercept and number of responses merge")
-        mapped = theirs.moments.mapped(theirs.unit / ours.unit, (theirs.shift - ours.shift) / ours.unit)
-        stream = replace(ours, moments=ours.moments + mapped)
-        chosen = Chosen(self.kernel_, cast(Problem, None), self._features, self.selection_)
-        _resolve(self, stream, chosen, self.dual_coef_.ndim == 1)
-        self.feature_range_ = widest(self.feature_range_, other.feature_range_)
+        with blas_threads(limit_of(self.n_jobs)):
+            ours, theirs = _stream_of(self), _stream_of(other)
+            if not ours.landmarks.same_as(theirs.landmarks):
+                raise ValueError(
+                    'only fits with the same kernel and landmarks merge: give both the same kernel without "auto" and '
+                    "the same n_landmarks array"
+                )
+            if ours.intercept != theirs.intercept or len(ours.unit) != len(theirs.unit):
+                raise ValueError("only fits with the same fit_intercept and number of responses merge")
+            mapped = theirs.moments.mapped(theirs.unit / ours.unit, (theirs.shift - ours.shift) / ours.unit)
+            stream = replace(ours, moments=ours.moments + mapped)
+            chosen = Chosen(self.kernel_, cast(Problem, None), self._features, self.selection_)
+            _resolve(self, stream, chosen, self.dual_coef_.ndim == 1)
+            self.feature_range_ = widest(self.feature_range_, other.feature_range_)
         return self
 
     def refit(self: Any, y: Any) -> Any:
         """Fit a new response on the same rows: kernel and, for "dense" and "nystrom", the spectrum are kept."""
         check_is_fitted(self)
         self._validate_params()
-        responses, single = _new_responses(self, y)
-        plan = self._plan(self.kernel_, as_rule(self.rule), as_noise(self.noise_std))
-        chosen = Chosen(self.kernel_, cast(Problem, None), self._features, self.selection_)
-        self._keep(_resolved_rows(self, responses, plan), plan, chosen, plan.rule, single)
+        with blas_threads(limit_of(self.n_jobs)):
+            responses, single = _new_responses(self, y)
+            plan = self._plan(self.kernel_, as_rule(self.rule), as_noise(self.noise_std))
+            chosen = Chosen(self.kernel_, cast(Problem, None), self._features, self.selection_)
+            self._keep(_resolved_rows(self, responses, plan), plan, chosen, plan.rule, single)
         return self
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from stopwise._threads import blas_threads, thread_count, threads
 from stopwise._typing import Array
 from stopwise.kernels import Kernel, Precomputed, Sobolev, take_rows
+from stopwise.kernels.forms import has_form
 from stopwise.operators.line import SortedLine
 from stopwise.path import Path
 
@@ -61,20 +62,27 @@ def predict_in_tiles(kernel: Kernel, new: Array, training: Array, dual_coef: Arr
         return line.at(new[:, 0], dual_coef.reshape(len(dual_coef), -1)).reshape(len(new), *dual_coef.shape[1:])
     cross = CrossKernel(kernel, new, training)
     out = np.zeros((len(new), *dual_coef.shape[1:]))
-    tiles = _tiles(len(new), _CACHED_COLUMNS, _CACHED_ENTRIES)
+    tiles = _tiles(len(new), min(max(len(training), 1), _CACHED_COLUMNS), _CACHED_ENTRIES)
 
-    def fill(mine: list[slice]) -> None:
-        for rows in mine:
-            for columns in cross.column_tiles():
-                out[rows] += cross.tile(rows, columns) @ dual_coef[columns]
+    def fill(rows: slice) -> None:
+        for columns in cross.column_tiles():
+            out[rows] += cross.tile(rows, columns) @ dual_coef[columns]
 
-    workers = min(thread_count(n_jobs), len(tiles))
-    if workers == 1:
-        fill(tiles)
+    # Somebody else's function may not be made for threads.
+    workers = min(thread_count(n_jobs), len(tiles)) if has_form(kernel) else 1
+    if workers <= 1:
+        for rows in tiles:
+            fill(rows)
         return out
     with blas_threads(1), threads(workers) as pool:
-        for job in [pool.submit(fill, tiles[worker::workers]) for worker in range(workers)]:
-            job.result()
+        jobs = [pool.submit(fill, rows) for rows in tiles]
+        try:
+            for job in jobs:
+                job.result()
+        except BaseException:
+            for job in jobs:
+                job.cancel()
+            raise
     return out
 
 

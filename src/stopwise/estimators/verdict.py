@@ -53,7 +53,7 @@ def judge(problem: Problem, plan: Plan, path: Path, space: BlockKrylov, column: 
         return Verdict(stop, sigma, stop.step_sum, stop.step_sum, residual, settled=True)
     noisy = False
     if decided_by_bound(plan):
-        low, high = _one_sided_bracket(problem, plan, path, column, stop)
+        low, high = _one_sided_bracket(problem, plan, path, column, stop, by_columns=space.below is not None)
     else:
         low, high, drift = _statistical_bracket(problem, plan, path, column, stop, previous)
         noisy = accurate and drift <= 0.25 * plan.tol and plan.tol > 0 and _well_inside(path, stop)
@@ -133,11 +133,15 @@ def _same_iterate(path: Path, low: float, high: float) -> bool:
     return bool(path.filter.iteration(low) == path.filter.iteration(high))
 
 
-def _one_sided_bracket(problem: Problem, plan: Plan, path: Path, column: int, stop: Stop) -> tuple[float, float]:
+def _one_sided_bracket(
+    problem: Problem, plan: Plan, path: Path, column: int, stop: Stop, *, by_columns: bool = False
+) -> tuple[float, float]:
     """With radius and noise given the stop from the bound is never late; it is exact once no eigenvalue is missed.
 
     Every Ritz value near or above the threshold 1/eta being an eigenpair, and the next ones lying well below it, a
-    random start has found them all (with probability one, multiplicities up to the block width).
+    random start has found them all (with probability one, multiplicities up to the block width). A bound that rests on
+    columns of K is ahead of the space: then only the statistics tell how far off it may be, once they do not
+    contradict it.
     """
     spectrum = path.spectrum
     low = float(stop.details.get("critical_step_sum", stop.step_sum))
@@ -147,7 +151,7 @@ def _one_sided_bracket(problem: Problem, plan: Plan, path: Path, column: int, st
     threshold = 1 / low if low > 0 else math.inf
     assert spectrum.converged is not None
     near = spectrum.eigenvalues > 0.5 * threshold
-    found = bool(np.all(spectrum.converged[near])) and not bool(np.all(near))
+    found = bool(np.all(spectrum.converged[near])) and not bool(np.all(near)) and not by_columns
     if found and plan.tol > 0:
         return low, low * (1 + 0.2 * plan.tol)
     if found:
@@ -157,8 +161,11 @@ def _one_sided_bracket(problem: Problem, plan: Plan, path: Path, column: int, st
     other, _ = decide(problem, plan, replace(path, spectrum=statistical), column)
     high = float(other.details.get("critical_step_sum", other.step_sum))
     error = _jackknife(problem, plan, path, column, as_bound=True)
+    high *= math.exp(min(_SIGMAS * error, 50.0))
+    if by_columns and high < low * (1 - 0.2 * plan.tol):
+        return low, math.inf
     # Even without chance a stop is not known better than its eigenvalues.
-    return low, max(low, high * math.exp(min(_SIGMAS * error, 50.0))) * (1 + (1e-6 if plan.tol > 0 else 0.0))
+    return low, max(low, high) * (1 + (1e-6 if plan.tol > 0 else 0.0))
 
 
 def _sharp(path: Path, near: Array) -> bool:

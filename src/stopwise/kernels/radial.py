@@ -26,8 +26,8 @@ _BLUR = 1e-12
 _REACH = 750.0
 """exp(-sqrt(2 u)) is below rounding beyond this; and so is every other profile."""
 _HALF_RANGE = {kind: -0.5 * math.log(np.finfo(kind).tiny) for kind in (np.float32, np.float64)}
-"""Kernel values below exp(-this) count as 0: far below rounding, and a product of two is never subnormal (processors
-multiply subnormal numbers up to twenty times slower)."""
+"""Kernels count as 0 where their exponential is below exp(-this), far below rounding; so a product of two is never
+subnormal, and processors multiply subnormal numbers up to twenty times slower."""
 _FARTHEST = 1e30
 _PAIRS = 2**18
 
@@ -149,8 +149,8 @@ class Radial(Kernel):
 
 def _lowest(left: Array, right: Array) -> float:
     """No u of these rows lies below: distances are at most the sum of two norms."""
-    longest = (math.sqrt(-float(rows.min(initial=0.0))) for rows in (left[:, -2], right[:, -1]))
-    return -(sum(longest) ** 2)
+    longest = sum(math.sqrt(-float(rows.min(initial=0.0))) for rows in (left[:, -2], right[:, -1]))
+    return -(longest * longest)  # infinite, not an error, where rows are too long to square
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+import scipy.linalg
 
 from stopwise._threads import blas_threads, thread_count, threads
 from stopwise._typing import Array
@@ -13,6 +14,10 @@ from stopwise.operators.base import Operator
 
 _TILE_BYTES = 2_000_000
 """A tile that stays in a core's cache while it is made and used."""
+_COLUMN_ROWS = 1000
+_SHIFT, _SLACK = 1e-9, 1e-7
+"""What is added to a part of K before it is inverted, in units of its trace, and how much rounding can make of that, in
+units of the largest eigenvalue."""
 
 
 class Tiled(Operator):
@@ -83,15 +88,39 @@ class Tiled(Operator):
                     total += self._weighted_squares(tile, rows, columns) * (1 + (columns.start > rows.start))
         return out, total
 
-    def subset_power(self, rows: Array, start: Array) -> Array:
-        """K[:, rows] K[rows, rows] start up to a factor: what two products make of a start on few rows, almost free."""
-        few, root = take_rows(self.prepared, rows), self.root_weights
-        out = np.empty((self.n_rows, start.shape[1]))
-        inner = self.kernel.block(few, few) @ (root[rows, None] * start).astype(self.dtype)
-        inner *= (root[rows, None] ** 2).astype(self.dtype)
-        for tile in self._starts():
-            out[tile] = self.kernel.block(take_rows(self.prepared, tile), few) @ inner
-        return self.centre(root[:, None] * out)
+    def values_from_columns(self, rows: Array) -> Array:
+        """Numbers that do not exceed the eigenvalues of K, largest first, from its columns at some rows alone.
+
+        They are the eigenvalues of Nystrom's approximation C (A + delta)^-1 C', C = K[:, rows] and A = K[rows, rows],
+        which K exceeds whatever delta > 0; what rounding may have added is taken off. No columns are held.
+        """
+        few, root, n = take_rows(self.prepared, rows), self.root_weights, self.n_samples
+        q, image = self.constant_direction, self.mean_image if self.centred else np.zeros(0)
+        lifted = image - q * float(q @ image) if self.centred else image
+
+        def columns(part: Any) -> Array:
+            block = self.kernel.block(take_rows(self.prepared, part), few).astype(np.float64, copy=False)
+            block *= (root[part] / n)[:, None]
+            block *= root[rows]
+            if self.centred:
+                block -= np.outer(q[part], image[rows])
+                block -= np.outer(lifted[part], q[rows])
+            return block
+
+        inner, squares = columns(rows), np.zeros((rows.size, rows.size))
+        for first in range(0, self.n_rows, _COLUMN_ROWS):
+            block = columns(slice(first, first + _COLUMN_ROWS))
+            squares += block.T @ block
+        inner = (inner + inner.T) / 2
+        inner.flat[:: rows.size + 1] += _SHIFT * max(float(np.trace(inner)), np.finfo(float).tiny)
+        try:
+            half = scipy.linalg.cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            return np.zeros(0)
+        product = scipy.linalg.solve_triangular(half, squares, lower=True, check_finite=False)
+        product = scipy.linalg.solve_triangular(half, product.T, lower=True, check_finite=False)
+        values = scipy.linalg.eigvalsh((product + product.T) / 2, check_finite=False)[::-1]
+        return cast(Array, np.maximum(values - _SLACK * float(values[0]), 0.0))
 
     def _weighted_squares(self, tile: Array, rows: slice, columns: slice) -> float:
         if self.weights is None:
