@@ -191,6 +191,8 @@ def _statistical_bracket(
         half += _between_eigenvalues(problem, plan, path, column, at)
         # Leverages share out what the space has not seen: their error is no chance that probes could show.
         half = max(half, (0.5 if plan.rule.needs_rows else 0.05) * plan.tol)
+        # Eight groups tell their own spread roughly: some more where the tolerance has room for it.
+        half = max(half, min(1.25 * half, 0.45 * plan.tol))
     return at * math.exp(-half), at * math.exp(half), drift
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +16,7 @@ from stopwise.operators.base import Operator
 _TILE_BYTES = 2_000_000
 """A tile that stays in a core's cache while it is made and used."""
 _COLUMN_ROWS = 1000
-_SHIFT, _SLACK = 1e-9, 1e-7
+_SHIFT, _SLACK = 1e-8, 1e-6
 """What is added to a part of K before it is inverted, in units of its trace, and how much rounding can make of that, in
 units of the largest eigenvalue."""
 
@@ -120,7 +121,10 @@ class Tiled(Operator):
         product = scipy.linalg.solve_triangular(half, squares, lower=True, check_finite=False)
         product = scipy.linalg.solve_triangular(half, product.T, lower=True, check_finite=False)
         values = scipy.linalg.eigvalsh((product + product.T) / 2, check_finite=False)[::-1]
-        return cast(Array, np.maximum(values - _SLACK * float(values[0]), 0.0))
+        # Rounding is that of the matrix before the constant was taken out, which may have been most of it.
+        whole = float((np.asarray(self._gram_diagonal(), dtype=np.float64) * root**2).sum()) / n
+        slack = _SLACK * float(values[0]) * max(whole / self.trace, 1.0) if self.trace > 0 else math.inf
+        return cast(Array, np.maximum(values - slack, 0.0))
 
     def _weighted_squares(self, tile: Array, rows: slice, columns: slice) -> float:
         if self.weights is None:
