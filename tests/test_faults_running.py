@@ -163,6 +163,10 @@ FITS = {
     "krylov": lambda: sw.KernelGradientRegressor(KERNEL, solver="krylov", rule="gcv", n_jobs=1).fit(MANY, MANY[:, 0]),
     "nystrom": lambda: sw.KernelRidgeRegressor(KERNEL, solver="nystrom", n_landmarks=2000).fit(LARGE, LARGE[:, 0]),
     "kernel": lambda: KERNEL(LARGE),
+    "krylov on threads": lambda: sw.KernelGradientRegressor(KERNEL, solver="krylov", rule="gcv", n_jobs=2).fit(
+        MANY, MANY[:, 0]
+    ),
+    "predict on threads": lambda: sw.KernelRidgeRegressor(KERNEL, n_jobs=2).fit(X, y).predict(np.full((10**6, 2), 0.5)),
     "predict": lambda: sw.KernelRidgeRegressor(KERNEL).fit(X, y).predict(np.full((10**6, 2), 0.5)),
     "path": lambda: sw.KernelRidgeRegressor(KERNEL).fit(X, y).path_.fit(np.linspace(0, 9, 10**6)),
 }

@@ -11,11 +11,14 @@ from contextlib import contextmanager
 from numbers import Integral
 from typing import Any
 
+import numpy as np
 import scipy.linalg  # noqa: F401  brings a BLAS of its own beside numpy's: both must be there to be found
 from threadpoolctl import ThreadpoolController
 
 MOST = 1024
 """More threads than any machine here can use would only exhaust it."""
+_ROOM = 32 * 2**20
+"""Bytes of address space that a thread takes: its stack and its first tiles."""
 
 
 def thread_count(n_jobs: int | None) -> int:
@@ -32,14 +35,22 @@ def thread_count(n_jobs: int | None) -> int:
 
 @contextmanager
 def threads(count: int) -> Iterator[ThreadPoolExecutor]:
-    """A pool of threads; where the system gives no more of them, an error that says what to do."""
+    """A pool of threads; where the system gives no more of them, an error that says what to do.
+
+    Python waits for ever for a thread that starts and then finds no memory, so room for a few is tried out before.
+    """
+    words = f"{count} threads could not be started: free memory, or set n_jobs=1"
+    try:
+        np.empty(min(count, 4) * _ROOM, dtype=np.uint8)
+    except MemoryError as problem:
+        raise MemoryError(words) from problem
     try:
         with ThreadPoolExecutor(count) as pool:
             yield pool
     except RuntimeError as problem:
         if "start new thread" not in str(problem):
             raise
-        raise MemoryError(f"{count} threads could not be started: free memory, or set n_jobs=1") from problem
+        raise MemoryError(words) from problem
 
 
 _owner = threading.RLock()
