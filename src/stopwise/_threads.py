@@ -17,7 +17,7 @@ from threadpoolctl import ThreadpoolController
 
 MOST = 1024
 """More threads than any machine here can use would only exhaust it."""
-_ROOM = 32 * 2**20
+_ROOM = 16 * 2**20
 """Bytes of address space that a thread takes: its stack and its first tiles."""
 
 
@@ -33,6 +33,15 @@ def thread_count(n_jobs: int | None) -> int:
     return max(1, usable + 1 + n_jobs) if n_jobs < 0 else n_jobs
 
 
+def has_room(count: int) -> bool:
+    """Whether a few threads would find address space."""
+    try:
+        np.empty(min(count, 4) * _ROOM, dtype=np.uint8)
+    except MemoryError:
+        return False
+    return True
+
+
 @contextmanager
 def threads(count: int) -> Iterator[ThreadPoolExecutor]:
     """A pool of threads; where the system gives no more of them, an error that says what to do.
@@ -40,10 +49,8 @@ def threads(count: int) -> Iterator[ThreadPoolExecutor]:
     Python waits for ever for a thread that starts and then finds no memory, so room for a few is tried out before.
     """
     words = f"{count} threads could not be started: free memory, or set n_jobs=1"
-    try:
-        np.empty(min(count, 4) * _ROOM, dtype=np.uint8)
-    except MemoryError as problem:
-        raise MemoryError(words) from problem
+    if not has_room(count):
+        raise MemoryError(words)
     try:
         with ThreadPoolExecutor(count) as pool:
             yield pool

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._threads import blas_threads, thread_count, threads
+from stopwise._threads import blas_threads, has_room, thread_count, threads
 from stopwise._typing import Array
 from stopwise.kernels import Kernel, Precomputed, Sobolev, take_rows
 from stopwise.kernels.forms import has_form
@@ -70,7 +70,7 @@ def predict_in_tiles(kernel: Kernel, new: Array, training: Array, dual_coef: Arr
 
     # Somebody else's function may not be made for threads.
     workers = min(thread_count(n_jobs), len(tiles)) if has_form(kernel) else 1
-    if workers <= 1:
+    if workers <= 1 or not has_room(workers):
         for rows in tiles:
             fill(rows)
         return out
