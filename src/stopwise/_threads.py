@@ -17,8 +17,8 @@ from threadpoolctl import ThreadpoolController
 
 MOST = 1024
 """More threads than any machine here can use would only exhaust it."""
-_ROOM = 16 * 2**20
-"""Bytes of address space that a thread takes: its stack and its first tiles."""
+_ROOM = 96 * 2**20
+"""Bytes of address space that a thread takes: its stack, its tiles, and a buffer of BLAS, which gives up without it."""
 
 
 def thread_count(n_jobs: int | None) -> int:
