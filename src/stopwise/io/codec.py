@@ -2,7 +2,7 @@
 
 Plain JSON stands for itself. Everything else is an object with a "$" that says what it is: a number JSON has no word
 for, a numpy scalar, an array by the name of its tensor, a tuple, a dictionary, an enum member, or one of the types in
-`registry`. Nothing else can be written, and nothing else is understood.
+`types`. Nothing else can be written, and nothing else is understood.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stopwise.exceptions import CannotSave
-from stopwise.io.registry import ENUMS, STAND_INS, build, find_type, known_types, type_name
+from stopwise.io.types import ENUMS, build, find_type, type_name
 
 Tensor = npt.NDArray[Any]
 _TENSOR_KINDS = "fiub"
@@ -52,11 +52,10 @@ class Encoder:
             if isinstance(value, enum):
                 return {"$": name, "is": value.name}
         cls = type(value)
-        if cls.__module__.startswith("stopwise.") and type_name(cls) in STAND_INS:
-            return self.encode(STAND_INS[type_name(cls)](value), where)
-        if dataclasses.is_dataclass(cls) and cls in known_types().values():
+        name = type_name(cls)
+        if name is not None:
             fields = {f.name: self.encode(getattr(value, f.name), f"{where}.{f.name}") for f in dataclasses.fields(cls)}
-            return {"$": type_name(cls), "fields": fields}
+            return {"$": name, "fields": fields}
         raise CannotSave(
             f"this model cannot be saved: {where} is a {cls.__module__}.{cls.__qualname__}, which a model file cannot "
             "hold; set it to a number, a name or a stopwise type"

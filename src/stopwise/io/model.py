@@ -16,7 +16,7 @@ from stopwise.estimators.tensors import at_home
 from stopwise.exceptions import CannotSave, ModelFileError
 from stopwise.io.codec import Decoder, Encoder, Tensor
 from stopwise.io.container import read_container, write_container
-from stopwise.io.registry import check_kernel
+from stopwise.io.types import check_kernel
 from stopwise.io.validate import check_model
 
 SCHEMA = 1

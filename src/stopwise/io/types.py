@@ -1,0 +1,104 @@
+"""The types a model file may name: an explicit table, so that a class can move house without breaking a file.
+
+A file names types; it never carries them. Each name stands for one frozen dataclass of this package, rebuilt through
+its own constructor from its own fields. Nothing outside the table can be written or read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from stopwise import filters, kernels, landmarks, noise, path, rules, schedules, spectrum
+from stopwise.estimators.nystrom import Stream
+from stopwise.estimators.table import Selection
+from stopwise.exceptions import CannotSave
+from stopwise.kernels import FromCallable, FromSklearn, Kernel, Precomputed
+from stopwise.kernels.base import Constant, Product, Scaled, Sum
+from stopwise.nystrom import Spread
+from stopwise.operators.nystrom import FeatureRows, Landmarks, Moments
+from stopwise.rules import Reason
+from stopwise.tables.columns import Columns, Numeric, Text
+from stopwise.tables.sources import Source
+from stopwise.tables.training import Training
+
+_INSTEAD = "fit with a sw.kernels kernel (they combine by + and *), or keep the Python object with joblib.dump"
+REFUSED: dict[type[Any], str] = {
+    FromCallable: f"a callable kernel is code, and a model file holds none: {_INSTEAD}",
+    FromSklearn: f"a scikit-learn kernel is an object of another library that a model file cannot rebuild: {_INSTEAD}",
+    Precomputed: (
+        "a precomputed kernel is known by its matrix alone, so the kernel function that predictions need cannot be "
+        "saved: keep dual_coef_ and intercept_ yourself (predict is k(new, training) @ dual_coef_ + intercept_), or "
+        "fit with a sw.kernels kernel"
+    ),
+}
+ENUMS: dict[str, type[Reason]] = {"rules.Reason": Reason}
+
+_ROOMS: dict[str, tuple[type[Any], ...]] = {
+    "kernels": (
+        *(kernels.Gaussian, kernels.Laplace, kernels.Matern, kernels.Linear, kernels.Polynomial),
+        *(kernels.Sobolev, kernels.PeriodicSobolev, Constant, Scaled, Sum, Product),
+    ),
+    "schedules": (schedules.Constant, schedules.PolynomialDecay, schedules.Sequence),
+    "filters": (filters.GradientDescent, filters.GradientFlow, filters.Ridge, filters.CutOff, filters.NuMethod),
+    "noise": (
+        *(noise.Known, noise.HallMarron, noise.Rice, noise.GasserSrokaJennen, noise.NearestNeighbour),
+        *(noise.SpectralTail, noise.ResidualGCV, noise.Evidence),
+    ),
+    "rules": (
+        *(rules.Critical, rules.Minimax, rules.SURE, rules.GCV, rules.LeaveOneOut, rules.Prudent),
+        *(rules.Discrepancy, rules.HoldOut, rules.Oracle, rules.Fixed, rules.Stop),
+    ),
+    "spectrum": (spectrum.Basis, spectrum.Density, spectrum.Spectrum),
+    "path": (path.Path,),
+    "landmarks": (landmarks.Uniform, landmarks.Leverage, Landmarks, Moments, FeatureRows, Spread, Stream),
+    "selection": (Selection,),
+    "tables": (Columns, Numeric, Text, Source, Training),
+}
+TYPES: dict[str, type[Any]] = {f"{room}.{cls.__name__}": cls for room, types in _ROOMS.items() for cls in types}
+"""Every type a file may name, by its name there."""
+ALIASES = {
+    "estimators.Selection": "selection.Selection",
+    "estimators.Stream": "landmarks.Stream",
+    "nystrom.Spread": "landmarks.Spread",
+    "operators.FeatureRows": "landmarks.FeatureRows",
+    "operators.Landmarks": "landmarks.Landmarks",
+    "operators.Moments": "landmarks.Moments",
+}
+"""Names that earlier versions wrote, and what they are called now."""
+_NAMES = {cls: name for name, cls in TYPES.items()}
+
+
+def type_name(cls: type[Any]) -> str | None:
+    """A class's name in a file; None for what a file cannot hold."""
+    return _NAMES.get(cls)
+
+
+def find_type(name: str) -> type[Any]:
+    """The type of that name, by today's name or an earlier one."""
+    found = TYPES.get(ALIASES.get(name, name))
+    if found is None:
+        raise ValueError(f"the file names the type {name!r}, which this version of stopwise does not have")
+    return found
+
+
+def check_kernel(kernel: Any) -> None:
+    """Raise CannotSave, saying what and why, if a part of this kernel cannot be written down."""
+    if type(kernel) in REFUSED:
+        raise CannotSave(f"this model cannot be saved: {REFUSED[type(kernel)]}")
+    if dataclasses.is_dataclass(kernel):
+        for field in dataclasses.fields(kernel):
+            part = getattr(kernel, field.name)
+            if isinstance(part, Kernel):
+                check_kernel(part)
+
+
+def build(cls: type[Any], fields: dict[str, Any]) -> Any:
+    """An instance from its fields, through the constructor and so through its checks."""
+    expected = [field.name for field in dataclasses.fields(cls)]
+    if sorted(expected) != sorted(fields):
+        raise ValueError(f"{type_name(cls)} has the fields {expected}, the file gives {sorted(fields)}")
+    if cls.__dataclass_params__.init:
+        return cls(**fields)
+    # Constructors written by hand take the fields in the same order under friendlier names.
+    return cls(*(fields[name] for name in expected))
