@@ -14,7 +14,7 @@ import stopwise as sw
 import stopwise.estimators.relevance as relevance
 import stopwise.estimators.tiles as prediction
 from problems import KERNELS
-from stopwise._threads import SMALL, blas_for, blas_threads
+from stopwise._support.threads import SMALL, blas_for, blas_threads
 
 
 def blas() -> set[int]:

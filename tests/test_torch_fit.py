@@ -10,7 +10,7 @@ import stopwise as sw
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'stopwise[torch]'")
 pytestmark = pytest.mark.torch
 
-from stopwise._torch import MissingDevice  # noqa: E402
+from stopwise._support.torch import MissingDevice  # noqa: E402
 from stopwise.estimators import cuda  # noqa: E402
 from stopwise.estimators.solution import Plan  # noqa: E402
 from stopwise.kernels.forms import NoForm  # noqa: E402
@@ -205,7 +205,7 @@ def test_auto_says_that_it_used_the_cpu(rng, monkeypatch, capsys):
 
 
 def test_memory_is_planned_before_the_start_and_told_when_it_cannot_fit(rng, on_cpu, monkeypatch):
-    monkeypatch.setattr("stopwise.memory.free_bytes", lambda: 1000)
+    monkeypatch.setattr("stopwise._support.memory.free_bytes", lambda: 1000)
     x, y = data(rng, 50)
     with pytest.raises(MemoryError, match=r'needs .* GiB on cpu for 50 rows .* are free: .* solver="nystrom"'):
         model().fit(x, y)

@@ -10,7 +10,7 @@ from stopwise.operators import Dense
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'stopwise[torch]'")
 pytestmark = pytest.mark.torch
 
-from stopwise._torch import MissingDevice, pick_device  # noqa: E402
+from stopwise._support.torch import MissingDevice, pick_device  # noqa: E402
 from stopwise.operators.cuda import Cross, Cuda, predict_on_device  # noqa: E402
 from stopwise.operators.torch_tiles import TorchTiles  # noqa: E402
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 from sklearn.model_selection import KFold
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.estimators.tiles import predict_in_tiles
 from stopwise.filters import Ridge

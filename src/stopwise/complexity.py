@@ -13,8 +13,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._typing import Array, ArrayLike
-from stopwise.checks import is_finite, positive, real_array
+from stopwise._support.arrays import Array, ArrayLike
+from stopwise._support.checks import is_finite, positive, real_array
 from stopwise.spectrum import Density, spread_density
 
 TWO_E = 2 * math.e

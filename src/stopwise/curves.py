@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.complexity import local_complexity_of
 from stopwise.estimators.problem import count_replicates, groups_of
 from stopwise.estimators.tiles import CrossKernel, _tiles

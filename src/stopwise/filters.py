@@ -14,8 +14,8 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from stopwise._typing import Array, ArrayLike
-from stopwise.checks import at_least_zero, is_finite
+from stopwise._support.arrays import Array, ArrayLike
+from stopwise._support.checks import at_least_zero, is_finite
 from stopwise.schedules import Constant, Schedule, as_schedule, largest_step
 
 CONSTANT_2E = 2 * math.e

@@ -22,7 +22,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.operators.counting import Counting
 from stopwise.spectrum import Density, Spectrum, clean_eigenvalues, spread_density
 from stopwise.stores import NumpyStore, Store

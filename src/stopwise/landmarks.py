@@ -14,8 +14,8 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from stopwise._typing import Array
-from stopwise.checks import real_array
+from stopwise._support.arrays import Array
+from stopwise._support.checks import real_array
 from stopwise.kernels import Kernel
 from stopwise.operators.nystrom import make_landmarks, moments_of
 

@@ -19,8 +19,8 @@ from scipy.optimize import minimize_scalar
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
-from stopwise._typing import Array, ArrayLike
-from stopwise.checks import at_least_zero, flag, is_finite, is_number, real_array
+from stopwise._support.arrays import Array, ArrayLike
+from stopwise._support.checks import at_least_zero, flag, is_finite, is_number, real_array
 from stopwise.filters import Ridge
 from stopwise.kernels import as_matrix
 from stopwise.path import Path

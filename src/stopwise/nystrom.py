@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 import scipy.linalg
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.filters import Filter
 from stopwise.operators.nystrom import FeatureRows, Landmarks, Moments, row_tiles
 from stopwise.path import Path

@@ -14,8 +14,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._typing import Array, ArrayLike
-from stopwise.checks import at_least_zero, finite_array, real_array
+from stopwise._support.arrays import Array, ArrayLike
+from stopwise._support.checks import at_least_zero, finite_array, real_array
 from stopwise.filters import Filter, SteppedFilter, as_filter
 from stopwise.spectrum import Density, Spectrum
 

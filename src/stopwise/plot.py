@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stopwise._matplotlib import library
-from stopwise._typing import Array
+from stopwise._support.matplotlib import library
+from stopwise._support.arrays import Array
 from stopwise.comparison import Comparison
 from stopwise.curves import Chosen, chosen, has_rows, observed, readings, risks
 from stopwise.curves import crossing as crossing_of

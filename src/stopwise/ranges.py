@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.exceptions import ExtrapolationWarning
 
 Mask: TypeAlias = npt.NDArray[np.bool_]

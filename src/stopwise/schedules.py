@@ -18,8 +18,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._typing import Array, ArrayLike
-from stopwise.checks import is_finite, is_number, real_array
+from stopwise._support.arrays import Array, ArrayLike
+from stopwise._support.checks import is_finite, is_number, real_array
 
 MAX_ITERATION = 2**53
 """Beyond this many steps neighbouring iterates are one floating-point number; searches end here."""

@@ -15,7 +15,7 @@ from typing import cast
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.operators.dense import Dense
 
 _KEPT_ENTRIES = 40_000_000

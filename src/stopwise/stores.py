@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.spectrum import Basis
 
 

@@ -12,7 +12,7 @@ import click
 import numpy as np
 from click.shell_completion import CompletionItem
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.kernels import Radial, Sobolev, as_kernel
 from stopwise.rules import _NAMED as NAMED_RULES
 from stopwise.tables import FORMATS, MAX_LEVELS, MISSING

@@ -16,7 +16,7 @@ import click
 import numpy as np
 import pandas as pd
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.cli import options
 from stopwise.cli.output import Notes, Progress, print_facts
 from stopwise.cli.sinks import JsonSink, Sink, file_sink

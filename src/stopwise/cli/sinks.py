@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.io import atomic_path
 
 

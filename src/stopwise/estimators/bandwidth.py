@@ -14,7 +14,7 @@ from typing import cast
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.estimators.relevance import half_distances
 from stopwise.estimators.sample import Sample, median_distance, squared_distances
 from stopwise.estimators.scores import Ridge, Score

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._dask import dask
-from stopwise._typing import Array
+from stopwise._support.dask import dask
+from stopwise._support.arrays import Array
 from stopwise.chunks import Chunks, Rows
 from stopwise.estimators.krylov import KrylovSolver, canonical_order
 from stopwise.estimators.problem import Problem, make_problem

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.estimators.relevance import Learned, half_distances
 from stopwise.estimators.sample import Sample
 from stopwise.estimators.scores import Ridge

@@ -12,8 +12,8 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_array, validate_data
 
-from stopwise._typing import Array
-from stopwise.checks import real_array
+from stopwise._support.arrays import Array
+from stopwise._support.checks import real_array
 
 FARTHEST = 1e300
 """Covariates larger than this cannot be centred and squared; responses may be a little larger."""

@@ -11,19 +11,19 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.estimators.problem import Problem
 from stopwise.estimators.solution import Plan, Solution, finish
 from stopwise.estimators.verdict import Verdict, decided_by_bound, judge, reads_traces, with_bracket
 from stopwise.exceptions import StopwiseWarning
 from stopwise.filters import Ridge
 from stopwise.krylov import BlockKrylov, Multiplier, NumpyStore, Store, with_diagonal
-from stopwise.memory import free_bytes
+from stopwise._support.memory import free_bytes
 from stopwise.operators import Operator
 from stopwise.operators.counting import Counting
 from stopwise.operators.tiled import Tiled
 from stopwise.path import Path
-from stopwise.progress import Progress
+from stopwise._support.progress import Progress
 from stopwise.rules import GCV, Stop
 
 _READABLE = 0.002

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.estimators.problem import Problem
 from stopwise.estimators.second_pass import Smoother, left_out_squares, lowest_in_few_passes
 from stopwise.estimators.solution import Plan, Solution

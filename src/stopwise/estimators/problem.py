@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._torch import is_tensor
-from stopwise._typing import Array
+from stopwise._support.torch import is_tensor
+from stopwise._support.arrays import Array
 from stopwise.kernels import Kernel, Precomputed
 from stopwise.operators.cuda import groups_on_device, mean_diagonal
 

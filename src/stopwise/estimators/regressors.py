@@ -11,11 +11,11 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from stopwise._dask import is_dask
-from stopwise._threads import blas_threads, limit_of, thread_count
-from stopwise._torch import is_tensor, on_host
-from stopwise._typing import Array
-from stopwise.checks import flag
+from stopwise._support.dask import is_dask
+from stopwise._support.threads import blas_threads, limit_of, thread_count
+from stopwise._support.torch import is_tensor, on_host
+from stopwise._support.arrays import Array
+from stopwise._support.checks import flag
 from stopwise.estimators.chunked import fit_collections, predict_lazily
 from stopwise.estimators.display import StopDisplay
 from stopwise.estimators.intake import check_weights, take_covariates, take_responses, take_rows

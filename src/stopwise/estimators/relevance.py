@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg import lapack
 from scipy.optimize import minimize
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.estimators.sample import Sample
 from stopwise.kernels.radial import Radial
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.filters import SteppedFilter
 from stopwise.operators.nystrom import Landmarks, row_tiles
 from stopwise.path import Path

@@ -16,8 +16,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._threads import blas_threads
-from stopwise._typing import Array
+from stopwise._support.threads import blas_threads
+from stopwise._support.arrays import Array
 from stopwise.estimators.bandwidth import Candidate, isotropic
 from stopwise.estimators.crossfit import Contender, contend, few, log_fold_error
 from stopwise.estimators.hedge import hedged

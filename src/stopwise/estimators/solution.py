@@ -7,8 +7,8 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from stopwise._threads import blas_for, blas_threads
-from stopwise._typing import Array
+from stopwise._support.threads import blas_for, blas_threads
+from stopwise._support.arrays import Array
 from stopwise.estimators.problem import Problem
 from stopwise.filters import Filter
 from stopwise.kernels import Kernel, Precomputed

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stopwise._torch import has_gpu, has_torch, is_tensor
+from stopwise._support.torch import has_gpu, has_torch, is_tensor
 from stopwise.estimators import cuda
 from stopwise.estimators.cuda import CudaSolver
 from stopwise.estimators.krylov import KrylovSolver
@@ -16,7 +16,7 @@ from stopwise.estimators.problem import Problem
 from stopwise.estimators.solution import DenseSolver, Plan, Solver
 from stopwise.kernels import Precomputed, Sobolev
 from stopwise.kernels.forms import has_form
-from stopwise.memory import free_bytes, gibibytes
+from stopwise._support.memory import free_bytes, gibibytes
 from stopwise.operators import Dense, Operator
 from stopwise.operators.line import Line
 from stopwise.operators.tiled import Tiled

@@ -8,9 +8,9 @@ from typing import Any, cast
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from stopwise._threads import blas_threads, limit_of
-from stopwise._torch import on_host
-from stopwise._typing import Array
+from stopwise._support.threads import blas_threads, limit_of
+from stopwise._support.torch import on_host
+from stopwise._support.arrays import Array
 from stopwise.estimators.intake import check_weights, take_responses, take_rows
 from stopwise.estimators.nystrom import HeldRows, Stream, solve_stream
 from stopwise.estimators.problem import Problem, make_problem

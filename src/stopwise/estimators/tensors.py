@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._torch import is_tensor, on_host, pick_device, torch
-from stopwise._typing import Array
+from stopwise._support.torch import is_tensor, on_host, pick_device, torch
+from stopwise._support.arrays import Array
 from stopwise.estimators import cuda
 from stopwise.estimators.problem import Problem, make_problem
 from stopwise.estimators.selection import Chosen, choose_kernel

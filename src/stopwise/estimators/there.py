@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._torch import is_tensor, on_host, torch
-from stopwise._typing import Array
+from stopwise._support.torch import is_tensor, on_host, torch
+from stopwise._support.arrays import Array
 from stopwise.estimators.cuda import mode_of
 from stopwise.estimators.tensors import checked_rows
 from stopwise.kernels.forms import form_of, has_form

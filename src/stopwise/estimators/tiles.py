@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._threads import blas_threads, has_room, thread_count, threads
-from stopwise._typing import Array
+from stopwise._support.threads import blas_threads, has_room, thread_count, threads
+from stopwise._support.arrays import Array
 from stopwise.kernels import Kernel, Precomputed, Sobolev, take_rows
 from stopwise.kernels.forms import has_form
 from stopwise.operators.line import SortedLine

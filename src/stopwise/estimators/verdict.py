@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.estimators.problem import Problem
 from stopwise.estimators.solution import Plan, decide
 from stopwise.filters import CutOff, SteppedFilter

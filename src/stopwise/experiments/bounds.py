@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.complexity import (
     TWO_E,
     bound_at_stop,

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.optimize import brentq
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.experiments.claims import FAILS, HOLDS, Claim
 from stopwise.experiments.rates import slope
 from stopwise.experiments.setting import Setting, bare_path, descent, equispaced, generator, tent

@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stopwise._matplotlib import library
+from stopwise._support.matplotlib import library
 from stopwise.experiments.runner import Outcome, replace_file
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.experiments.setting import Setting, tent
 from stopwise.filters import Filter
 from stopwise.path import Path

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stopwise._typing import Array, ArrayLike
+from stopwise._support.arrays import Array, ArrayLike
 from stopwise.experiments.claims import FAILS, HOLDS, Claim, under
 from stopwise.experiments.random_design import make_design
 from stopwise.experiments.setting import (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.experiments.claims import FAILS, HOLDS, Claim, under
 from stopwise.experiments.setting import Setting, descent, fig_setting, generator
 from stopwise.experiments.tally import Key, Row, Tally, computed, pick, tally

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.experiments.claims import FAILS, Claim, under
 from stopwise.experiments.setting import (
     Noise,

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.filters import SteppedFilter
 from stopwise.path import Path
 from stopwise.rules.base import Reading, clock_grid

@@ -11,7 +11,7 @@ from typing import cast
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.filters import Filter, GradientDescent
 from stopwise.kernels import Kernel, Sobolev
 from stopwise.operators import Dense

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.complexity import critical_target, step_sums_at
 from stopwise.experiments.search import Index, first_true_each, minimise_each
 from stopwise.experiments.trials import Half, Trials, own, take

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 
 Kind = Literal["mean", "max", "value"]
 

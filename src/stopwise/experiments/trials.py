@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.experiments.search import Index
 from stopwise.experiments.setting import Setting
 from stopwise.filters import Filter

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from stopwise._typing import Array, ArrayLike
-from stopwise.checks import finite_array, positive, real_array
+from stopwise._support.arrays import Array, ArrayLike
+from stopwise._support.checks import finite_array, positive, real_array
 
 Rows: TypeAlias = Any
 """Covariates made ready for `Kernel.block`: an array, or a tuple of `Rows`; sliced by `take_rows`."""

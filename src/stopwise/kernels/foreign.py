@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._typing import Array, ArrayLike
-from stopwise.checks import real_array
+from stopwise._support.arrays import Array, ArrayLike
+from stopwise._support.checks import real_array
 from stopwise.kernels.base import Kernel, Rows, as_matrix
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._typing import Array, ArrayLike
+from stopwise._support.arrays import Array, ArrayLike
 from stopwise.kernels.base import Kernel, Rows, as_matrix
 
 

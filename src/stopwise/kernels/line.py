@@ -8,8 +8,8 @@ from typing import Literal, cast
 
 import numpy as np
 
-from stopwise._typing import Array, ArrayLike
-from stopwise.checks import flag, real_array
+from stopwise._support.arrays import Array, ArrayLike
+from stopwise._support.checks import flag, real_array
 from stopwise.kernels.base import Kernel, Rows, as_matrix, one_feature
 
 Interval = tuple[float, float] | Literal["auto"]

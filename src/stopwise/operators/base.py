@@ -13,7 +13,7 @@ from typing import cast
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 
 
 class Operator(ABC):

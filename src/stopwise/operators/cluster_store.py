@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.operators import dask as work
 from stopwise.operators.dask import OnCluster, Tall
 from stopwise.spectrum import Basis

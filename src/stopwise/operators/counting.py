@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.spectrum import Density
 
 _CHUNK = 256

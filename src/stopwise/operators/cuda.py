@@ -11,8 +11,8 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from stopwise._torch import is_tensor, pick_device, torch
-from stopwise._typing import Array
+from stopwise._support.torch import is_tensor, pick_device, torch
+from stopwise._support.arrays import Array
 from stopwise.kernels import Kernel
 from stopwise.kernels.forms import Form, form_of
 from stopwise.operators.base import Operator

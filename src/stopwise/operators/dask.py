@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.kernels import Kernel, Rows, take_rows
 from stopwise.operators.base import Operator
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopwise._torch import torch
+from stopwise._support.torch import torch
 from stopwise.kernels.expressions import Dot, Ops, Sides, SquaredDistance, Term
 from stopwise.kernels.forms import Form
 from stopwise.operators.triton_source import Scheme, row_length

@@ -11,7 +11,7 @@ from typing import cast
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.kernels.base import one_feature
 from stopwise.kernels.line import Sobolev
 from stopwise.operators import springs

@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 import scipy.linalg
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.kernels import Kernel, Precomputed, Rows
 
 _CUT = 4.0

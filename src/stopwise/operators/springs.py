@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 from scipy.linalg import lapack
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 
 
 def carried_masses(masses: Array, springs: Array) -> Array:

@@ -8,8 +8,8 @@ from typing import Any, cast
 import numpy as np
 import scipy.linalg
 
-from stopwise._threads import blas_threads, thread_count, threads
-from stopwise._typing import Array
+from stopwise._support.threads import blas_threads, thread_count, threads
+from stopwise._support.arrays import Array
 from stopwise.kernels import Kernel, take_rows
 from stopwise.operators.base import Operator
 

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._torch import torch
-from stopwise._typing import Array
+from stopwise._support.torch import torch
+from stopwise._support.arrays import Array
 from stopwise.operators.cuda import OnDevice, as_tensor
 from stopwise.operators.torch_tiles import free_bytes
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopwise._torch import torch
+from stopwise._support.torch import torch
 from stopwise.kernels.expressions import SquaredDistance
 from stopwise.kernels.forms import Form
 from stopwise.operators.features import evaluate, sides_of

@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from stopwise._torch import torch, triton
+from stopwise._support.torch import torch, triton
 from stopwise.kernels.expressions import SquaredDistance
 from stopwise.kernels.forms import Form
 from stopwise.operators.features import PAD, diagonal_of, largest_entry, padded, prepare_leaf, split

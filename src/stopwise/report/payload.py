@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.curves import Chosen, crossing, directions, has_rows, observed, readings, risks
 from stopwise.filters import CutOff, GradientDescent, GradientFlow, Ridge, SteppedFilter
 from stopwise.kernels import Precomputed

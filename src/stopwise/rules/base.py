@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Literal, Protocol, cast
 
 import numpy as np
 
-from stopwise._typing import Array
-from stopwise.checks import is_finite
+from stopwise._support.arrays import Array
+from stopwise._support.checks import is_finite
 from stopwise.filters import Filter, SteppedFilter
 from stopwise.path import Path
 

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 
-from stopwise._typing import Array
-from stopwise.checks import is_finite, is_number
+from stopwise._support.arrays import Array
+from stopwise._support.checks import is_finite, is_number
 from stopwise.complexity import critical_target, local_complexity_of, step_sum_at
 from stopwise.filters import SteppedFilter
 from stopwise.path import Path

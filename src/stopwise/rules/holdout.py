@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from stopwise._typing import Array
-from stopwise.checks import flag, is_number
+from stopwise._support.arrays import Array
+from stopwise._support.checks import flag, is_number
 from stopwise.path import Path
 from stopwise.rules.base import Data, Reading, Rule, Stop, stop_at
 from stopwise.rules.search import check_reading, minimise

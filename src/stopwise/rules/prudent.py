@@ -10,8 +10,8 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_matrix
 
-from stopwise._typing import Array
-from stopwise.checks import is_finite
+from stopwise._support.arrays import Array
+from stopwise._support.checks import is_finite
 from stopwise.filters import Ridge
 from stopwise.path import Path
 from stopwise.rules.base import Data, Reason, Rule, Stop, clock_grid, stop_at

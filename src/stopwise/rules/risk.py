@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 
-from stopwise._typing import Array
-from stopwise.checks import is_finite
+from stopwise._support.arrays import Array
+from stopwise._support.checks import is_finite
 from stopwise.complexity import critical_target, step_sum_at
 from stopwise.path import Path
 from stopwise.rules.base import Data, Reading, Reason, Rule, Stop, stop_at

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.filters import SteppedFilter
 from stopwise.path import Path
 from stopwise.rules.base import Reading, Reason, Stop, clock_grid, stop_at

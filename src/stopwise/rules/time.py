@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stopwise._typing import ArrayLike
+from stopwise._support.arrays import ArrayLike
 from stopwise.complexity import TWO_E, as_density, check_noise
 from stopwise.filters import GradientDescent
 from stopwise.path import Path

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.tables.names import quoted, shown, told_apart
 from stopwise.tables.sources import TableError
 

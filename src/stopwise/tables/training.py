@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.tables.columns import MAX_LEVELS, Columns, Mask, describe_columns, numbers
 from stopwise.tables.names import quoted, shown
 from stopwise.tables.sources import TableError, read_whole

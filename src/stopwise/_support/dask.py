@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from stopwise._threads import thread_count
+from stopwise._support.threads import thread_count
 
 _GRAPH_LIMIT = "256 MiB"
 """Landmarks travel inside the graph, so that a worker's death cannot lose them; dask's own limit warns at 10 MB."""

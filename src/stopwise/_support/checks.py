@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 
 
 def is_number(value: Any) -> bool:
