@@ -13,7 +13,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.kernels.base import one_feature
-from stopwise.kernels.line import Sobolev
+from stopwise.kernels.sobolev import Sobolev
 from stopwise.operators import springs
 from stopwise.operators.base import Operator
 from stopwise.operators.counting import Counting
