@@ -4,7 +4,7 @@ import numpy as np
 
 import stopwise as sw
 from stopwise.examples import load_example
-from stopwise.explain import explain
+from stopwise.rules.explanation import explain
 
 example = load_example("motorcycle")
 model = sw.KernelGradientRegressor().fit(example.frame[["milliseconds"]], example.frame[example.target])

@@ -13,7 +13,7 @@ import stopwise as sw
 from stopwise import comparison
 from stopwise.cli import main
 from stopwise.examples import EXAMPLES, load_example
-from stopwise.explain import explain
+from stopwise.rules.explanation import explain
 from stopwise.rules import Reason
 
 SCHEMAS = Path(__file__).parent.parent / "docs" / "schemas"
@@ -266,6 +266,6 @@ def test_every_reason_has_its_sentence(rule, settings, words, rng):
 
 
 def test_no_reason_is_without_a_sentence():
-    from stopwise.explain import _WHY
+    from stopwise.rules.explanation import _WHY
 
     assert set(_WHY) == set(Reason)

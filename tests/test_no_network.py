@@ -33,7 +33,7 @@ LIBRARY = """
 import numpy as np, stopwise as sw
 from stopwise.comparison import compare
 from stopwise.examples import EXAMPLES, load_example
-from stopwise.explain import explain
+from stopwise.rules.explanation import explain
 for name in EXAMPLES:
     frame = load_example(name).frame
 rng = np.random.default_rng(0)

@@ -12,7 +12,7 @@ from stopwise._support.arrays import Array
 from stopwise.complexity import local_complexity_of
 from stopwise.estimators.problem import count_replicates, groups_of
 from stopwise.estimators.tiles import CrossKernel, _tiles
-from stopwise.explain import rule_of
+from stopwise.rules.explanation import rule_of
 from stopwise.filters import NuMethod, Ridge
 from stopwise.kernels import Precomputed
 from stopwise.path import Path

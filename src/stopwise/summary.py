@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stopwise.explain import rule_of
+from stopwise.rules.explanation import rule_of
 from stopwise.kernels import Kernel
 from stopwise.kernels.radial import Radial
 from stopwise.rules import Stop

@@ -18,7 +18,7 @@ from stopwise.cli.chunks import fit_in_chunks
 from stopwise.cli.output import Notes, Progress, emit_json, number, print_facts
 from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.examples import EXAMPLES, load_example
-from stopwise.explain import explain
+from stopwise.rules.explanation import explain
 from stopwise.io import atomic_path, write_model
 from stopwise.summary import describe
 from stopwise.tables import Training, prepare, quoted, read_whole, shown

@@ -10,7 +10,7 @@ import click
 from stopwise.cli import options
 from stopwise.cli.fit import print_summary
 from stopwise.cli.output import emit_json, print_facts
-from stopwise.explain import explain
+from stopwise.rules.explanation import explain
 from stopwise.io import Saved, read_model
 from stopwise.summary import describe
 from stopwise.tables import shown

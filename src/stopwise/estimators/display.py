@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import estimator_html_repr
 
-from stopwise.explain import explain
+from stopwise.rules.explanation import explain
 
 _STYLE = "font-family: system-ui, sans-serif; font-size: 0.95em; line-height: 1.5; max-width: 46em; margin: 0.6em 0"
 _MOST = 20

@@ -13,7 +13,7 @@ from typing import Any
 import jinja2
 
 from stopwise.curves import Chosen, chosen, has_rows, stops
-from stopwise.explain import explain
+from stopwise.rules.explanation import explain
 from stopwise.report.payload import MOST_PAIRS, MOST_POINTS, Payload, as_script
 from stopwise.rules import Stop
 from stopwise.summary import describe, relevance, rmse_leave_one_out

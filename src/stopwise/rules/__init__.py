@@ -10,7 +10,7 @@ from stopwise.rules.holdout import HoldOut
 from stopwise.rules.prudent import Prudent
 from stopwise.rules.risk import GCV, SURE, Discrepancy, Fixed, LeaveOneOut, Minimax, Oracle
 from stopwise.rules.search import minimise
-from stopwise.rules.time import stopping_time
+from stopwise.rules.stopping_times import stopping_time
 
 __all__ = [
     "GCV",
