@@ -15,8 +15,8 @@ from problems import KERNELS
 from stopwise.estimators.krylov import UnsettledWarning
 from stopwise.krylov import BlockKrylov, NumpyStore
 from stopwise.operators import Dense, tiled
-from stopwise.operators.line import Line
-from stopwise.operators.tiled import Tiled
+from stopwise.engine.operators.running_sums import Line
+from stopwise.engine.operators.tiles import Tiled
 
 
 def draw_problem(seed: int, n: int, design: str) -> tuple[np.ndarray, np.ndarray]:

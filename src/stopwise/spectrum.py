@@ -16,7 +16,7 @@ from typing import cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.operators.dense import Dense
+from stopwise.engine.operators.held_matrix import Dense
 
 _KEPT_ENTRIES = 40_000_000
 

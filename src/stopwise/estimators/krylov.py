@@ -21,7 +21,7 @@ from stopwise.krylov import BlockKrylov, Multiplier, NumpyStore, Store, with_dia
 from stopwise._support.memory import free_bytes
 from stopwise.operators import Operator
 from stopwise.operators.counting import Counting
-from stopwise.operators.tiled import Tiled
+from stopwise.engine.operators.tiles import Tiled
 from stopwise.path import Path
 from stopwise._support.progress import Progress
 from stopwise.rules import GCV, Stop

@@ -18,8 +18,8 @@ from stopwise.kernels import Precomputed, Sobolev
 from stopwise.kernels.forms import has_form
 from stopwise._support.memory import free_bytes, gibibytes
 from stopwise.operators import Dense, Operator
-from stopwise.operators.line import Line
-from stopwise.operators.tiled import Tiled
+from stopwise.engine.operators.running_sums import Line
+from stopwise.engine.operators.tiles import Tiled
 from stopwise.rules import HoldOut
 
 DENSE_ROWS = 2500

@@ -10,7 +10,7 @@ from stopwise._support.threads import blas_threads, has_room, thread_count, thre
 from stopwise._support.arrays import Array
 from stopwise.kernels import Kernel, Precomputed, Sobolev, take_rows
 from stopwise.kernels.forms import has_form
-from stopwise.operators.line import SortedLine
+from stopwise.engine.operators.running_sums import SortedLine
 from stopwise.path import Path
 
 _TILE_ENTRIES = 4_000_000

@@ -15,7 +15,7 @@ from stopwise._support.torch import is_tensor, pick_device, torch
 from stopwise._support.arrays import Array
 from stopwise.kernels import Kernel
 from stopwise.kernels.forms import Form, form_of
-from stopwise.operators.base import Operator
+from stopwise.engine.operators.base import Operator
 from stopwise.operators.features import diagonal_of
 from stopwise.operators.torch_tiles import TorchTiles
 from stopwise.operators.triton_source import Scheme

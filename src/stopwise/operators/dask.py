@@ -16,7 +16,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.kernels import Kernel, Rows, take_rows
-from stopwise.operators.base import Operator
+from stopwise.engine.operators.base import Operator
 
 _TILE = 512
 _COLUMNS = 4096

@@ -15,7 +15,7 @@ from stopwise._support.arrays import Array
 from stopwise.kernels.base import one_feature
 from stopwise.kernels.sobolev import Sobolev
 from stopwise.operators import springs
-from stopwise.operators.base import Operator
+from stopwise.engine.operators.base import Operator
 from stopwise.operators.counting import Counting
 
 COUNTED_ROWS = 500

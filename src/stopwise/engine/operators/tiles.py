@@ -11,7 +11,7 @@ import scipy.linalg
 from stopwise._support.threads import blas_threads, thread_count, threads
 from stopwise._support.arrays import Array
 from stopwise.kernels import Kernel, take_rows
-from stopwise.operators.base import Operator
+from stopwise.engine.operators.base import Operator
 
 _TILE_BYTES = 2_000_000
 """A tile that stays in a core's cache while it is made and used."""
