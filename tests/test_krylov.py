@@ -13,7 +13,7 @@ import stopwise as sw
 import stopwise.estimators.krylov as krylov_module
 from problems import KERNELS
 from stopwise.estimators.krylov import UnsettledWarning
-from stopwise.krylov import BlockKrylov, NumpyStore
+from stopwise.engine.spectrum.block_krylov import BlockKrylov, NumpyStore
 from stopwise.operators import Dense, tiled
 from stopwise.engine.operators.running_sums import Line
 from stopwise.engine.operators.tiles import Tiled

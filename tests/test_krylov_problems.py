@@ -23,7 +23,7 @@ import stopwise as sw
 import stopwise.estimators.krylov as krylov_module
 from problems import DEEP, DESIGNS, FILTERS, KERNELS, MONOTONE, design, estimator, examples, response
 from stopwise.exceptions import StopwiseWarning
-from stopwise.krylov import BlockKrylov, NumpyStore
+from stopwise.engine.spectrum.block_krylov import BlockKrylov, NumpyStore
 from stopwise.operators import Dense
 
 NOISE = 0.4

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import stopwise as sw
 from problems import DESIGNS, FILTERS, KERNELS, MONOTONE, RESPONSES, design, estimator, examples, response
-from stopwise.krylov import BlockKrylov, NumpyStore
+from stopwise.engine.spectrum.block_krylov import BlockKrylov, NumpyStore
 from stopwise.operators import Dense
 
 RULES = {

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stopwise import kernels
-from stopwise.krylov import BlockKrylov
+from stopwise.engine.spectrum.block_krylov import BlockKrylov
 from stopwise.operators import Dense
 from stopwise.spectrum import Basis
 

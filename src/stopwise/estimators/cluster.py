@@ -13,7 +13,7 @@ from stopwise.chunks import Chunks, Rows
 from stopwise.estimators.krylov import KrylovSolver, canonical_order
 from stopwise.estimators.problem import Problem, make_problem
 from stopwise.estimators.solution import Plan, Solution
-from stopwise.krylov import Store
+from stopwise.engine.spectrum.block_krylov import Store
 from stopwise.operators import Operator
 from stopwise.operators.cluster_store import ClusterBasis, ClusterStore
 from stopwise.operators.dask import ChunkedGram, OnCluster

@@ -13,7 +13,7 @@ from stopwise._support.torch import is_tensor, pick_device, torch
 from stopwise.estimators.krylov import KrylovSolver, probe_count
 from stopwise.estimators.problem import Problem
 from stopwise.estimators.solution import Plan, Solution
-from stopwise.krylov import Multiplier
+from stopwise.engine.spectrum.block_krylov import Multiplier
 from stopwise._support.memory import gibibytes
 from stopwise.operators.cuda import Cuda, Precision, as_tensor
 from stopwise.operators.torch_store import SLAB, TorchStore

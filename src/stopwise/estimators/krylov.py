@@ -17,10 +17,10 @@ from stopwise.estimators.solution import Plan, Solution, finish
 from stopwise.estimators.verdict import Verdict, decided_by_bound, judge, reads_traces, with_bracket
 from stopwise.exceptions import StopwiseWarning
 from stopwise.filters import Ridge
-from stopwise.krylov import BlockKrylov, Multiplier, NumpyStore, Store, with_diagonal
+from stopwise.engine.spectrum.block_krylov import BlockKrylov, Multiplier, NumpyStore, Store, with_diagonal
 from stopwise._support.memory import free_bytes
 from stopwise.operators import Operator
-from stopwise.operators.counting import Counting
+from stopwise.engine.spectrum.eigenvalue_counts import Counting
 from stopwise.engine.operators.tiles import Tiled
 from stopwise.path import Path
 from stopwise._support.progress import Progress

@@ -11,7 +11,7 @@ from stopwise._support.arrays import Array
 from stopwise.estimators.problem import Problem
 from stopwise.estimators.solution import Plan, decide
 from stopwise.filters import CutOff, SteppedFilter
-from stopwise.krylov import GROUPS, BlockKrylov
+from stopwise.engine.spectrum.block_krylov import GROUPS, BlockKrylov
 from stopwise.path import UNSURE, Path
 from stopwise.rules import GCV, Critical, Fixed, Reason, Stop
 from stopwise.rules.risk import Discrepancy, Minimax, Oracle

@@ -17,7 +17,7 @@ MIRRORED_BYTES = 512 * 2**20
 
 
 class ClusterStore:
-    """A `Store` (see `stopwise.krylov`) whose blocks are `Tall`."""
+    """A `Store` (see `stopwise.engine.spectrum.block_krylov`) whose blocks are `Tall`."""
 
     def __init__(self, operator: OnCluster, order: Array) -> None:
         self.operator, self.gram = operator, operator.gram

@@ -22,7 +22,7 @@ _ROWS = 1 << 17
 
 
 class TorchStore:
-    """A `Store` (see `stopwise.krylov`) whose blocks are tensors on the operator's device."""
+    """A `Store` (see `stopwise.engine.spectrum.block_krylov`) whose blocks are tensors on the operator's device."""
 
     def __init__(self, operator: OnDevice, *, reserve: int = 0, order: Any = None) -> None:
         self.operator, self.device, self.dtype = operator, operator.device, operator.dtype

@@ -16,7 +16,7 @@ from stopwise.kernels.base import one_feature
 from stopwise.kernels.sobolev import Sobolev
 from stopwise.operators import springs
 from stopwise.engine.operators.base import Operator
-from stopwise.operators.counting import Counting
+from stopwise.engine.spectrum.eigenvalue_counts import Counting
 
 COUNTED_ROWS = 500
 """Distinct places from which on eigenvalues are counted instead of estimated."""
