@@ -108,7 +108,7 @@ def on_workers(count, n, m, d):
     from stopwise.chunks import chunks_of_collections
     from stopwise.estimators.chunked import ChunkedRows
     from stopwise.operators.dask import ChunkedGram
-    from stopwise.operators.nystrom import make_landmarks
+    from stopwise.engine.landmarks.features import make_landmarks
 
     x, y, _ = simulated(n, d, 3)
     small, kernel = x[:24_000], sw.kernels.Gaussian(np.sqrt(d))

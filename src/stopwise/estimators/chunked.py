@@ -18,10 +18,10 @@ from stopwise.estimators.nystrom import Stream, solve_source
 from stopwise.estimators.problem import Problem, make_problem
 from stopwise.estimators.second_pass import Smoother, left_out_squares
 from stopwise.estimators.selection import Chosen, choose_kernel
-from stopwise.landmarks import MOST, Index, draw_rows
+from stopwise.engine.landmarks.sampling import MOST, Index, draw_rows
 from stopwise.noise import as_noise
-from stopwise.nystrom import Decomposition
-from stopwise.operators.nystrom import Landmarks, Moments, moments_of
+from stopwise.engine.landmarks.decomposition import Decomposition
+from stopwise.engine.landmarks.features import Landmarks, Moments, moments_of
 from stopwise.ranges import feature_range, widest
 from stopwise.rules import as_rule
 

@@ -11,9 +11,9 @@ from stopwise._support.arrays import Array
 from stopwise.estimators.problem import Problem
 from stopwise.estimators.second_pass import Smoother, left_out_squares, lowest_in_few_passes
 from stopwise.estimators.solution import Plan, Solution
-from stopwise.landmarks import Choice, Index, Uniform, as_points
-from stopwise.nystrom import Bracket, Decomposition, bracket_stop, decompose
-from stopwise.operators.nystrom import FeatureRows, Landmarks, Moments, make_landmarks, moments_of
+from stopwise.engine.landmarks.sampling import Choice, Index, Uniform, as_points
+from stopwise.engine.landmarks.decomposition import Bracket, Decomposition, bracket_stop, decompose
+from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Moments, make_landmarks, moments_of
 from stopwise.path import Path
 from stopwise.rules import Data, LeaveOneOut, Oracle, Reason, Stop, minimise
 

@@ -37,7 +37,7 @@ from stopwise.estimators.trust import warn_of_doubts
 from stopwise.filters import Filter, Ridge, as_filter
 from stopwise.kernels import Kernel, Precomputed, as_kernel
 from stopwise.kernels.radial import Radial
-from stopwise.landmarks import Leverage, Uniform
+from stopwise.engine.landmarks.sampling import Leverage, Uniform
 from stopwise.noise import NoiseEstimator, as_noise
 from stopwise.ranges import feature_range, warn_outside
 from stopwise.rules import Critical, Rule, Stop, as_rule

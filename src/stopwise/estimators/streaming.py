@@ -16,9 +16,9 @@ from stopwise.estimators.nystrom import HeldRows, Stream, solve_stream
 from stopwise.estimators.problem import Problem, make_problem
 from stopwise.estimators.selection import Chosen, choose_kernel
 from stopwise.estimators.solution import Plan, Solution, decide, problem_path
-from stopwise.landmarks import Choice, Uniform, as_points
+from stopwise.engine.landmarks.sampling import Choice, Uniform, as_points
 from stopwise.noise import as_noise
-from stopwise.operators.nystrom import FeatureRows, Landmarks, make_landmarks, moments_of
+from stopwise.engine.landmarks.features import FeatureRows, Landmarks, make_landmarks, moments_of
 from stopwise.ranges import feature_range, widest
 from stopwise.rules import as_rule
 from stopwise.rules.holdout import HoldOut

@@ -9,7 +9,7 @@ import numpy as np
 
 from stopwise.estimators.solution import Solution
 from stopwise.exceptions import StopwiseWarning
-from stopwise.operators.nystrom import FeatureRows
+from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.path import Path
 from stopwise.rules import Stop
 

@@ -15,8 +15,8 @@ from stopwise.estimators.table import Selection
 from stopwise.exceptions import CannotSave
 from stopwise.kernels import FromCallable, FromSklearn, Kernel, Precomputed
 from stopwise.kernels.base import Constant, Product, Scaled, Sum
-from stopwise.nystrom import Spread
-from stopwise.operators.nystrom import FeatureRows, Landmarks, Moments
+from stopwise.engine.landmarks.decomposition import Spread
+from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Moments
 from stopwise.rules import Reason
 from stopwise.tables.columns import Columns, Numeric, Text
 from stopwise.tables.sources import Source
