@@ -11,7 +11,7 @@ import torch
 import stopwise as sw
 from stopwise.filters import as_filter
 from stopwise.kernels.forms import form_of
-from stopwise.operators.torch_tiles import TorchTiles
+from stopwise.engine.gpu.plain_tiles import TorchTiles
 from stopwise.path import Path
 from stopwise.spectrum import Density, Spectrum
 

@@ -17,7 +17,7 @@ import torch
 from gpu_dense import DenseAnswer
 
 import stopwise as sw
-from stopwise.operators.cuda import Cuda, predict_on_device
+from stopwise.engine.gpu.device_operator import Cuda, predict_on_device
 
 D, NOISE, RADIUS = 10, 0.5, 10.0
 KERNEL = sw.kernels.Gaussian((2 * D) ** 0.5)

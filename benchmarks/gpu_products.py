@@ -11,10 +11,10 @@ from gpu_ceilings import seconds
 from stopwise import kernels
 from stopwise.kernels.expressions import Exp2, Root, Term
 from stopwise.kernels.forms import Form, form_of
-from stopwise.operators.features import padded
-from stopwise.operators.torch_tiles import TorchTiles
-from stopwise.operators.triton_source import Scheme, row_length
-from stopwise.operators.triton_tiles import CANDIDATES, FusedTiles, Launch, _block_width, pick_scheme
+from stopwise.engine.gpu.packed_rows import padded
+from stopwise.engine.gpu.plain_tiles import TorchTiles
+from stopwise.engine.gpu.fused_source import Scheme, row_length
+from stopwise.engine.gpu.fused_tiles import CANDIDATES, FusedTiles, Launch, _block_width, pick_scheme
 
 SCHEMES = [
     Scheme("f16x3", "f16x4"),

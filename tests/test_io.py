@@ -450,7 +450,7 @@ def test_vectors_on_a_device_come_home():
         return np.eye(3)
 
     # As the GPU engine has it: the rows are a property that copies, and there is no array to point at.
-    members = {"rows": property(vectors), "rotation": 2 * np.eye(3), "__module__": "stopwise.operators.torch_store"}
+    members = {"rows": property(vectors), "rotation": 2 * np.eye(3), "__module__": "stopwise.engine.gpu.device_store"}
     basis = type("DeviceBasis", (), members)()
     encoder = Encoder()
     again = Decoder(encoder.tensors).decode(encoder.encode(basis, "basis"))

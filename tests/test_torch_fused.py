@@ -16,9 +16,9 @@ PROGRAM = """
 import json, torch
 from stopwise import kernels
 from stopwise.kernels.forms import form_of
-from stopwise.operators.triton_source import Scheme
-from stopwise.operators.triton_tiles import FusedTiles, Launch
-from stopwise.operators.torch_tiles import TorchTiles
+from stopwise.engine.gpu.fused_source import Scheme
+from stopwise.engine.gpu.fused_tiles import FusedTiles, Launch
+from stopwise.engine.gpu.plain_tiles import TorchTiles
 
 generator = torch.Generator().manual_seed(7)
 draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)

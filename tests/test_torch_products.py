@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 pytestmark = pytest.mark.torch
 
 from stopwise._support.torch import MissingDevice, pick_device  # noqa: E402
-from stopwise.operators.cuda import Cross, Cuda, predict_on_device  # noqa: E402
-from stopwise.operators.torch_tiles import TorchTiles  # noqa: E402
+from stopwise.engine.gpu.device_operator import Cross, Cuda, predict_on_device  # noqa: E402
+from stopwise.engine.gpu.plain_tiles import TorchTiles  # noqa: E402
 
 FUSED = [
     kernels.Gaussian(1.3),

@@ -11,8 +11,8 @@ from stopwise.spectrum import Basis
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'stopwise[torch]'")
 pytestmark = pytest.mark.torch
 
-from stopwise.operators.cuda import Cuda  # noqa: E402
-from stopwise.operators.torch_store import SLAB, TorchStore  # noqa: E402
+from stopwise.engine.gpu.device_operator import Cuda  # noqa: E402
+from stopwise.engine.gpu.device_store import SLAB, TorchStore  # noqa: E402
 
 ROUNDING = {"float64": 1e-12, "float32": 2e-6}
 

@@ -15,9 +15,9 @@ from stopwise.estimators.problem import Problem
 from stopwise.estimators.solution import Plan, Solution
 from stopwise.engine.spectrum.block_krylov import Multiplier
 from stopwise._support.memory import gibibytes
-from stopwise.operators.cuda import Cuda, Precision, as_tensor
-from stopwise.operators.torch_store import SLAB, TorchStore
-from stopwise.operators.torch_tiles import free_bytes
+from stopwise.engine.gpu.device_operator import Cuda, Precision, as_tensor
+from stopwise.engine.gpu.device_store import SLAB, TorchStore
+from stopwise.engine.gpu.plain_tiles import free_bytes
 
 DEVICE: Any = None
 """Another torch device than the GPU for everything below; the tests say "cpu"."""

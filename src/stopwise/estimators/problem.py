@@ -11,7 +11,7 @@ import numpy as np
 from stopwise._support.torch import is_tensor
 from stopwise._support.arrays import Array
 from stopwise.kernels import Kernel, Precomputed
-from stopwise.operators.cuda import groups_on_device, mean_diagonal
+from stopwise.engine.gpu.device_operator import groups_on_device, mean_diagonal
 
 _MANY = 20_000
 

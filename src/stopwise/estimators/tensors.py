@@ -16,8 +16,8 @@ from stopwise._support.arrays import Array
 from stopwise.estimators import cuda
 from stopwise.estimators.problem import Problem, make_problem
 from stopwise.estimators.selection import Chosen, choose_kernel
-from stopwise.operators.cuda import as_tensor
-from stopwise.operators.torch_store import DeviceBasis
+from stopwise.engine.gpu.device_operator import as_tensor
+from stopwise.engine.gpu.device_store import DeviceBasis
 from stopwise.spectrum import Basis
 
 SAMPLE = 20_000

@@ -11,9 +11,9 @@ from stopwise._support.arrays import Array
 from stopwise.estimators.cuda import mode_of
 from stopwise.estimators.tensors import checked_rows
 from stopwise.kernels.forms import form_of, has_form
-from stopwise.operators.cuda import Precision, as_tensor, predict_on_device
-from stopwise.operators.torch_store import DeviceBasis, device_coordinates
-from stopwise.operators.torch_tiles import TorchTiles
+from stopwise.engine.gpu.device_operator import Precision, as_tensor, predict_on_device
+from stopwise.engine.gpu.device_store import DeviceBasis, device_coordinates
+from stopwise.engine.gpu.plain_tiles import TorchTiles
 from stopwise.ranges import warn_beyond
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from stopwise._support.torch import torch
 from stopwise.kernels.expressions import SquaredDistance
 from stopwise.kernels.forms import Form
-from stopwise.operators.features import evaluate, sides_of
+from stopwise.engine.gpu.packed_rows import evaluate, sides_of
 
 _HOST_BUDGET = 1 << 28
 _COPIES = 5

@@ -16,10 +16,10 @@ from stopwise._support.arrays import Array
 from stopwise.kernels import Kernel
 from stopwise.kernels.forms import Form, form_of
 from stopwise.engine.operators.base import Operator
-from stopwise.operators.features import diagonal_of
-from stopwise.operators.torch_tiles import TorchTiles
-from stopwise.operators.triton_source import Scheme
-from stopwise.operators.triton_tiles import FusedTiles, can_fuse, pick_scheme
+from stopwise.engine.gpu.packed_rows import diagonal_of
+from stopwise.engine.gpu.plain_tiles import TorchTiles
+from stopwise.engine.gpu.fused_source import Scheme
+from stopwise.engine.gpu.fused_tiles import FusedTiles, can_fuse, pick_scheme
 
 Precision = Literal["float32", "fast", "float64"]
 WIDEST = 64

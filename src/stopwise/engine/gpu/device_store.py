@@ -14,8 +14,8 @@ import numpy as np
 
 from stopwise._support.torch import torch
 from stopwise._support.arrays import Array
-from stopwise.operators.cuda import OnDevice, as_tensor
-from stopwise.operators.torch_tiles import free_bytes
+from stopwise.engine.gpu.device_operator import OnDevice, as_tensor
+from stopwise.engine.gpu.plain_tiles import free_bytes
 
 SLAB = 64
 _ROWS = 1 << 17
