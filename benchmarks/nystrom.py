@@ -105,9 +105,9 @@ def on_workers(count, n, m, d):
     from distributed import Client, LocalCluster
 
     import stopwise as sw
-    from stopwise.chunks import chunks_of_collections
+    from stopwise.engine.cluster.chunks import chunks_of_collections
     from stopwise.estimators.chunked import ChunkedRows
-    from stopwise.operators.dask import ChunkedGram
+    from stopwise.engine.cluster.cluster_operator import ChunkedGram
     from stopwise.engine.landmarks.features import make_landmarks
 
     x, y, _ = simulated(n, d, 3)

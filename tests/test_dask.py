@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 import stopwise as sw
-from stopwise.chunks import PartitionError
-from stopwise.operators.dask import OnCluster
+from stopwise.engine.cluster.chunks import PartitionError
+from stopwise.engine.cluster.cluster_operator import OnCluster
 from stopwise.outofcore import fit_folder
 
 pytest.importorskip("distributed", reason='needs the dask extra: pip install "stopwise[dask]"')

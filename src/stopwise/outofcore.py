@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stopwise._support.dask import connected, dask
-from stopwise.chunks import Chunks, Layout, PartitionError, Rows, count_rows, rows_of_table
+from stopwise.engine.cluster.chunks import Chunks, Layout, PartitionError, Rows, count_rows, rows_of_table
 from stopwise.estimators.chunked import fit_chunks
 from stopwise.tables import Columns, Numeric
 

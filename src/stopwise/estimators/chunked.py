@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from stopwise._support.dask import connected, dask, is_dask, is_frame
 from stopwise._support.arrays import Array
-from stopwise.chunks import Chunks, PartitionError, Rows, chunks_of_collections
+from stopwise.engine.cluster.chunks import Chunks, PartitionError, Rows, chunks_of_collections
 from stopwise.estimators.cluster import ClusterKrylov
 from stopwise.estimators.nystrom import Stream, solve_source
 from stopwise.estimators.problem import Problem, make_problem

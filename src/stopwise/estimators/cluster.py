@@ -9,14 +9,14 @@ import numpy as np
 
 from stopwise._support.dask import dask
 from stopwise._support.arrays import Array
-from stopwise.chunks import Chunks, Rows
+from stopwise.engine.cluster.chunks import Chunks, Rows
 from stopwise.estimators.krylov import KrylovSolver, canonical_order
 from stopwise.estimators.problem import Problem, make_problem
 from stopwise.estimators.solution import Plan, Solution
 from stopwise.engine.spectrum.block_krylov import Store
 from stopwise.operators import Operator
-from stopwise.operators.cluster_store import ClusterBasis, ClusterStore
-from stopwise.operators.dask import ChunkedGram, OnCluster
+from stopwise.engine.cluster.cluster_store import ClusterBasis, ClusterStore
+from stopwise.engine.cluster.cluster_operator import ChunkedGram, OnCluster
 
 
 def chunk_covariates(rows: Rows, features: Any, dtype: str) -> Array:

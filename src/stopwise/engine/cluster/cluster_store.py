@@ -9,7 +9,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.operators import dask as work
-from stopwise.operators.dask import OnCluster, Tall
+from stopwise.engine.cluster.cluster_operator import OnCluster, Tall
 from stopwise.spectrum import Basis
 
 MIRRORED_BYTES = 512 * 2**20
