@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise.estimators.problem import count_replicates
+from stopwise.problem import count_replicates
 from stopwise.operators import Dense
 from stopwise.path import make_path
 from stopwise.rules import prudent

@@ -7,7 +7,7 @@ import pytest
 
 import stopwise as sw
 from stopwise.estimators import hedge
-from stopwise.estimators.problem import make_problem
+from stopwise.problem import make_problem
 from stopwise.estimators.sample import look_at_features, make_sample
 from stopwise.estimators.scores import Ridge
 

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import stopwise as sw
-import stopwise.estimators.krylov as krylov_module
+import stopwise.engine.solvers.krylov_solver as krylov_module
 from problems import KERNELS
-from stopwise.estimators.krylov import UnsettledWarning
+from stopwise.engine.solvers.krylov_solver import UnsettledWarning
 from stopwise.engine.spectrum.block_krylov import BlockKrylov, NumpyStore
 from stopwise.operators import Dense, tiled
 from stopwise.engine.operators.running_sums import Line
@@ -133,7 +133,7 @@ def test_a_breakdown_with_trace_left_goes_on():
 
 
 def test_an_unsettled_stop_warns_with_its_bracket(monkeypatch):
-    import stopwise.estimators.krylov as module
+    import stopwise.engine.solvers.krylov_solver as module
 
     x, y = draw_problem(2, 300, "random")
     monkeypatch.setattr(module.Host, "column_limit", lambda self, problem, plan: 24)
@@ -151,7 +151,7 @@ def test_auto_chooses_by_size_and_kernel(capsys):
 
 
 def test_auto_takes_landmarks_where_all_pairs_would_take_hours(monkeypatch, capsys):
-    import stopwise.estimators.solvers as module
+    import stopwise.engine.solvers.solver_choice as module
 
     x, y = draw_problem(3, 80, "random")
     monkeypatch.setattr(module, "DENSE_ROWS", 20)
@@ -162,7 +162,7 @@ def test_auto_takes_landmarks_where_all_pairs_would_take_hours(monkeypatch, caps
 
 
 def test_a_matrix_that_cannot_fit_is_not_attempted(monkeypatch):
-    import stopwise.estimators.solvers as module
+    import stopwise.engine.solvers.solver_choice as module
 
     x, y = draw_problem(4, 60, "random")
     monkeypatch.setattr(module, "free_bytes", lambda: 1000)

@@ -20,7 +20,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import stopwise as sw
-import stopwise.estimators.krylov as krylov_module
+import stopwise.engine.solvers.krylov_solver as krylov_module
 from problems import DEEP, DESIGNS, FILTERS, KERNELS, MONOTONE, design, estimator, examples, response
 from stopwise.exceptions import StopwiseWarning
 from stopwise.engine.spectrum.block_krylov import BlockKrylov, NumpyStore

@@ -199,7 +199,7 @@ def test_auto_grows_until_the_bracket_is_settled_and_says_so():
 
 
 def test_auto_says_when_memory_ended_its_growth(monkeypatch):
-    monkeypatch.setattr("stopwise.estimators.nystrom.BUDGET_BYTES", 8 * 6 * 100**2)
+    monkeypatch.setattr("stopwise.engine.solvers.landmark_solver.BUDGET_BYTES", 8 * 6 * 100**2)
     covariates, y = data(13, 300)
     fitted = nystrom(sw.kernels.Laplace(0.05), "auto").fit(covariates, y)
     assert fitted.stop_.details["grown_until"] == "memory budget"

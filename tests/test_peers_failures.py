@@ -7,7 +7,7 @@ import pytest
 
 import stopwise as sw
 from hostile import watchdog
-from stopwise.estimators.solvers import DENSE_ROWS
+from stopwise.engine.solvers.solver_choice import DENSE_ROWS
 from stopwise.summary import length_scale
 from test_cli_fit import run
 

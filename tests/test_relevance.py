@@ -7,7 +7,7 @@ from scipy.stats import multivariate_normal
 import stopwise as sw
 from stopwise.estimators import selection
 from stopwise.estimators.crossfit import Contender
-from stopwise.estimators.problem import make_problem
+from stopwise.problem import make_problem
 from stopwise.estimators.relevance import Learned, Objective, learn
 from stopwise.estimators.sample import look_at_features, make_sample
 from stopwise.summary import parts

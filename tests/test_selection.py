@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import stopwise as sw
-from stopwise.estimators.problem import make_problem
+from stopwise.problem import make_problem
 from stopwise.estimators.sample import look_at_features, make_sample
 from stopwise.estimators.scores import Ridge
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.torch
 
 from stopwise._support.torch import MissingDevice  # noqa: E402
 from stopwise.estimators import cuda  # noqa: E402
-from stopwise.estimators.solution import Plan  # noqa: E402
+from stopwise.engine.solvers.dense_solver import Plan  # noqa: E402
 from stopwise.kernels.forms import NoForm  # noqa: E402
 from stopwise.engine.gpu.device_store import DeviceBasis  # noqa: E402
 
@@ -198,7 +198,7 @@ def test_asking_for_a_gpu_where_there_is_none_names_what_is_missing(rng):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
 def test_auto_says_that_it_used_the_cpu(rng, monkeypatch, capsys):
     monkeypatch.setattr(cuda, "ROWS", 100)
-    monkeypatch.setattr("stopwise.estimators.solvers.DENSE_ROWS", 50)
+    monkeypatch.setattr("stopwise.engine.solvers.solver_choice.DENSE_ROWS", 50)
     x, y = data(rng, 120)
     assert model("auto", verbose=1).fit(x, y).solver_ == "krylov"
     assert "on the CPU (torch sees no GPU)" in capsys.readouterr().err

@@ -13,10 +13,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from stopwise._support.dask import connected, dask, is_dask, is_frame
 from stopwise._support.arrays import Array
 from stopwise.engine.cluster.chunks import Chunks, PartitionError, Rows, chunks_of_collections
-from stopwise.estimators.cluster import ClusterKrylov
-from stopwise.estimators.nystrom import Stream, solve_source
-from stopwise.estimators.problem import Problem, make_problem
-from stopwise.estimators.second_pass import Smoother, left_out_squares
+from stopwise.engine.solvers.cluster_solver import ClusterKrylov
+from stopwise.engine.solvers.landmark_solver import Stream, solve_source
+from stopwise.problem import Problem, make_problem
+from stopwise.engine.solvers.landmark_left_out import Smoother, left_out_squares
 from stopwise.estimators.selection import Chosen, choose_kernel
 from stopwise.engine.landmarks.sampling import MOST, Index, draw_rows
 from stopwise.noise import as_noise

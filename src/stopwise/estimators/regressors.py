@@ -19,9 +19,9 @@ from stopwise._support.checks import flag
 from stopwise.estimators.chunked import fit_collections, predict_lazily
 from stopwise.estimators.display import StopDisplay
 from stopwise.estimators.intake import check_weights, take_covariates, take_responses, take_rows
-from stopwise.estimators.problem import Problem, make_problem
-from stopwise.estimators.solution import Plan, Solution
-from stopwise.estimators.solvers import choose_solver
+from stopwise.problem import Problem, make_problem
+from stopwise.engine.solvers.dense_solver import Plan, Solution
+from stopwise.engine.solvers.solver_choice import choose_solver
 from stopwise.estimators.streaming import StreamingMixin
 from stopwise.estimators.tensors import (
     at_home,

@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.estimators.problem import Problem, count_replicates
+from stopwise.problem import Problem, count_replicates
 
 MAX_ROWS = 600
 """Selection looks at no more distinct rows than this."""

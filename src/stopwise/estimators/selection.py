@@ -21,7 +21,7 @@ from stopwise._support.arrays import Array
 from stopwise.estimators.bandwidth import Candidate, isotropic
 from stopwise.estimators.crossfit import Contender, contend, few, log_fold_error
 from stopwise.estimators.hedge import hedged
-from stopwise.estimators.problem import Problem
+from stopwise.problem import Problem
 from stopwise.estimators.relevance import Learned, half_distances, learn, learn_from
 from stopwise.estimators.sample import Features, Sample, look_at_features, make_sample, median_distance
 from stopwise.estimators.scores import Ridge, Score

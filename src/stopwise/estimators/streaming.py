@@ -12,10 +12,10 @@ from stopwise._support.threads import blas_threads, limit_of
 from stopwise._support.torch import on_host
 from stopwise._support.arrays import Array
 from stopwise.estimators.intake import check_weights, take_responses, take_rows
-from stopwise.estimators.nystrom import HeldRows, Stream, solve_stream
-from stopwise.estimators.problem import Problem, make_problem
+from stopwise.engine.solvers.landmark_solver import HeldRows, Stream, solve_stream
+from stopwise.problem import Problem, make_problem
 from stopwise.estimators.selection import Chosen, choose_kernel
-from stopwise.estimators.solution import Plan, Solution, decide, problem_path
+from stopwise.engine.solvers.dense_solver import Plan, Solution, decide, problem_path
 from stopwise.engine.landmarks.sampling import Choice, Uniform, as_points
 from stopwise.noise import as_noise
 from stopwise.engine.landmarks.features import FeatureRows, Landmarks, make_landmarks, moments_of
@@ -184,7 +184,7 @@ def _resolved_rows(estimator: Any, responses: Array, plan: Plan) -> Solution:
         return _refit_landmarks(estimator, problem, plan, rows)
     if estimator.solver_ == "dense" and not isinstance(plan.rule, HoldOut):
         return _refit_dense(estimator, problem, plan)
-    from stopwise.estimators.solvers import choose_solver
+    from stopwise.engine.solvers.solver_choice import choose_solver
 
     return choose_solver(estimator, problem, plan).solve(problem, plan)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from stopwise._support.torch import is_tensor, on_host, torch
 from stopwise._support.arrays import Array
-from stopwise.estimators.cuda import mode_of
+from stopwise.engine.solvers.gpu_solver import mode_of
 from stopwise.estimators.tensors import checked_rows
 from stopwise.kernels.forms import form_of, has_form
 from stopwise.engine.gpu.device_operator import Precision, as_tensor, predict_on_device

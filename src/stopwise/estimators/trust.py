@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stopwise.estimators.solution import Solution
+from stopwise.engine.solvers.dense_solver import Solution
 from stopwise.exceptions import StopwiseWarning
 from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.path import Path

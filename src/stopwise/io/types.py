@@ -10,7 +10,7 @@ import dataclasses
 from typing import Any
 
 from stopwise import filters, kernels, landmarks, noise, path, rules, schedules, spectrum
-from stopwise.estimators.nystrom import Stream
+from stopwise.engine.solvers.landmark_solver import Stream
 from stopwise.estimators.table import Selection
 from stopwise.exceptions import CannotSave
 from stopwise.kernels import FromCallable, FromSklearn, Kernel, Precomputed

@@ -10,9 +10,9 @@ import numpy as np
 
 from stopwise import memory
 from stopwise._support.torch import is_tensor, pick_device, torch
-from stopwise.estimators.krylov import KrylovSolver, probe_count
-from stopwise.estimators.problem import Problem
-from stopwise.estimators.solution import Plan, Solution
+from stopwise.engine.solvers.krylov_solver import KrylovSolver, probe_count
+from stopwise.problem import Problem
+from stopwise.engine.solvers.dense_solver import Plan, Solution
 from stopwise.engine.spectrum.block_krylov import Multiplier
 from stopwise._support.memory import gibibytes
 from stopwise.engine.gpu.device_operator import Cuda, Precision, as_tensor

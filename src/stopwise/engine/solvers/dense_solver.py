@@ -9,7 +9,7 @@ import numpy as np
 
 from stopwise._support.threads import blas_for, blas_threads
 from stopwise._support.arrays import Array
-from stopwise.estimators.problem import Problem
+from stopwise.problem import Problem
 from stopwise.filters import Filter
 from stopwise.kernels import Kernel, Precomputed
 from stopwise.noise import NoiseEstimator

@@ -9,11 +9,11 @@ import numpy as np
 
 from stopwise._support.torch import has_gpu, has_torch, is_tensor
 from stopwise.estimators import cuda
-from stopwise.estimators.cuda import CudaSolver
-from stopwise.estimators.krylov import KrylovSolver
-from stopwise.estimators.nystrom import NystromSolver
-from stopwise.estimators.problem import Problem
-from stopwise.estimators.solution import DenseSolver, Plan, Solver
+from stopwise.engine.solvers.gpu_solver import CudaSolver
+from stopwise.engine.solvers.krylov_solver import KrylovSolver
+from stopwise.engine.solvers.landmark_solver import NystromSolver
+from stopwise.problem import Problem
+from stopwise.engine.solvers.dense_solver import DenseSolver, Plan, Solver
 from stopwise.kernels import Precomputed, Sobolev
 from stopwise.kernels.forms import has_form
 from stopwise._support.memory import free_bytes, gibibytes

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.estimators.problem import Problem
-from stopwise.estimators.solution import Plan, decide
+from stopwise.problem import Problem
+from stopwise.engine.solvers.dense_solver import Plan, decide
 from stopwise.filters import CutOff, SteppedFilter
 from stopwise.engine.spectrum.block_krylov import GROUPS, BlockKrylov
 from stopwise.path import UNSURE, Path

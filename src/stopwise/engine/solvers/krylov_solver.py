@@ -12,9 +12,9 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.estimators.problem import Problem
-from stopwise.estimators.solution import Plan, Solution, finish
-from stopwise.estimators.verdict import Verdict, decided_by_bound, judge, reads_traces, with_bracket
+from stopwise.problem import Problem
+from stopwise.engine.solvers.dense_solver import Plan, Solution, finish
+from stopwise.engine.solvers.krylov_certainty import Verdict, decided_by_bound, judge, reads_traces, with_bracket
 from stopwise.exceptions import StopwiseWarning
 from stopwise.filters import Ridge
 from stopwise.engine.spectrum.block_krylov import BlockKrylov, Multiplier, NumpyStore, Store, with_diagonal

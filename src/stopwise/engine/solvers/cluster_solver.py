@@ -10,9 +10,9 @@ import numpy as np
 from stopwise._support.dask import dask
 from stopwise._support.arrays import Array
 from stopwise.engine.cluster.chunks import Chunks, Rows
-from stopwise.estimators.krylov import KrylovSolver, canonical_order
-from stopwise.estimators.problem import Problem, make_problem
-from stopwise.estimators.solution import Plan, Solution
+from stopwise.engine.solvers.krylov_solver import KrylovSolver, canonical_order
+from stopwise.problem import Problem, make_problem
+from stopwise.engine.solvers.dense_solver import Plan, Solution
 from stopwise.engine.spectrum.block_krylov import Store
 from stopwise.operators import Operator
 from stopwise.engine.cluster.cluster_store import ClusterBasis, ClusterStore
