@@ -8,8 +8,8 @@ import pytest
 import stopwise as sw
 from stopwise.estimators import hedge
 from stopwise.problem import make_problem
-from stopwise.estimators.sample import look_at_features, make_sample
-from stopwise.estimators.scores import Ridge
+from stopwise.selection.sample import look_at_features, make_sample
+from stopwise.selection.scores import Ridge
 
 
 def noisy(n: int = 120, seed: int = 0, noise: float = 1.0):

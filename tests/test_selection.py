@@ -6,8 +6,8 @@ import pytest
 
 import stopwise as sw
 from stopwise.problem import make_problem
-from stopwise.estimators.sample import look_at_features, make_sample
-from stopwise.estimators.scores import Ridge
+from stopwise.selection.sample import look_at_features, make_sample
+from stopwise.selection.scores import Ridge
 
 ESTIMATORS = [sw.KernelGradientRegressor, sw.KernelRidgeRegressor]
 each_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda cls: cls.__name__)

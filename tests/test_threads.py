@@ -11,7 +11,7 @@ import scipy.linalg
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import stopwise as sw
-import stopwise.estimators.relevance as relevance
+import stopwise.selection.relevance as relevance
 import stopwise.estimators.tiles as prediction
 from problems import KERNELS
 from stopwise._support.threads import SMALL, blas_for, blas_threads

@@ -17,7 +17,7 @@ from stopwise.engine.solvers.cluster_solver import ClusterKrylov
 from stopwise.engine.solvers.landmark_solver import Stream, solve_source
 from stopwise.problem import Problem, make_problem
 from stopwise.engine.solvers.landmark_left_out import Smoother, left_out_squares
-from stopwise.estimators.selection import Chosen, choose_kernel
+from stopwise.selection.choice import Chosen, choose_kernel
 from stopwise.engine.landmarks.sampling import MOST, Index, draw_rows
 from stopwise.noise import as_noise
 from stopwise.engine.landmarks.decomposition import Decomposition

@@ -14,7 +14,7 @@ from stopwise._support.arrays import Array
 from stopwise.estimators.intake import check_weights, take_responses, take_rows
 from stopwise.engine.solvers.landmark_solver import HeldRows, Stream, solve_stream
 from stopwise.problem import Problem, make_problem
-from stopwise.estimators.selection import Chosen, choose_kernel
+from stopwise.selection.choice import Chosen, choose_kernel
 from stopwise.engine.solvers.dense_solver import Plan, Solution, decide, problem_path
 from stopwise.engine.landmarks.sampling import Choice, Uniform, as_points
 from stopwise.noise import as_noise

@@ -15,7 +15,7 @@ from stopwise._support.torch import is_tensor, on_host, pick_device, torch
 from stopwise._support.arrays import Array
 from stopwise.estimators import cuda
 from stopwise.problem import Problem, make_problem
-from stopwise.estimators.selection import Chosen, choose_kernel
+from stopwise.selection.choice import Chosen, choose_kernel
 from stopwise.engine.gpu.device_operator import as_tensor
 from stopwise.engine.gpu.device_store import DeviceBasis
 from stopwise.spectrum import Basis

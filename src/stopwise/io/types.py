@@ -11,7 +11,7 @@ from typing import Any
 
 from stopwise import filters, kernels, landmarks, noise, path, rules, schedules, spectrum
 from stopwise.engine.solvers.landmark_solver import Stream
-from stopwise.estimators.table import Selection
+from stopwise.selection.result import Selection
 from stopwise.exceptions import CannotSave
 from stopwise.kernels import FromCallable, FromSklearn, Kernel, Precomputed
 from stopwise.kernels.base import Constant, Product, Scaled, Sum

@@ -18,14 +18,14 @@ import numpy as np
 
 from stopwise._support.threads import blas_threads
 from stopwise._support.arrays import Array
-from stopwise.estimators.bandwidth import Candidate, isotropic
-from stopwise.estimators.crossfit import Contender, contend, few, log_fold_error
-from stopwise.estimators.hedge import hedged
+from stopwise.selection.length_scale import Candidate, isotropic
+from stopwise.selection.unseen_rows import Contender, contend, few, log_fold_error
+from stopwise.selection.kernel_average import hedged
 from stopwise.problem import Problem
-from stopwise.estimators.relevance import Learned, half_distances, learn, learn_from
-from stopwise.estimators.sample import Features, Sample, look_at_features, make_sample, median_distance
-from stopwise.estimators.scores import Ridge, Score
-from stopwise.estimators.table import Row, Selection
+from stopwise.selection.relevance import Learned, half_distances, learn, learn_from
+from stopwise.selection.sample import Features, Sample, look_at_features, make_sample, median_distance
+from stopwise.selection.scores import Ridge, Score
+from stopwise.selection.result import Row, Selection
 from stopwise.kernels import Gaussian, Kernel, Laplace, Matern
 from stopwise.kernels.radial import Radial
 

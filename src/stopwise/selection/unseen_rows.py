@@ -15,9 +15,9 @@ from typing import Any, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.estimators.relevance import Learned, half_distances
-from stopwise.estimators.sample import Sample
-from stopwise.estimators.scores import Ridge
+from stopwise.selection.relevance import Learned, half_distances
+from stopwise.selection.sample import Sample
+from stopwise.selection.scores import Ridge
 from stopwise.kernels.radial import Radial
 
 LEARNING_ROWS = 300

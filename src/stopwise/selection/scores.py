@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg
 
 from stopwise._support.arrays import Array
-from stopwise.estimators.sample import Sample
+from stopwise.selection.sample import Sample
 
 MAX_RATIO = 1e9
 """The largest signal-to-noise ratio nu that is looked at: what fits better beyond is rounding."""

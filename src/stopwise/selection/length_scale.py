@@ -15,9 +15,9 @@ from typing import cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.estimators.relevance import half_distances
-from stopwise.estimators.sample import Sample, median_distance, squared_distances
-from stopwise.estimators.scores import Ridge, Score
+from stopwise.selection.relevance import half_distances
+from stopwise.selection.sample import Sample, median_distance, squared_distances
+from stopwise.selection.scores import Ridge, Score
 from stopwise.kernels import Kernel
 from stopwise.kernels.radial import Radial
 

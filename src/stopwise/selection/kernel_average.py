@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from stopwise.estimators.bandwidth import Candidate
-from stopwise.estimators.sample import Sample
-from stopwise.estimators.scores import Ridge
+from stopwise.selection.length_scale import Candidate
+from stopwise.selection.sample import Sample
+from stopwise.selection.scores import Ridge
 
 HEDGED_ROWS = 2500
 """Up to so many distinct rows: beyond, chance is small and a sum of kernels costs as many times more."""

@@ -19,7 +19,7 @@ from scipy.linalg import lapack
 from scipy.optimize import minimize
 
 from stopwise._support.arrays import Array
-from stopwise.estimators.sample import Sample
+from stopwise.selection.sample import Sample
 from stopwise.kernels.radial import Radial
 
 PRIOR_SPREAD = 1.0
