@@ -106,7 +106,7 @@ def on_workers(count, n, m, d):
 
     import stopwise as sw
     from stopwise.engine.cluster.chunks import chunks_of_collections
-    from stopwise.estimators.chunked import ChunkedRows
+    from stopwise.estimators.dask_collections import ChunkedRows
     from stopwise.engine.cluster.cluster_operator import ChunkedGram
     from stopwise.engine.landmarks.features import make_landmarks
 

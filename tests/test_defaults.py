@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise.estimators.trust import TrustWarning
+from stopwise.estimators.doubts import TrustWarning
 from stopwise.rules.prudent import LeftOut
 
 FILTERS = ["descent", "flow", "cutoff", "nu-method"]

@@ -59,7 +59,7 @@ def test_a_wiggly_winner_does_not_run_off_outside_the_data(seed, monkeypatch):
     assert not stays()
 
 
-@pytest.mark.filterwarnings("ignore::stopwise.estimators.trust.TrustWarning")
+@pytest.mark.filterwarnings("ignore::stopwise.estimators.doubts.TrustWarning")
 @pytest.mark.parametrize("seed", [2, 4, 9])
 def test_an_average_that_is_much_worse_is_not_taken_for_want_of_standard_error(seed, monkeypatch):
     """A few far rows, on which the average fails, make a standard error that hides any difference."""

@@ -21,7 +21,7 @@ each_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda cls
 
 
 # some checks fit a handful of rows, and the estimator rightly says that they are too few to choose a kernel by
-@pytest.mark.filterwarnings("ignore::stopwise.estimators.trust.TrustWarning")
+@pytest.mark.filterwarnings("ignore::stopwise.estimators.doubts.TrustWarning")
 @parametrize_with_checks([cls() for cls in ESTIMATORS])
 def test_every_check_of_scikit_learn_passes(estimator, check):
     # some checks seed numpy's global generator themselves; put it back as it was

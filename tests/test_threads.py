@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import stopwise as sw
 import stopwise.selection.relevance as relevance
-import stopwise.estimators.tiles as prediction
+import stopwise.estimators.prediction.host as prediction
 from problems import KERNELS
 from stopwise._support.threads import SMALL, blas_for, blas_threads
 

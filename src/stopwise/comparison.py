@@ -11,7 +11,7 @@ from sklearn.model_selection import KFold
 
 from stopwise._support.arrays import Array
 from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
-from stopwise.estimators.tiles import predict_in_tiles
+from stopwise.estimators.prediction.host import predict_in_tiles
 from stopwise.filters import Ridge
 from stopwise.path import Path
 from stopwise.rules import Critical, Fixed, Reason, Stop, as_rule, clock_grid, stop_at

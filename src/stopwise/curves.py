@@ -11,7 +11,7 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise.complexity import local_complexity_of
 from stopwise.problem import count_replicates, groups_of
-from stopwise.estimators.tiles import CrossKernel, _tiles
+from stopwise.estimators.prediction.host import CrossKernel, _tiles
 from stopwise.rules.explanation import rule_of
 from stopwise.filters import NuMethod, Ridge
 from stopwise.kernels import Precomputed

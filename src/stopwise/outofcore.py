@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from stopwise._support.dask import connected, dask
 from stopwise.engine.cluster.chunks import Chunks, Layout, PartitionError, Rows, count_rows, rows_of_table
-from stopwise.estimators.chunked import fit_chunks
+from stopwise.estimators.dask_collections import fit_chunks
 from stopwise.tables import Columns, Numeric
 
 CHUNK_ROWS = 262_144

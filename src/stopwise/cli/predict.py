@@ -23,7 +23,7 @@ from stopwise.cli.sinks import JsonSink, Sink, file_sink
 from stopwise.exceptions import ExtrapolationWarning
 from stopwise.io import Saved, read_model
 from stopwise.kernels import Sobolev
-from stopwise.ranges import Mask, outside
+from stopwise.estimators.prediction.training_range import Mask, outside
 from stopwise.summary import parts
 from stopwise.tables import MISSING, Columns, Numeric, Source, TableError, find_sources, quoted, shown
 

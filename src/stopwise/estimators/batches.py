@@ -19,7 +19,7 @@ from stopwise.engine.solvers.dense_solver import Plan, Solution, decide, problem
 from stopwise.engine.landmarks.sampling import Choice, Uniform, as_points
 from stopwise.noise import as_noise
 from stopwise.engine.landmarks.features import FeatureRows, Landmarks, make_landmarks, moments_of
-from stopwise.ranges import feature_range, widest
+from stopwise.estimators.prediction.training_range import feature_range, widest
 from stopwise.rules import as_rule
 from stopwise.rules.holdout import HoldOut
 

@@ -22,7 +22,7 @@ from stopwise.engine.landmarks.sampling import MOST, Index, draw_rows
 from stopwise.noise import as_noise
 from stopwise.engine.landmarks.decomposition import Decomposition
 from stopwise.engine.landmarks.features import Landmarks, Moments, moments_of
-from stopwise.ranges import feature_range, widest
+from stopwise.estimators.prediction.training_range import feature_range, widest
 from stopwise.rules import as_rule
 
 SAMPLE_ROWS = MOST // 2

@@ -14,7 +14,7 @@ from stopwise.kernels.forms import form_of, has_form
 from stopwise.engine.gpu.device_operator import Precision, as_tensor, predict_on_device
 from stopwise.engine.gpu.device_store import DeviceBasis, device_coordinates
 from stopwise.engine.gpu.plain_tiles import TorchTiles
-from stopwise.ranges import warn_beyond
+from stopwise.estimators.prediction.training_range import warn_beyond
 
 
 class There:
@@ -49,7 +49,7 @@ class There:
         return self._vectors.T @ block
 
     def variance(self, new: Any, step_sums: Array) -> Any:
-        """As `stopwise.estimators.tiles.variance_in_tiles`, in float64: what lies outside the known eigenvectors is a
+        """As `stopwise.estimators.prediction.host.variance_in_tiles`, in float64: what lies outside the known eigenvectors is a
         difference of large numbers, which float32 tiles would lose."""
         path, n = self.path, self.path.n_samples
         weights = np.atleast_2d(path.filter.weight(path.spectrum.eigenvalues, step_sums))
