@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib import pyplot
 
 import stopwise as sw
-from stopwise.comparison import compare
+from stopwise.views.comparison import compare
 from stopwise.examples import load_example
 
 FOLDER = Path(__file__).parent / "_static"

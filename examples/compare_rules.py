@@ -1,6 +1,6 @@
 """Every stopping rule on one path, and cross-validated ridge beside them."""
 
-from stopwise.comparison import compare
+from stopwise.views.comparison import compare
 from stopwise.examples import load_example
 
 example = load_example("motorcycle")

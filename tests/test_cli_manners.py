@@ -215,7 +215,7 @@ def test_a_report_is_asked_of_the_report_room(folder, monkeypatch):
         asked.update(details)
         Path(path).write_text("<html>")
 
-    monkeypatch.setitem(sys.modules, "stopwise.report", types.SimpleNamespace(write=write))
+    monkeypatch.setitem(sys.modules, "stopwise.pages", types.SimpleNamespace(write=write))
     assert run("fit", "good.csv", "--target", "y", "--kernel", "linear", "--report", "r.html").exit_code == 0
     assert (folder / "r.html").read_text() == "<html>"
     assert sorted(asked) == ["X", "command", "target", "warnings", "y"]
@@ -227,7 +227,7 @@ def test_a_report_that_fails_leaves_neither_report_nor_model(folder, monkeypatch
         Path(path).write_text("half")
         raise ValueError("no ink")
 
-    monkeypatch.setitem(sys.modules, "stopwise.report", types.SimpleNamespace(write=write))
+    monkeypatch.setitem(sys.modules, "stopwise.pages", types.SimpleNamespace(write=write))
     result = run("fit", "good.csv", "--target", "y", "--kernel", "linear", "--report", "r.html", "--out", "m.stopwise")
     assert (result.exit_code, result.stderr) == (2, "stopwise: no ink\n")
     assert not list(folder.glob("*.html"))

@@ -31,7 +31,7 @@ for name in ("create_connection", "create_server", "getaddrinfo", "gethostbyname
 """
 LIBRARY = """
 import numpy as np, stopwise as sw
-from stopwise.comparison import compare
+from stopwise.views.comparison import compare
 from stopwise.examples import EXAMPLES, load_example
 from stopwise.rules.explanation import explain
 for name in EXAMPLES:
@@ -52,7 +52,7 @@ compare(X, y, kernel="matern32")
 """
 REPORT = """
 import numpy as np, stopwise as sw
-import stopwise.report
+import stopwise.pages
 X = np.linspace(0, 1, 40)[:, None]
 model = sw.KernelGradientRegressor("matern32").fit(X, np.sin(5 * X[:, 0]) + 0.1 * np.cos(90 * X[:, 0]))
 for draw in (sw.plot.crossing, sw.plot.path, sw.plot.spectrum, sw.plot.fit, sw.plot.residuals):

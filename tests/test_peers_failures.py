@@ -8,7 +8,7 @@ import pytest
 import stopwise as sw
 from hostile import watchdog
 from stopwise.engine.solvers.solver_choice import DENSE_ROWS
-from stopwise.summary import length_scale
+from stopwise.views.facts import length_scale
 from test_cli_fit import run
 
 RULES = ["critical", "minimax", "sure", "gcv", "loo", "discrepancy", "holdout", "auto"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise.comparison import compare
+from stopwise.views.comparison import compare
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")

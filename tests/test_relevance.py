@@ -10,7 +10,7 @@ from stopwise.selection.unseen_rows import Contender
 from stopwise.problem import make_problem
 from stopwise.selection.relevance import Learned, Objective, learn
 from stopwise.selection.sample import look_at_features, make_sample
-from stopwise.summary import parts
+from stopwise.views.facts import parts
 
 KERNELS = [sw.kernels.Gaussian(), sw.kernels.Laplace(), sw.kernels.Matern(), sw.kernels.Matern(smoothness=2.5)]
 each_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)

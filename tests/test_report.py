@@ -14,7 +14,7 @@ import stopwise as sw
 from stopwise.cli import main
 from stopwise.tables import shown
 
-report = pytest.importorskip("stopwise.report")
+report = pytest.importorskip("stopwise.pages")
 
 NASTY = [
     "</script><script>alert(1)</script>",

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import stopwise as sw
-from stopwise.curves import directions
+from stopwise.views.curves import directions
 from stopwise.examples import load_example
 
 pytestmark = pytest.mark.browser
@@ -56,7 +56,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def motorcycle(tmp_path_factory):
-    from stopwise.report import write
+    from stopwise.pages import write
 
     example = load_example("motorcycle")
     X, y = example.frame[["milliseconds"]], example.frame[example.target].to_numpy()
@@ -187,7 +187,7 @@ def test_a_screen_reader_hears_where_the_slider_is(browser, motorcycle):
 def test_every_filter_is_computed_as_in_the_library(browser, tmp_path, filter):
     from selenium.webdriver.common.keys import Keys
 
-    from stopwise.report import write
+    from stopwise.pages import write
 
     rng = np.random.default_rng(11)
     x = np.linspace(0.02, 1, 60)[:, None]
@@ -207,7 +207,7 @@ def test_every_filter_is_computed_as_in_the_library(browser, tmp_path, filter):
 
 
 def test_names_from_the_data_run_no_script(browser, tmp_path):
-    from stopwise.report import write
+    from stopwise.pages import write
 
     rng = np.random.default_rng(12)
     X = pd.DataFrame(rng.uniform(size=(50, len(NASTY))), columns=NASTY)

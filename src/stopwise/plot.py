@@ -12,10 +12,10 @@ import numpy as np
 
 from stopwise._support.matplotlib import library
 from stopwise._support.arrays import Array
-from stopwise.comparison import Comparison
-from stopwise.curves import Chosen, chosen, has_rows, observed, readings, risks
-from stopwise.curves import crossing as crossing_of
-from stopwise.summary import describe
+from stopwise.views.comparison import Comparison
+from stopwise.views.curves import Chosen, chosen, has_rows, observed, readings, risks
+from stopwise.views.curves import crossing as crossing_of
+from stopwise.views.facts import describe
 from stopwise.tables import shown
 
 library()

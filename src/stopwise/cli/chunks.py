@@ -11,7 +11,7 @@ import click
 from stopwise.cli.output import Notes
 from stopwise.io import atomic_path, write_model
 from stopwise.outofcore import FolderFit, fit_folder
-from stopwise.summary import describe, plain
+from stopwise.views.facts import describe, plain
 
 
 def fit_in_chunks(

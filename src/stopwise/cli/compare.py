@@ -11,11 +11,11 @@ import click
 from stopwise.cli import options
 from stopwise.cli.fit import read
 from stopwise.cli.output import Notes, Progress, emit_json, number, print_facts, print_table
-from stopwise.comparison import Comparison
-from stopwise.comparison import compare as compare_rules
+from stopwise.views.comparison import Comparison
+from stopwise.views.comparison import compare as compare_rules
 from stopwise.examples import EXAMPLES
 from stopwise.io import atomic_path
-from stopwise.summary import length_scale, plain
+from stopwise.views.facts import length_scale, plain
 from stopwise.tables import shown
 
 

@@ -20,7 +20,7 @@ from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.examples import EXAMPLES, load_example
 from stopwise.rules.explanation import explain
 from stopwise.io import atomic_path, write_model
-from stopwise.summary import describe
+from stopwise.views.facts import describe
 from stopwise.tables import Training, prepare, quoted, read_whole, shown
 
 
@@ -60,11 +60,11 @@ def _estimator(matrix: Any, rule: str, filter: str, given: dict[str, Any]) -> An
 
 
 def report_writer() -> Any:
-    """`stopwise.report.write`, or an error that names the extra it needs."""
+    """`stopwise.pages.write`, or an error that names the extra it needs."""
     try:
-        return importlib.import_module("stopwise.report").write
+        return importlib.import_module("stopwise.pages").write
     except ModuleNotFoundError as problem:
-        if problem.name == "stopwise.report":
+        if problem.name == "stopwise.pages":
             raise click.ClickException("this installation of stopwise has no reports; leave --report out") from None
         raise click.ClickException(f"--report needs {problem.name}: pip install 'stopwise[report]'") from None
 

@@ -12,7 +12,7 @@ from stopwise.cli.fit import print_summary
 from stopwise.cli.output import emit_json, print_facts
 from stopwise.rules.explanation import explain
 from stopwise.io import Saved, read_model
-from stopwise.summary import describe
+from stopwise.views.facts import describe
 from stopwise.tables import shown
 
 

@@ -24,7 +24,7 @@ from stopwise.exceptions import ExtrapolationWarning
 from stopwise.io import Saved, read_model
 from stopwise.kernels import Sobolev
 from stopwise.estimators.prediction.training_range import Mask, outside
-from stopwise.summary import parts
+from stopwise.views.facts import parts
 from stopwise.tables import MISSING, Columns, Numeric, Source, TableError, find_sources, quoted, shown
 
 _BATCH = 16_384

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stopwise.report.page import render
+from stopwise.pages.page import render
 
 __all__ = ["render", "write"]
 

@@ -15,7 +15,7 @@ from stopwise.estimators.prediction.host import predict_in_tiles
 from stopwise.filters import Ridge
 from stopwise.path import Path
 from stopwise.rules import Critical, Fixed, Reason, Stop, as_rule, clock_grid, stop_at
-from stopwise.summary import rmse_leave_one_out
+from stopwise.views.facts import rmse_leave_one_out
 
 RULES: dict[str, Any] = {
     "auto": "auto",

@@ -12,11 +12,11 @@ from typing import Any
 
 import jinja2
 
-from stopwise.curves import Chosen, chosen, has_rows, stops
+from stopwise.views.curves import Chosen, chosen, has_rows, stops
 from stopwise.rules.explanation import explain
-from stopwise.report.payload import MOST_PAIRS, MOST_POINTS, Payload, as_script
+from stopwise.pages.payload import MOST_PAIRS, MOST_POINTS, Payload, as_script
 from stopwise.rules import Stop
-from stopwise.summary import describe, relevance, rmse_leave_one_out
+from stopwise.views.facts import describe, relevance, rmse_leave_one_out
 from stopwise.tables import shown
 
 _MOST_LINES = 40
@@ -72,7 +72,7 @@ def render(
 
 @cache
 def _asset(name: str) -> str:
-    return (resources.files("stopwise.report") / "assets" / name).read_text(encoding="utf-8")
+    return (resources.files("stopwise.pages") / "assets" / name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:
