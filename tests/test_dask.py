@@ -15,7 +15,7 @@ import pytest
 import stopwise as sw
 from stopwise.engine.cluster.chunks import PartitionError
 from stopwise.engine.cluster.cluster_operator import OnCluster
-from stopwise.outofcore import fit_folder
+from stopwise.cli.out_of_core import fit_folder
 
 pytest.importorskip("distributed", reason='needs the dask extra: pip install "stopwise[dask]"')
 pytestmark = [

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from stopwise.cli import options
-from stopwise.cli.chunks import fit_in_chunks
+from stopwise.cli.fit_cluster import fit_in_chunks
 from stopwise.cli.output import Notes, Progress, emit_json, number, print_facts
 from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.examples import EXAMPLES, load_example

@@ -19,7 +19,7 @@ import pandas as pd
 from stopwise._support.arrays import Array
 from stopwise.cli import options
 from stopwise.cli.output import Notes, Progress, print_facts
-from stopwise.cli.sinks import JsonSink, Sink, file_sink
+from stopwise.cli.prediction_writers import JsonSink, Sink, file_sink
 from stopwise.exceptions import ExtrapolationWarning
 from stopwise.io import Saved, read_model
 from stopwise.kernels import Sobolev
