@@ -25,7 +25,7 @@ import reference
 import stopwise as sw
 from stopwise.experiments.rules import compare, one_each
 from stopwise.experiments.setting import FIG3_SIZES, descent, fig_setting, generator
-from stopwise.experiments.stops import errors
+from stopwise.experiments.batched_stops import errors
 from stopwise.experiments.trials import draw_trials
 
 LIMIT = 400

@@ -14,7 +14,7 @@ from stopwise._support.arrays import Array
 from stopwise.experiments.claims import FAILS, HOLDS, Claim
 from stopwise.experiments.rates import slope
 from stopwise.experiments.setting import Setting, bare_path, descent, equispaced, generator, tent
-from stopwise.experiments.stops import stops
+from stopwise.experiments.batched_stops import stops
 from stopwise.experiments.tally import Key, Row, Tally, computed, pick, tally
 from stopwise.experiments.task import Config, Task
 from stopwise.experiments.trials import draw_trials

@@ -79,7 +79,7 @@ def save_figures(outcome: Outcome, folder: Path) -> tuple[list[Path], str | None
         matplotlib = library()
     except ImportError as missing:
         return [], f"No figures: {missing}"
-    from stopwise.experiments.figures import FIGURES
+    from stopwise.experiments.paper_figures import FIGURES
 
     target, files = folder / "figures", list[Path]()
     if outcome.finished:

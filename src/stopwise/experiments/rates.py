@@ -21,7 +21,7 @@ from stopwise.experiments.setting import (
     grid_eigenvalues,
     tent,
 )
-from stopwise.experiments.stops import stops
+from stopwise.experiments.batched_stops import stops
 from stopwise.experiments.tally import Key, Row, Tally, computed, pick, tally
 from stopwise.experiments.task import Config, Task
 from stopwise.experiments.trials import Trials, draw_trials

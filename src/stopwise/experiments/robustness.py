@@ -20,7 +20,7 @@ from stopwise.experiments.setting import (
     heavy_noise,
     tent,
 )
-from stopwise.experiments.stops import errors
+from stopwise.experiments.batched_stops import errors
 from stopwise.experiments.tally import Key, Row, Tally, pick, tally, tally_ratio
 from stopwise.experiments.task import Config, Task
 from stopwise.experiments.trials import draw_trials

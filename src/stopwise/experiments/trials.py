@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.experiments.search import Index
+from stopwise.experiments.batched_search import Index
 from stopwise.experiments.setting import Setting
 from stopwise.filters import Filter
 from stopwise.noise import NoiseEstimator, noise_levels

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stopwise.experiments.draw import COLOURS, MARKERS, colour, label, log_log, panel
-from stopwise.experiments.figures_more import draw_bounds, draw_classes, draw_robustness
+from stopwise.experiments.more_figures import draw_bounds, draw_classes, draw_robustness
 from stopwise.experiments.published import FIG3
 from stopwise.experiments.rules import ONE_EACH
 from stopwise.experiments.tally import Row, pick

@@ -13,7 +13,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.complexity import critical_target, step_sums_at
-from stopwise.experiments.search import Index, first_true_each, minimise_each
+from stopwise.experiments.batched_search import Index, first_true_each, minimise_each
 from stopwise.experiments.trials import Half, Trials, own, take
 from stopwise.filters import SteppedFilter
 from stopwise.rules import GCV, SURE, Critical, Discrepancy, HoldOut, LeaveOneOut, Minimax, Oracle, Rule
