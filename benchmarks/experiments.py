@@ -23,9 +23,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import reference
 import stopwise as sw
+from stopwise.experiments.batched_stops import errors
 from stopwise.experiments.rules import compare, one_each
 from stopwise.experiments.setting import FIG3_SIZES, descent, fig_setting, generator
-from stopwise.experiments.batched_stops import errors
 from stopwise.experiments.trials import draw_trials
 
 LIMIT = 400

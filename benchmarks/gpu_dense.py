@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 import stopwise as sw
+from stopwise.engine.gpu.plain_tiles import TorchTiles
 from stopwise.filters import as_filter
 from stopwise.kernels.forms import form_of
-from stopwise.engine.gpu.plain_tiles import TorchTiles
 from stopwise.path import Path
 from stopwise.spectrum import Density, Spectrum
 

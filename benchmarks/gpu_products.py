@@ -9,12 +9,12 @@ import torch
 from gpu_ceilings import seconds
 
 from stopwise import kernels
-from stopwise.kernels.expressions import Exp2, Root, Term
-from stopwise.kernels.forms import Form, form_of
-from stopwise.engine.gpu.packed_rows import padded
-from stopwise.engine.gpu.plain_tiles import TorchTiles
 from stopwise.engine.gpu.fused_source import Scheme, row_length
 from stopwise.engine.gpu.fused_tiles import CANDIDATES, FusedTiles, Launch, _block_width, pick_scheme
+from stopwise.engine.gpu.packed_rows import padded
+from stopwise.engine.gpu.plain_tiles import TorchTiles
+from stopwise.kernels.expressions import Exp2, Root, Term
+from stopwise.kernels.forms import Form, form_of
 
 SCHEMES = [
     Scheme("f16x3", "f16x4"),

@@ -106,9 +106,9 @@ def on_workers(count, n, m, d):
 
     import stopwise as sw
     from stopwise.engine.cluster.chunks import chunks_of_collections
-    from stopwise.estimators.dask_collections import ChunkedRows
     from stopwise.engine.cluster.cluster_operator import ChunkedGram
     from stopwise.engine.landmarks.features import make_landmarks
+    from stopwise.estimators.dask_collections import ChunkedRows
 
     x, y, _ = simulated(n, d, 3)
     small, kernel = x[:24_000], sw.kernels.Gaussian(np.sqrt(d))

@@ -4,11 +4,10 @@ import numpy as np
 
 import stopwise as sw
 from stopwise.examples import load_example
-from stopwise.rules.explanation import explain
 
 example = load_example("motorcycle")
 model = sw.KernelGradientRegressor().fit(example.frame[["milliseconds"]], example.frame[example.target])
-print(explain(model))
+print(sw.explain(model))
 
 # Every other stop is there too, without running descent again.
 for step_sum in np.geomspace(1, 100 * model.step_sum_, 5):

@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 import stopwise as sw
-from stopwise import comparison
 from stopwise.cli import main
 from stopwise.examples import EXAMPLES, load_example
-from stopwise.rules.explanation import explain
 from stopwise.rules import Reason
+from stopwise.rules.explanation import explain
+from stopwise.views import comparison
 
 SCHEMAS = Path(__file__).parent.parent / "docs" / "schemas"
 FIT_KEYS = [

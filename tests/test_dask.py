@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 
 import stopwise as sw
+from stopwise.cli.out_of_core import fit_folder
 from stopwise.engine.cluster.chunks import PartitionError
 from stopwise.engine.cluster.cluster_operator import OnCluster
-from stopwise.cli.out_of_core import fit_folder
 
 pytest.importorskip("distributed", reason='needs the dask extra: pip install "stopwise[dask]"')
 pytestmark = [

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise.problem import count_replicates
-from stopwise.operators import Dense
+from stopwise.engine.operators import Dense
+from stopwise.engine.spectrum.eigenpairs import dense_spectrum
 from stopwise.path import make_path
+from stopwise.problem import count_replicates
 from stopwise.rules import prudent
 from stopwise.rules.base import Data, clock_grid
 from stopwise.rules.prudent import LeftOut
-from stopwise.spectrum import dense_spectrum
 
 WEIGHTS = np.array([2.0, 1.0, 0.5, 3.0, 1.0, 1.5, 1.0, 2.5, 1.0, 1.0, 0.7, 1.0])
 GROUPS = np.array([0, 0, 1, 2, 3, 3, 3, 4, 5, 6, 7, 7])

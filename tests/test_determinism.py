@@ -24,8 +24,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import stopwise as sw
 from problems import MONOTONE, design, estimator, response
-from stopwise.estimators import tiles as prediction_tiles
-from stopwise.operators import tiled
+from stopwise.engine.operators import tiles as tiled
+from stopwise.estimators.prediction import host as prediction_tiles
 
 SAME = 1e-11
 SOLVERS = ["dense", "krylov", "line", "nystrom"]

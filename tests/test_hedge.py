@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise.estimators import hedge
 from stopwise.problem import make_problem
+from stopwise.selection import kernel_average as hedge
 from stopwise.selection.sample import look_at_features, make_sample
 from stopwise.selection.scores import Ridge
 

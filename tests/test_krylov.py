@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 import stopwise as sw
 import stopwise.engine.solvers.krylov_solver as krylov_module
 from problems import KERNELS
-from stopwise.engine.solvers.krylov_solver import UnsettledWarning
-from stopwise.engine.spectrum.block_krylov import BlockKrylov, NumpyStore
-from stopwise.operators import Dense, tiled
+from stopwise.engine.operators import Dense
+from stopwise.engine.operators import tiles as tiled
 from stopwise.engine.operators.running_sums import Line
 from stopwise.engine.operators.tiles import Tiled
+from stopwise.engine.solvers.krylov_solver import UnsettledWarning
+from stopwise.engine.spectrum.block_krylov import BlockKrylov, NumpyStore
 
 
 def draw_problem(seed: int, n: int, design: str) -> tuple[np.ndarray, np.ndarray]:

@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 import stopwise as sw
 import stopwise.engine.solvers.krylov_solver as krylov_module
 from problems import DEEP, DESIGNS, FILTERS, KERNELS, MONOTONE, design, estimator, examples, response
-from stopwise.exceptions import StopwiseWarning
+from stopwise.engine.operators import Dense
 from stopwise.engine.spectrum.block_krylov import BlockKrylov, NumpyStore
-from stopwise.operators import Dense
+from stopwise.exceptions import StopwiseWarning
 
 NOISE = 0.4
 LARGEST = 2000 if DEEP else 300

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import reference
 import stopwise as sw
-from stopwise.operators import Dense
+from stopwise.engine.operators import Dense
+from stopwise.engine.spectrum.eigenpairs import dense_spectrum
 from stopwise.path import make_path
-from stopwise.spectrum import dense_spectrum
 
 ON_ROWS = {
     "hall-marron": sw.noise.HallMarron(),

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 import stopwise as sw
 from stopwise.complexity import local_complexity_of
-from stopwise.engine.landmarks.sampling import Leverage, Uniform, draw_rows, leverage_scores
 from stopwise.engine.landmarks.decomposition import concentrated_density, decompose, filled_density
 from stopwise.engine.landmarks.features import make_landmarks, moments_of
+from stopwise.engine.landmarks.sampling import Leverage, Uniform, draw_rows, leverage_scores
 from stopwise.spectrum import spread_density
 
 KERNELS = [

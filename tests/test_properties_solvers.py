@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import stopwise as sw
 from problems import DESIGNS, FILTERS, KERNELS, MONOTONE, RESPONSES, design, estimator, examples, response
+from stopwise.engine.operators import Dense
 from stopwise.engine.spectrum.block_krylov import BlockKrylov, NumpyStore
-from stopwise.operators import Dense
 
 RULES = {
     "critical": lambda unit: sw.rules.Critical(hilbert_radius=2.0 * unit),

@@ -5,11 +5,11 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import stopwise as sw
-from stopwise.estimators import selection
-from stopwise.selection.unseen_rows import Contender
 from stopwise.problem import make_problem
+from stopwise.selection import choice as selection
 from stopwise.selection.relevance import Learned, Objective, learn
 from stopwise.selection.sample import look_at_features, make_sample
+from stopwise.selection.unseen_rows import Contender
 from stopwise.views.facts import parts
 
 KERNELS = [sw.kernels.Gaussian(), sw.kernels.Laplace(), sw.kernels.Matern(), sw.kernels.Matern(smoothness=2.5)]

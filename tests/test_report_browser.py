@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 import stopwise as sw
-from stopwise.views.curves import directions
 from stopwise.examples import load_example
+from stopwise.views.curves import directions
 
 pytestmark = pytest.mark.browser
 MUST_RUN = "browser" in os.environ.get("STOPWISE_MUST_RUN", "").split(",")

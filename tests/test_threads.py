@@ -11,8 +11,8 @@ import scipy.linalg
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import stopwise as sw
-import stopwise.selection.relevance as relevance
 import stopwise.estimators.prediction.host as prediction
+import stopwise.selection.relevance as relevance
 from problems import KERNELS
 from stopwise._support.threads import SMALL, blas_for, blas_threads
 

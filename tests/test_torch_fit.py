@@ -11,10 +11,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 pytestmark = pytest.mark.torch
 
 from stopwise._support.torch import MissingDevice  # noqa: E402
-from stopwise.estimators import cuda  # noqa: E402
+from stopwise.engine.gpu.device_store import DeviceBasis  # noqa: E402
+from stopwise.engine.solvers import gpu_solver as cuda  # noqa: E402
 from stopwise.engine.solvers.dense_solver import Plan  # noqa: E402
 from stopwise.kernels.forms import NoForm  # noqa: E402
-from stopwise.engine.gpu.device_store import DeviceBasis  # noqa: E402
 
 FIT = {"float64": 1e-8, "float32": 1e-4, "auto": 1e-4}
 CRITICAL = {"rule": sw.rules.Critical(hilbert_radius=5.0), "noise_std": 0.3}

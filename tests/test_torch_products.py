@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from stopwise import kernels
+from stopwise.engine.operators import Dense
 from stopwise.kernels.forms import NoForm, form_of
-from stopwise.operators import Dense
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'stopwise[torch]'")
 pytestmark = pytest.mark.torch

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from stopwise import kernels
+from stopwise.engine.operators import Dense
 from stopwise.engine.spectrum.block_krylov import BlockKrylov
-from stopwise.operators import Dense
 from stopwise.spectrum import Basis
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'stopwise[torch]'")

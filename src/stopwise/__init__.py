@@ -13,6 +13,8 @@ from stopwise.complexity import (
 from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.io import load, save
 from stopwise.rules import Reason, Stop, stopping_time
+from stopwise.rules.explanation import explain
+from stopwise.views.comparison import compare
 
 __version__ = "0.1.0"
 
@@ -22,8 +24,10 @@ __all__ = [
     "Reason",
     "Stop",
     "__version__",
+    "compare",
     "critical_radius",
     "critical_step_sum",
+    "explain",
     "filters",
     "kernels",
     "landmarks",
@@ -38,8 +42,13 @@ __all__ = [
 ]
 
 
+_LAZY = {"plot": ("stopwise.plot", None), "report": ("stopwise.pages", "write")}
+
+
 def __getattr__(name: str) -> Any:
-    """`sw.plot`, brought in when it is first asked for: nothing else needs matplotlib."""
-    if name == "plot":
-        return import_module("stopwise.plot")
-    raise AttributeError(f"module 'stopwise' has no attribute {name!r}")
+    """`sw.plot` and `sw.report`, brought in when first asked for: nothing else needs matplotlib and jinja2."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'stopwise' has no attribute {name!r}")
+    module, function = _LAZY[name]
+    found = import_module(module)
+    return found if function is None else getattr(found, function)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stopwise._support.matplotlib import library
 from stopwise._support.arrays import Array
+from stopwise._support.matplotlib import library
+from stopwise.tables import shown
 from stopwise.views.comparison import Comparison
 from stopwise.views.curves import Chosen, chosen, has_rows, observed, readings, risks
 from stopwise.views.curves import crossing as crossing_of
 from stopwise.views.facts import describe
-from stopwise.tables import shown
 
 library()
 if TYPE_CHECKING:

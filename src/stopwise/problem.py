@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._support.torch import is_tensor
 from stopwise._support.arrays import Array
-from stopwise.kernels import Kernel, Precomputed
+from stopwise._support.torch import is_tensor
 from stopwise.engine.gpu.device_operator import groups_on_device, mean_diagonal
+from stopwise.kernels import Kernel, Precomputed
 
 _MANY = 20_000
 

@@ -1,0 +1,1 @@
+"""What every room needs: arrays, checks, threads, memory, progress, and one door per optional library."""

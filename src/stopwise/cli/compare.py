@@ -11,12 +11,12 @@ import click
 from stopwise.cli import options
 from stopwise.cli.fit import read
 from stopwise.cli.output import Notes, Progress, emit_json, number, print_facts, print_table
-from stopwise.views.comparison import Comparison
-from stopwise.views.comparison import compare as compare_rules
 from stopwise.examples import EXAMPLES
 from stopwise.io import atomic_path
-from stopwise.views.facts import length_scale, plain
 from stopwise.tables import shown
+from stopwise.views.comparison import Comparison
+from stopwise.views.comparison import compare as compare_rules
+from stopwise.views.facts import length_scale, plain
 
 
 def _plotter() -> Any:

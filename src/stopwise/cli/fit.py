@@ -18,10 +18,10 @@ from stopwise.cli.fit_cluster import fit_in_chunks
 from stopwise.cli.output import Notes, Progress, emit_json, number, print_facts
 from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.examples import EXAMPLES, load_example
-from stopwise.rules.explanation import explain
 from stopwise.io import atomic_path, write_model
-from stopwise.views.facts import describe
+from stopwise.rules.explanation import explain
 from stopwise.tables import Training, prepare, quoted, read_whole, shown
+from stopwise.views.facts import describe
 
 
 def read(data: Path | None, example: str | None, target: str | None, separator: str | None, **given: Any) -> Training:

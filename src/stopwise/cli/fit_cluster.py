@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
+from stopwise.cli.out_of_core import FolderFit, fit_folder
 from stopwise.cli.output import Notes
 from stopwise.io import atomic_path, write_model
-from stopwise.cli.out_of_core import FolderFit, fit_folder
 from stopwise.views.facts import describe, plain
 
 

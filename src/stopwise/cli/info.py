@@ -10,10 +10,10 @@ import click
 from stopwise.cli import options
 from stopwise.cli.fit import print_summary
 from stopwise.cli.output import emit_json, print_facts
-from stopwise.rules.explanation import explain
 from stopwise.io import Saved, read_model
-from stopwise.views.facts import describe
+from stopwise.rules.explanation import explain
 from stopwise.tables import shown
+from stopwise.views.facts import describe
 
 
 def feature_names(saved: Saved) -> list[str]:

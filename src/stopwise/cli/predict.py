@@ -20,12 +20,12 @@ from stopwise._support.arrays import Array
 from stopwise.cli import options
 from stopwise.cli.output import Notes, Progress, print_facts
 from stopwise.cli.prediction_writers import JsonSink, Sink, file_sink
+from stopwise.estimators.prediction.training_range import Mask, outside
 from stopwise.exceptions import ExtrapolationWarning
 from stopwise.io import Saved, read_model
 from stopwise.kernels import Sobolev
-from stopwise.estimators.prediction.training_range import Mask, outside
-from stopwise.views.facts import parts
 from stopwise.tables import MISSING, Columns, Numeric, Source, TableError, find_sources, quoted, shown
+from stopwise.views.facts import parts
 
 _BATCH = 16_384
 

@@ -8,20 +8,20 @@ from typing import Any, cast
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from stopwise._support.arrays import Array
 from stopwise._support.threads import blas_threads, limit_of
 from stopwise._support.torch import on_host
-from stopwise._support.arrays import Array
-from stopwise.estimators.intake import check_weights, take_responses, take_rows
-from stopwise.engine.solvers.landmark_solver import HeldRows, Stream, solve_stream
-from stopwise.problem import Problem, make_problem
-from stopwise.selection.choice import Chosen, choose_kernel
-from stopwise.engine.solvers.dense_solver import Plan, Solution, decide, problem_path
-from stopwise.engine.landmarks.sampling import Choice, Uniform, as_points
-from stopwise.noise import as_noise
 from stopwise.engine.landmarks.features import FeatureRows, Landmarks, make_landmarks, moments_of
+from stopwise.engine.landmarks.sampling import Choice, Uniform, as_points
+from stopwise.engine.solvers.dense_solver import Plan, Solution, decide, problem_path
+from stopwise.engine.solvers.landmark_solver import HeldRows, Stream, solve_stream
+from stopwise.estimators.intake import check_weights, take_responses, take_rows
 from stopwise.estimators.prediction.training_range import feature_range, widest
+from stopwise.noise import as_noise
+from stopwise.problem import Problem, make_problem
 from stopwise.rules import as_rule
 from stopwise.rules.holdout import HoldOut
+from stopwise.selection.choice import Chosen, choose_kernel
 
 FIRST_BATCH_LANDMARKS = 500
 """How many rows of a first batch become landmarks under n_landmarks="auto": growing would need rows again."""

@@ -10,20 +10,20 @@ from typing import Any, cast
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from stopwise._support.dask import connected, dask, is_dask, is_frame
 from stopwise._support.arrays import Array
+from stopwise._support.dask import connected, dask, is_dask, is_frame
 from stopwise.engine.cluster.chunks import Chunks, PartitionError, Rows, chunks_of_collections
-from stopwise.engine.solvers.cluster_solver import ClusterKrylov
-from stopwise.engine.solvers.landmark_solver import Stream, solve_source
-from stopwise.problem import Problem, make_problem
-from stopwise.engine.solvers.landmark_left_out import Smoother, left_out_squares
-from stopwise.selection.choice import Chosen, choose_kernel
-from stopwise.engine.landmarks.sampling import MOST, Index, draw_rows
-from stopwise.noise import as_noise
 from stopwise.engine.landmarks.decomposition import Decomposition
 from stopwise.engine.landmarks.features import Landmarks, Moments, moments_of
+from stopwise.engine.landmarks.sampling import MOST, Index, draw_rows
+from stopwise.engine.solvers.cluster_solver import ClusterKrylov
+from stopwise.engine.solvers.landmark_left_out import Smoother, left_out_squares
+from stopwise.engine.solvers.landmark_solver import Stream, solve_source
 from stopwise.estimators.prediction.training_range import feature_range, widest
+from stopwise.noise import as_noise
+from stopwise.problem import Problem, make_problem
 from stopwise.rules import as_rule
+from stopwise.selection.choice import Chosen, choose_kernel
 
 SAMPLE_ROWS = MOST // 2
 """Rows brought to the client to settle kernel, scaling and landmarks."""

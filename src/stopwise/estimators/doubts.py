@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.engine.solvers.dense_solver import Solution
 from stopwise.exceptions import StopwiseWarning
-from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.path import Path
 from stopwise.rules import Stop
 

@@ -11,18 +11,22 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from stopwise._support.arrays import Array
+from stopwise._support.checks import flag
 from stopwise._support.dask import is_dask
 from stopwise._support.threads import blas_threads, limit_of, thread_count
 from stopwise._support.torch import is_tensor, on_host
-from stopwise._support.arrays import Array
-from stopwise._support.checks import flag
-from stopwise.estimators.dask_collections import fit_collections, predict_lazily
-from stopwise.estimators.notebook import StopDisplay
-from stopwise.estimators.intake import check_weights, take_covariates, take_responses, take_rows
-from stopwise.problem import Problem, make_problem
+from stopwise.engine.landmarks.sampling import Leverage, Uniform
 from stopwise.engine.solvers.dense_solver import Plan, Solution
 from stopwise.engine.solvers.solver_choice import choose_solver
 from stopwise.estimators.batches import StreamingMixin
+from stopwise.estimators.dask_collections import fit_collections, predict_lazily
+from stopwise.estimators.doubts import warn_of_doubts
+from stopwise.estimators.intake import check_weights, take_covariates, take_responses, take_rows
+from stopwise.estimators.notebook import StopDisplay
+from stopwise.estimators.prediction.device import predict_there, wants_device
+from stopwise.estimators.prediction.host import predict_in_tiles, variance_in_tiles
+from stopwise.estimators.prediction.training_range import feature_range, warn_outside
 from stopwise.estimators.tensors import (
     at_home,
     choose_kernel_for,
@@ -31,15 +35,11 @@ from stopwise.estimators.tensors import (
     tensor_problem,
     tensor_range,
 )
-from stopwise.estimators.prediction.device import predict_there, wants_device
-from stopwise.estimators.prediction.host import predict_in_tiles, variance_in_tiles
-from stopwise.estimators.doubts import warn_of_doubts
 from stopwise.filters import Filter, Ridge, as_filter
 from stopwise.kernels import Kernel, Precomputed, as_kernel
 from stopwise.kernels.radial import Radial
-from stopwise.engine.landmarks.sampling import Leverage, Uniform
 from stopwise.noise import NoiseEstimator, as_noise
-from stopwise.estimators.prediction.training_range import feature_range, warn_outside
+from stopwise.problem import Problem, make_problem
 from stopwise.rules import Critical, Rule, Stop, as_rule
 from stopwise.rules.holdout import HoldOut
 

@@ -11,13 +11,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._support.torch import is_tensor, on_host, pick_device, torch
 from stopwise._support.arrays import Array
-from stopwise.estimators import cuda
-from stopwise.problem import Problem, make_problem
-from stopwise.selection.choice import Chosen, choose_kernel
+from stopwise._support.torch import is_tensor, on_host, pick_device, torch
 from stopwise.engine.gpu.device_operator import as_tensor
 from stopwise.engine.gpu.device_store import DeviceBasis
+from stopwise.engine.solvers import gpu_solver as cuda
+from stopwise.problem import Problem, make_problem
+from stopwise.selection.choice import Chosen, choose_kernel
 from stopwise.spectrum import Basis
 
 SAMPLE = 20_000

@@ -11,10 +11,10 @@ import numpy as np
 from scipy.optimize import brentq
 
 from stopwise._support.arrays import Array
+from stopwise.experiments.batched_stops import stops
 from stopwise.experiments.claims import FAILS, HOLDS, Claim
 from stopwise.experiments.rates import slope
 from stopwise.experiments.setting import Setting, bare_path, descent, equispaced, generator, tent
-from stopwise.experiments.batched_stops import stops
 from stopwise.experiments.tally import Key, Row, Tally, computed, pick, tally
 from stopwise.experiments.task import Config, Task
 from stopwise.experiments.trials import draw_trials

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stopwise._support.arrays import Array, ArrayLike
+from stopwise.experiments.batched_stops import stops
 from stopwise.experiments.claims import FAILS, HOLDS, Claim, under
 from stopwise.experiments.random_design import make_design
 from stopwise.experiments.setting import (
@@ -21,7 +22,6 @@ from stopwise.experiments.setting import (
     grid_eigenvalues,
     tent,
 )
-from stopwise.experiments.batched_stops import stops
 from stopwise.experiments.tally import Key, Row, Tally, computed, pick, tally
 from stopwise.experiments.task import Config, Task
 from stopwise.experiments.trials import Trials, draw_trials

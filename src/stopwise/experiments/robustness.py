@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise.experiments.batched_stops import errors
 from stopwise.experiments.claims import FAILS, Claim, under
 from stopwise.experiments.setting import (
     Noise,
@@ -20,7 +21,6 @@ from stopwise.experiments.setting import (
     heavy_noise,
     tent,
 )
-from stopwise.experiments.batched_stops import errors
 from stopwise.experiments.tally import Key, Row, Tally, pick, tally, tally_ratio
 from stopwise.experiments.task import Config, Task
 from stopwise.experiments.trials import draw_trials

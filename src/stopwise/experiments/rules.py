@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stopwise.experiments.batched_stops import errors, reads_no_response
 from stopwise.experiments.claims import FAILS, HOLDS, Claim, shown, under
 from stopwise.experiments.published import FIG3
 from stopwise.experiments.setting import FIG3_SIZES, Setting, descent, fig_setting, generator
-from stopwise.experiments.batched_stops import errors, reads_no_response
 from stopwise.experiments.tally import Key, Row, Tally, computed, pick, tally
 from stopwise.experiments.task import Config, Task
 from stopwise.experiments.trials import Trials, draw_trials

@@ -11,7 +11,7 @@ from types import ModuleType
 import joblib
 from threadpoolctl import threadpool_limits
 
-from stopwise.experiments import bounds, classes, path, rates, ridge, robustness, rules
+from stopwise.experiments import bounds, classes, paths, rates, ridge, robustness, rules
 from stopwise.experiments.claims import Claim, as_json, as_markdown
 from stopwise.experiments.tally import Row, Tally, as_csv, merged
 from stopwise.experiments.task import Config, Task

@@ -12,12 +12,13 @@ from typing import cast
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise.engine.operators import Dense
+from stopwise.engine.spectrum.eigenpairs import dense_spectrum
 from stopwise.filters import Filter, GradientDescent
 from stopwise.kernels import Kernel, Sobolev
-from stopwise.operators import Dense
 from stopwise.path import Path, make_path
 from stopwise.schedules import Constant
-from stopwise.spectrum import Basis, Density, Spectrum, dense_spectrum
+from stopwise.spectrum import Basis, Density, Spectrum
 
 FIG3_SIZES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 200, 300)
 MIN = Sobolev(1)

@@ -10,14 +10,14 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise.engine.operators import Dense
+from stopwise.engine.spectrum.eigenpairs import dense_spectrum
 from stopwise.experiments.batched_search import Index
 from stopwise.experiments.setting import Setting
 from stopwise.filters import Filter
 from stopwise.noise import NoiseEstimator, noise_levels
-from stopwise.operators import Dense
 from stopwise.path import Path, make_path
 from stopwise.rules import Data
-from stopwise.spectrum import dense_spectrum
 
 T = TypeVar("T")
 _ENTRIES = 2**22

@@ -10,14 +10,14 @@ import dataclasses
 from typing import Any
 
 from stopwise import filters, kernels, landmarks, noise, path, rules, schedules, spectrum
+from stopwise.engine.landmarks.decomposition import Spread
+from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Moments
 from stopwise.engine.solvers.landmark_solver import Stream
-from stopwise.selection.result import Selection
 from stopwise.exceptions import CannotSave
 from stopwise.kernels import FromCallable, FromSklearn, Kernel, Precomputed
 from stopwise.kernels.base import Constant, Product, Scaled, Sum
-from stopwise.engine.landmarks.decomposition import Spread
-from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Moments
 from stopwise.rules import Reason
+from stopwise.selection.result import Selection
 from stopwise.tables.columns import Columns, Numeric, Text
 from stopwise.tables.sources import Source
 from stopwise.tables.training import Training

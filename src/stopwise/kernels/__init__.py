@@ -8,8 +8,8 @@ from typing import Any
 from stopwise.kernels.base import Constant, Kernel, Product, Rows, Scaled, Sum, as_matrix, take_rows
 from stopwise.kernels.foreign import FromCallable, FromSklearn, Precomputed
 from stopwise.kernels.inner import Linear, Polynomial
-from stopwise.kernels.sobolev import PeriodicSobolev, Sobolev
 from stopwise.kernels.radial import Gaussian, Laplace, Matern, Radial
+from stopwise.kernels.sobolev import PeriodicSobolev, Sobolev
 
 __all__ = [
     "Constant",

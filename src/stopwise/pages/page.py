@@ -12,12 +12,12 @@ from typing import Any
 
 import jinja2
 
-from stopwise.views.curves import Chosen, chosen, has_rows, stops
-from stopwise.rules.explanation import explain
 from stopwise.pages.payload import MOST_PAIRS, MOST_POINTS, Payload, as_script
 from stopwise.rules import Stop
-from stopwise.views.facts import describe, relevance, rmse_leave_one_out
+from stopwise.rules.explanation import explain
 from stopwise.tables import shown
+from stopwise.views.curves import Chosen, chosen, has_rows, stops
+from stopwise.views.facts import describe, relevance, rmse_leave_one_out
 
 _MOST_LINES = 40
 _NAME, _LINE = 80, 600

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.views.curves import Chosen, crossing, directions, has_rows, observed, readings, risks
 from stopwise.filters import CutOff, GradientDescent, GradientFlow, Ridge, SteppedFilter
 from stopwise.kernels import Precomputed
 from stopwise.schedules import Constant
+from stopwise.views.curves import Chosen, crossing, directions, has_rows, observed, readings, risks
 from stopwise.views.facts import plain, relevance, rmse_leave_one_out
 
 MOST_POINTS, MOST_PAIRS, MOST_VALUES = 300, 256, 4096

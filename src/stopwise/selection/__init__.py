@@ -1,0 +1,1 @@
+"""What "auto" chooses: kernel, length scales, and the table of what was tried."""

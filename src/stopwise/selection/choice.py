@@ -16,18 +16,18 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._support.threads import blas_threads
 from stopwise._support.arrays import Array
-from stopwise.selection.length_scale import Candidate, isotropic
-from stopwise.selection.unseen_rows import Contender, contend, few, log_fold_error
-from stopwise.selection.kernel_average import hedged
-from stopwise.problem import Problem
-from stopwise.selection.relevance import Learned, half_distances, learn, learn_from
-from stopwise.selection.sample import Features, Sample, look_at_features, make_sample, median_distance
-from stopwise.selection.scores import Ridge, Score
-from stopwise.selection.result import Row, Selection
+from stopwise._support.threads import blas_threads
 from stopwise.kernels import Gaussian, Kernel, Laplace, Matern
 from stopwise.kernels.radial import Radial
+from stopwise.problem import Problem
+from stopwise.selection.kernel_average import hedged
+from stopwise.selection.length_scale import Candidate, isotropic
+from stopwise.selection.relevance import Learned, half_distances, learn, learn_from
+from stopwise.selection.result import Row, Selection
+from stopwise.selection.sample import Features, Sample, look_at_features, make_sample, median_distance
+from stopwise.selection.scores import Ridge, Score
+from stopwise.selection.unseen_rows import Contender, contend, few, log_fold_error
 
 KERNELS: tuple[Radial, ...] = (Gaussian(), Matern(smoothness=1.5), Laplace())
 CLEAR, CLEAR_IF_FEW = 0.0, 0.04

@@ -15,11 +15,11 @@ from typing import cast
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise.kernels import Kernel
+from stopwise.kernels.radial import Radial
 from stopwise.selection.relevance import half_distances
 from stopwise.selection.sample import Sample, median_distance, squared_distances
 from stopwise.selection.scores import Ridge, Score
-from stopwise.kernels import Kernel
-from stopwise.kernels.radial import Radial
 
 COARSE_ROWS = 300
 """The grid is first walked on so many rows."""

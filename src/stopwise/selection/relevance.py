@@ -19,8 +19,8 @@ from scipy.linalg import lapack
 from scipy.optimize import minimize
 
 from stopwise._support.arrays import Array
-from stopwise.selection.sample import Sample
 from stopwise.kernels.radial import Radial
+from stopwise.selection.sample import Sample
 
 PRIOR_SPREAD = 1.0
 """Standard deviation, in log units, of the length scales about their common mean."""

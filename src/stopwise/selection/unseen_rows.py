@@ -15,10 +15,10 @@ from typing import Any, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise.kernels.radial import Radial
 from stopwise.selection.relevance import Learned, half_distances
 from stopwise.selection.sample import Sample
 from stopwise.selection.scores import Ridge
-from stopwise.kernels.radial import Radial
 
 LEARNING_ROWS = 300
 """With half as many again, learn on so many and ask the rest; with fewer, learn on all and ask in three folds."""

@@ -1,0 +1,1 @@
+"""A fitted model as facts, sentences and curves."""

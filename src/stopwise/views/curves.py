@@ -10,14 +10,14 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.complexity import local_complexity_of
-from stopwise.problem import count_replicates, groups_of
 from stopwise.estimators.prediction.host import CrossKernel, _tiles
-from stopwise.rules.explanation import rule_of
 from stopwise.filters import NuMethod, Ridge
 from stopwise.kernels import Precomputed
 from stopwise.path import Path
+from stopwise.problem import count_replicates, groups_of
 from stopwise.rules import GCV, SURE, Critical, Discrepancy, LeaveOneOut, Minimax, Prudent, Rule, Stop
 from stopwise.rules.critical import SELF_CONSTANT
+from stopwise.rules.explanation import rule_of
 from stopwise.rules.prudent import LeftOut
 
 _ENTRIES = 2_000_000_000

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from stopwise.rules.explanation import rule_of
 from stopwise.kernels import Kernel
 from stopwise.kernels.radial import Radial
 from stopwise.rules import Stop
+from stopwise.rules.explanation import rule_of
 
 
 def parts(kernel: Kernel) -> Iterator[Kernel]:

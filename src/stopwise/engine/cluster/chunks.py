@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._support.dask import dask, is_dask, is_frame
 from stopwise._support.arrays import Array
+from stopwise._support.dask import dask, is_dask, is_frame
 
 
 class PartitionError(ValueError):

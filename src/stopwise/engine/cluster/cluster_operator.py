@@ -15,8 +15,8 @@ from typing import Any, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.kernels import Kernel, Rows, take_rows
 from stopwise.engine.operators.base import Operator
+from stopwise.kernels import Kernel, Rows, take_rows
 
 _TILE = 512
 _COLUMNS = 4096

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.operators import dask as work
+from stopwise.engine.cluster import cluster_operator as work
 from stopwise.engine.cluster.cluster_operator import OnCluster, Tall
 from stopwise.spectrum import Basis
 

@@ -1,0 +1,1 @@
+"""The same operators and stores on a device."""

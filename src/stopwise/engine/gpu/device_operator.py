@@ -11,15 +11,15 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from stopwise._support.torch import is_tensor, pick_device, torch
 from stopwise._support.arrays import Array
-from stopwise.kernels import Kernel
-from stopwise.kernels.forms import Form, form_of
-from stopwise.engine.operators.base import Operator
-from stopwise.engine.gpu.packed_rows import diagonal_of
-from stopwise.engine.gpu.plain_tiles import TorchTiles
+from stopwise._support.torch import is_tensor, pick_device, torch
 from stopwise.engine.gpu.fused_source import Scheme
 from stopwise.engine.gpu.fused_tiles import FusedTiles, can_fuse, pick_scheme
+from stopwise.engine.gpu.packed_rows import diagonal_of
+from stopwise.engine.gpu.plain_tiles import TorchTiles
+from stopwise.engine.operators.base import Operator
+from stopwise.kernels import Kernel
+from stopwise.kernels.forms import Form, form_of
 
 Precision = Literal["float32", "fast", "float64"]
 WIDEST = 64

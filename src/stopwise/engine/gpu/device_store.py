@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._support.torch import torch
 from stopwise._support.arrays import Array
+from stopwise._support.torch import torch
 from stopwise.engine.gpu.device_operator import OnDevice, as_tensor
 from stopwise.engine.gpu.plain_tiles import free_bytes
 

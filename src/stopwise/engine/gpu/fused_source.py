@@ -258,6 +258,6 @@ def load_source(source: str) -> Any:
     """The kernel function of a source text; kept in `linecache`, where Triton looks for it."""
     name = f"<stopwise fused kernel {hashlib.sha256(source.encode()).hexdigest()[:16]}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    scope: dict[str, Any] = {"__name__": "stopwise.operators.fused"}
+    scope: dict[str, Any] = {"__name__": "stopwise.engine.gpu.fused"}
     exec(compile(source, name, "exec"), scope)
     return scope["fused"]

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from stopwise._support.torch import torch, triton
+from stopwise.engine.gpu.fused_source import RESIDENT, Scheme, load_source, row_length, write_source
+from stopwise.engine.gpu.packed_rows import PAD, diagonal_of, largest_entry, padded, prepare_leaf, split
 from stopwise.kernels.expressions import SquaredDistance
 from stopwise.kernels.forms import Form
-from stopwise.engine.gpu.packed_rows import PAD, diagonal_of, largest_entry, padded, prepare_leaf, split
-from stopwise.engine.gpu.fused_source import RESIDENT, Scheme, load_source, row_length, write_source
 
 _TOP = 14
 """Scaled values stay below 2 ** 15, half of float16's range."""

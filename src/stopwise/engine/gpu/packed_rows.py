@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from stopwise._support.torch import torch
+from stopwise.engine.gpu.fused_source import Scheme, row_length
 from stopwise.kernels.expressions import Dot, Ops, Sides, SquaredDistance, Term
 from stopwise.kernels.forms import Form
-from stopwise.engine.gpu.fused_source import Scheme, row_length
 
 PAD = 256
 """Prepared rows are padded to a multiple of this, so that no tile needs a mask."""

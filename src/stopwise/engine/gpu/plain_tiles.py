@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from stopwise._support.torch import torch
+from stopwise.engine.gpu.packed_rows import evaluate, sides_of
 from stopwise.kernels.expressions import SquaredDistance
 from stopwise.kernels.forms import Form
-from stopwise.engine.gpu.packed_rows import evaluate, sides_of
 
 _HOST_BUDGET = 1 << 28
 _COPIES = 5

@@ -1,0 +1,1 @@
+"""Landmarks: a few rows that stand for all (Nystrom)."""

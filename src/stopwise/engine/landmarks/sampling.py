@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from stopwise._support.arrays import Array
 from stopwise._support.checks import real_array
-from stopwise.kernels import Kernel
 from stopwise.engine.landmarks.features import make_landmarks, moments_of
+from stopwise.kernels import Kernel
 
 _PERMUTED = 2**20
 MOST = 2**14

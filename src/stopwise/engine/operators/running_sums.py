@@ -12,11 +12,11 @@ from typing import cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.kernels.base import one_feature
-from stopwise.kernels.sobolev import Sobolev
-from stopwise.operators import springs
+from stopwise.engine.operators import tridiagonal as springs
 from stopwise.engine.operators.base import Operator
 from stopwise.engine.spectrum.eigenvalue_counts import Counting
+from stopwise.kernels.base import one_feature
+from stopwise.kernels.sobolev import Sobolev
 
 COUNTED_ROWS = 500
 """Distinct places from which on eigenvalues are counted instead of estimated."""

@@ -8,10 +8,10 @@ from typing import Any, cast
 import numpy as np
 import scipy.linalg
 
-from stopwise._support.threads import blas_threads, thread_count, threads
 from stopwise._support.arrays import Array
-from stopwise.kernels import Kernel, take_rows
+from stopwise._support.threads import blas_threads, thread_count, threads
 from stopwise.engine.operators.base import Operator
+from stopwise.kernels import Kernel, take_rows
 
 _TILE_BYTES = 2_000_000
 """A tile that stays in a core's cache while it is made and used."""

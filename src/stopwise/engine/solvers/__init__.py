@@ -1,0 +1,1 @@
+"""From a problem and a plan to a solution: which engine, and what it found."""

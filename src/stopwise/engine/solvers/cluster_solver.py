@@ -7,16 +7,16 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._support.dask import dask
 from stopwise._support.arrays import Array
+from stopwise._support.dask import dask
 from stopwise.engine.cluster.chunks import Chunks, Rows
-from stopwise.engine.solvers.krylov_solver import KrylovSolver, canonical_order
-from stopwise.problem import Problem, make_problem
-from stopwise.engine.solvers.dense_solver import Plan, Solution
-from stopwise.engine.spectrum.block_krylov import Store
-from stopwise.operators import Operator
-from stopwise.engine.cluster.cluster_store import ClusterBasis, ClusterStore
 from stopwise.engine.cluster.cluster_operator import ChunkedGram, OnCluster
+from stopwise.engine.cluster.cluster_store import ClusterBasis, ClusterStore
+from stopwise.engine.operators import Operator
+from stopwise.engine.solvers.dense_solver import Plan, Solution
+from stopwise.engine.solvers.krylov_solver import KrylovSolver, canonical_order
+from stopwise.engine.spectrum.block_krylov import Store
+from stopwise.problem import Problem, make_problem
 
 
 def chunk_covariates(rows: Rows, features: Any, dtype: str) -> Array:

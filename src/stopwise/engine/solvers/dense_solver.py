@@ -7,17 +7,18 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from stopwise._support.threads import blas_for, blas_threads
 from stopwise._support.arrays import Array
-from stopwise.problem import Problem
+from stopwise._support.threads import blas_for, blas_threads
+from stopwise.engine.operators import Dense, Operator
+from stopwise.engine.spectrum.eigenpairs import dense_spectrum
 from stopwise.filters import Filter
 from stopwise.kernels import Kernel, Precomputed
 from stopwise.noise import NoiseEstimator
-from stopwise.operators import Dense, Operator
 from stopwise.path import Path, make_path
+from stopwise.problem import Problem
 from stopwise.rules import Data, Rule, Stop
 from stopwise.rules.holdout import HoldOut
-from stopwise.spectrum import Spectrum, dense_spectrum
+from stopwise.spectrum import Spectrum
 
 
 @dataclass(frozen=True)

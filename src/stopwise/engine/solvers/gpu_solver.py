@@ -8,16 +8,16 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise import memory
-from stopwise._support.torch import is_tensor, pick_device, torch
-from stopwise.engine.solvers.krylov_solver import KrylovSolver, probe_count
-from stopwise.problem import Problem
-from stopwise.engine.solvers.dense_solver import Plan, Solution
-from stopwise.engine.spectrum.block_krylov import Multiplier
+from stopwise._support import memory
 from stopwise._support.memory import gibibytes
+from stopwise._support.torch import is_tensor, pick_device, torch
 from stopwise.engine.gpu.device_operator import Cuda, Precision, as_tensor
 from stopwise.engine.gpu.device_store import SLAB, TorchStore
 from stopwise.engine.gpu.plain_tiles import free_bytes
+from stopwise.engine.solvers.dense_solver import Plan, Solution
+from stopwise.engine.solvers.krylov_solver import KrylovSolver, probe_count
+from stopwise.engine.spectrum.block_krylov import Multiplier
+from stopwise.problem import Problem
 
 DEVICE: Any = None
 """Another torch device than the GPU for everything below; the tests say "cpu"."""

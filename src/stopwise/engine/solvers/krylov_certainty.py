@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.problem import Problem
 from stopwise.engine.solvers.dense_solver import Plan, decide
-from stopwise.filters import CutOff, SteppedFilter
 from stopwise.engine.spectrum.block_krylov import GROUPS, BlockKrylov
+from stopwise.filters import CutOff, SteppedFilter
 from stopwise.path import UNSURE, Path
+from stopwise.problem import Problem
 from stopwise.rules import GCV, Critical, Fixed, Reason, Stop
 from stopwise.rules.risk import Discrepancy, Minimax, Oracle
 from stopwise.spectrum import Density, Spectrum

@@ -12,18 +12,18 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.problem import Problem
+from stopwise._support.memory import free_bytes
+from stopwise._support.progress import Progress
+from stopwise.engine.operators import Operator
+from stopwise.engine.operators.tiles import Tiled
 from stopwise.engine.solvers.dense_solver import Plan, Solution, finish
 from stopwise.engine.solvers.krylov_certainty import Verdict, decided_by_bound, judge, reads_traces, with_bracket
+from stopwise.engine.spectrum.block_krylov import BlockKrylov, Multiplier, NumpyStore, Store, with_diagonal
+from stopwise.engine.spectrum.eigenvalue_counts import Counting
 from stopwise.exceptions import StopwiseWarning
 from stopwise.filters import Ridge
-from stopwise.engine.spectrum.block_krylov import BlockKrylov, Multiplier, NumpyStore, Store, with_diagonal
-from stopwise._support.memory import free_bytes
-from stopwise.operators import Operator
-from stopwise.engine.spectrum.eigenvalue_counts import Counting
-from stopwise.engine.operators.tiles import Tiled
 from stopwise.path import Path
-from stopwise._support.progress import Progress
+from stopwise.problem import Problem
 from stopwise.rules import GCV, Stop
 
 _READABLE = 0.002

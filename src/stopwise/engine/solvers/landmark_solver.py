@@ -8,13 +8,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.problem import Problem
-from stopwise.engine.solvers.landmark_left_out import Smoother, left_out_squares, lowest_in_few_passes
-from stopwise.engine.solvers.dense_solver import Plan, Solution
-from stopwise.engine.landmarks.sampling import Choice, Index, Uniform, as_points
 from stopwise.engine.landmarks.decomposition import Bracket, Decomposition, bracket_stop, decompose
 from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Moments, make_landmarks, moments_of
+from stopwise.engine.landmarks.sampling import Choice, Index, Uniform, as_points
+from stopwise.engine.solvers.dense_solver import Plan, Solution
+from stopwise.engine.solvers.landmark_left_out import Smoother, left_out_squares, lowest_in_few_passes
 from stopwise.path import Path
+from stopwise.problem import Problem
 from stopwise.rules import Data, LeaveOneOut, Oracle, Reason, Stop, minimise
 
 FIRST_SIZE = 128

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from stopwise._support.memory import free_bytes, gibibytes
 from stopwise._support.torch import has_gpu, has_torch, is_tensor
-from stopwise.estimators import cuda
+from stopwise.engine.operators import Dense, Operator
+from stopwise.engine.operators.running_sums import Line
+from stopwise.engine.operators.tiles import Tiled
+from stopwise.engine.solvers import gpu_solver as cuda
+from stopwise.engine.solvers.dense_solver import DenseSolver, Plan, Solver
 from stopwise.engine.solvers.gpu_solver import CudaSolver
 from stopwise.engine.solvers.krylov_solver import KrylovSolver
 from stopwise.engine.solvers.landmark_solver import NystromSolver
-from stopwise.problem import Problem
-from stopwise.engine.solvers.dense_solver import DenseSolver, Plan, Solver
 from stopwise.kernels import Precomputed, Sobolev
 from stopwise.kernels.forms import has_form
-from stopwise._support.memory import free_bytes, gibibytes
-from stopwise.operators import Dense, Operator
-from stopwise.engine.operators.running_sums import Line
-from stopwise.engine.operators.tiles import Tiled
+from stopwise.problem import Problem
 from stopwise.rules import HoldOut
 
 DENSE_ROWS = 2500

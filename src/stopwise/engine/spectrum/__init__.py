@@ -1,0 +1,1 @@
+"""What are the eigenvalues, and how sure are we?"""

@@ -1,0 +1,1 @@
+"""Predictions and their variances, on the processor or on a device."""

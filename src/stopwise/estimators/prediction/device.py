@@ -6,15 +6,15 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._support.torch import is_tensor, on_host, torch
 from stopwise._support.arrays import Array
-from stopwise.engine.solvers.gpu_solver import mode_of
-from stopwise.estimators.tensors import checked_rows
-from stopwise.kernels.forms import form_of, has_form
+from stopwise._support.torch import is_tensor, on_host, torch
 from stopwise.engine.gpu.device_operator import Precision, as_tensor, predict_on_device
 from stopwise.engine.gpu.device_store import DeviceBasis, device_coordinates
 from stopwise.engine.gpu.plain_tiles import TorchTiles
+from stopwise.engine.solvers.gpu_solver import mode_of
 from stopwise.estimators.prediction.training_range import warn_beyond
+from stopwise.estimators.tensors import checked_rows
+from stopwise.kernels.forms import form_of, has_form
 
 
 class There:
@@ -49,7 +49,7 @@ class There:
         return self._vectors.T @ block
 
     def variance(self, new: Any, step_sums: Array) -> Any:
-        """As `stopwise.estimators.prediction.host.variance_in_tiles`, in float64: what lies outside the known eigenvectors is a
+        """As `variance_in_tiles` on the host, in float64: what lies outside the known eigenvectors is a
         difference of large numbers, which float32 tiles would lose."""
         path, n = self.path, self.path.n_samples
         weights = np.atleast_2d(path.filter.weight(path.spectrum.eigenvalues, step_sums))

@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._support.threads import blas_threads, has_room, thread_count, threads
 from stopwise._support.arrays import Array
+from stopwise._support.threads import blas_threads, has_room, thread_count, threads
+from stopwise.engine.operators.running_sums import SortedLine
 from stopwise.kernels import Kernel, Precomputed, Sobolev, take_rows
 from stopwise.kernels.forms import has_form
-from stopwise.engine.operators.running_sums import SortedLine
 from stopwise.path import Path
 
 _TILE_ENTRIES = 4_000_000
