@@ -9,8 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise._support.torch import is_tensor
-from stopwise.engine.gpu.device_operator import groups_on_device, mean_diagonal
+from stopwise._support.torch import distinct_tensor_rows, is_tensor, on_host
 from stopwise.kernels import Kernel, Precomputed
 
 _MANY = 20_000
@@ -67,9 +66,7 @@ class Problem:
         return known[1] if known[1] > 0 else 1.0
 
     def _mean_diagonal(self, kernel: Kernel) -> float:
-        x = self.covariates
-        if is_tensor(x):
-            return mean_diagonal(kernel, x, self.weights)
+        x = on_host(self.covariates)
         diagonal = np.diagonal(x) if isinstance(kernel, Precomputed) else kernel.diagonal(x)
         return float(np.average(diagonal.astype(np.float64), weights=self.weights))
 
@@ -148,7 +145,7 @@ def count_replicates(groups: Array, responses: Array) -> Array:
 def groups_of(covariates: Array) -> Any:
     """For each row the number of its distinct covariates; None where all rows differ."""
     if is_tensor(covariates):
-        return groups_on_device(covariates)
+        return distinct_tensor_rows(covariates)
     if len(covariates) > _MANY and _hashes_differ(covariates):
         return None
     order = np.lexsort(covariates.T[::-1])

@@ -66,3 +66,9 @@ def pick_device(device: Any = None) -> Any:
             'use solver="krylov"'
         )
     return library.device("cuda", library.cuda.current_device())
+
+
+def distinct_tensor_rows(rows: Any) -> Any:
+    """For each row of a tensor the number of its distinct values, as a numpy array; None where all rows differ."""
+    _, inverse = torch().unique(rows, dim=0, return_inverse=True)
+    return None if int(inverse.max()) + 1 == len(rows) else inverse.cpu().numpy()

@@ -18,7 +18,7 @@ from stopwise.experiments.task import Config, Task
 from stopwise.io import atomic_path
 
 EXPERIMENTS: dict[str, ModuleType] = {
-    "path": path,
+    "path": paths,
     "rates": rates,
     "rules": rules,
     "ridge": ridge,

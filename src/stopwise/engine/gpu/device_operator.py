@@ -164,20 +164,6 @@ class OnDevice:
         return self.centre(out / self.n_samples)
 
 
-def mean_diagonal(kernel: Kernel, rows: Any, weights: Array | None = None) -> float:
-    """The kernel's mean diagonal over rows on a device."""
-    diagonal = diagonal_of(form_of(kernel), rows.double())
-    if weights is None:
-        return float(diagonal.mean())
-    return float((diagonal * as_tensor(weights, rows.device)).sum() / weights.sum())
-
-
-def groups_on_device(rows: Any) -> Array | None:
-    """For each row the number of its distinct covariates; None where all rows differ."""
-    _, inverse = torch().unique(rows, dim=0, return_inverse=True)
-    return None if int(inverse.max()) + 1 == len(rows) else cast(Array, inverse.cpu().numpy())
-
-
 def predict_on_device(
     kernel: Kernel,
     new: Any,
