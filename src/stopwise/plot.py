@@ -6,12 +6,14 @@ Every function takes a fitted estimator and optionally the axes to draw on, and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.matplotlib import library
+from stopwise.estimators.fitted import fitted_of
+from stopwise.estimators.prediction.host import predict_rows
 from stopwise.tables import shown
 from stopwise.views.comparison import Comparison
 from stopwise.views.curves import Chosen, chosen, has_rows, observed, readings, risks
@@ -98,7 +100,7 @@ def crossing(model: Any, ax: Axes | None = None, *, response: int = 0) -> Axes:
         ax.fill_between(curve.step_sums, curve.complexity, curve.threshold, where=inside, color=BLUE, alpha=0.08)
     ax.set(xscale="log", yscale="log")
     _mark(ax, of)
-    return _finish(ax, f"Why it stopped: rule {of.rule.name}", xlabel="step_sum", ylabel="complexity")
+    return _finish(ax, f"Why it stopped: rule {of.rule}", xlabel="step_sum", ylabel="complexity")
 
 
 def path(model: Any, ax: Axes | None = None, *, response: int = 0) -> Axes:
@@ -145,7 +147,7 @@ def fit(model: Any, ax: Axes | None = None, *, X: Any = None, y: Any = None, res
         rows = np.asarray(model.X_fit_ if X is None else X, dtype=np.float64)[:, 0]
         names = getattr(model, "feature_names_in_", ["x"])
         at = np.linspace(rows.min(), rows.max(), 400)
-        mean, std = model._predict_rows(at[:, None], True, False)
+        mean, std = cast(tuple[Array, Array], predict_rows(fitted_of(model), at[:, None], True, False, None))
         mean, std = mean.reshape(len(at), -1)[:, response], std.reshape(len(at), -1)[:, response]
         ax.plot(rows, target, ".", color=_GREY, alpha=0.6, markersize=4, label="data")
         ax.fill_between(at, mean - 2 * std, mean + 2 * std, color=BLUE, alpha=0.2, linewidth=0, label="± 2 std")
@@ -223,4 +225,4 @@ def _entries(what: Any) -> list[tuple[str, float, float | None, float | None]]:
 
 def _name(model: Any) -> str:
     of = chosen(model)
-    return f"{model.kernel_.name}, {of.rule.name}"
+    return f"{model.kernel_.name}, {of.rule}"

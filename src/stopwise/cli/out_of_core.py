@@ -53,10 +53,10 @@ def fit_folder(
         if show:
             sys.stderr.write(f"dask dashboard: {client.dashboard_link}\n")
         make = _parquet_chunks if files[0].suffix in (".parquet", ".pq") else _csv_chunks
-        precision = "float64" if estimator.precision in ("auto", "float64") else "float32"
+        precision = "float64" if estimator.in_double else "float32"
         layout = Layout(tuple(features) or None, (target,), precision=precision)
         chunks = make(files, layout, exclude, separator, client)
-        sample = fit_chunks(estimator, chunks, client, _show_progress if show else None)
+        estimator._fitted, sample = fit_chunks(estimator, chunks, client, _show_progress if show else None)
     return FolderFit(estimator, _columns(chunks.layout, sample), chunks.n_rows)
 
 

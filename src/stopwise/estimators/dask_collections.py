@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from stopwise._support.arrays import Array
 from stopwise._support.dask import connected, dask, is_dask, is_frame
 from stopwise.engine.cluster.chunks import Chunks, PartitionError, Rows, chunks_of_collections
 from stopwise.engine.landmarks.decomposition import Decomposition
-from stopwise.engine.landmarks.features import Landmarks, Moments, moments_of
+from stopwise.engine.landmarks.features import Landmarks, Moments, Stream, moments_of
 from stopwise.engine.landmarks.sampling import MOST, Index, draw_rows
 from stopwise.engine.solvers.cluster_solver import ClusterKrylov
 from stopwise.engine.solvers.landmark_left_out import Smoother, left_out_squares
-from stopwise.engine.solvers.landmark_solver import Stream, solve_source
+from stopwise.engine.solvers.landmark_solver import solve_source
+from stopwise.estimators.fitted import Fitted, fitted_of, make_fitted
+from stopwise.estimators.intake import take_rows
 from stopwise.estimators.prediction.training_range import feature_range, widest
-from stopwise.noise import as_noise
-from stopwise.problem import Problem, make_problem
-from stopwise.rules import as_rule
-from stopwise.selection.choice import Chosen, choose_kernel
+from stopwise.problem import Problem
+from stopwise.selection.choice import choose_kernel
 
 SAMPLE_ROWS = MOST // 2
 """Rows brought to the client to settle kernel, scaling and landmarks."""
@@ -163,16 +162,15 @@ class ChunkedRows:
 # ---- fit and predict ------------------------------------------------------------------------------------------------
 
 
-def fit_collections(estimator: Any, X: Any, y: Any, sample_weight: Any) -> None:
-    """Fit an estimator to dask collections (or numpy arrays cut into chunks)."""
-    estimator._validate_params()
+def fit_collections(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Fitted:
+    """The fit of an estimator to dask collections (or numpy arrays cut into chunks)."""
     _check_solver(estimator)
     if not is_dask(X):
         array = dask("dask.array")
         X = array.from_array(np.asarray(X), chunks=(_LOCAL_ROWS, -1))
     with connected(estimator.n_jobs) as client:
-        precision = "float64" if estimator.precision in ("auto", "float64") else "float32"
-        fit_chunks(estimator, chunks_of_collections(X, y, sample_weight, precision, client), client)
+        precision = "float64" if estimator.in_double else "float32"
+        return fit_chunks(estimator, chunks_of_collections(X, y, sample_weight, precision, client), client)[0]
 
 
 def _check_solver(estimator: Any) -> None:
@@ -183,31 +181,23 @@ def _check_solver(estimator: Any) -> None:
         )
 
 
-def fit_chunks(estimator: Any, chunks: Chunks, client: Any, watch: Watch | None = None) -> Rows:
-    """Fit an estimator to chunks of rows on a client, at the end and all at once; the sample that settled its units."""
-    seed = estimator._random_seed()
+def fit_chunks(estimator: Any, chunks: Chunks, client: Any, watch: Watch | None = None) -> tuple[Fitted, Rows]:
+    """The fit of an estimator to chunks of rows on a client, and the sample that settled its units."""
+    seed = estimator.random_seed()
     source = ChunkedRows(client, chunks, seed, estimator.fit_intercept, watch)
     sample = source.sample
-    names = chunks.layout.features
-    validate_data(
-        estimator, _named(sample.covariates, names), sample.responses, multi_output=True, ensure_min_samples=2
-    )
-    problem = make_problem(
-        sample.covariates, sample.responses, sample.weights, intercept=estimator.fit_intercept, seed=seed
-    )
-    chosen = choose_kernel(estimator, problem)
+    rows = take_rows(estimator, _named(sample.covariates, chunks.layout.features), sample.responses, sample.weights)
+    problem = rows.problem(intercept=estimator.fit_intercept, seed=seed)
+    chosen = choose_kernel(problem, estimator.kernel_parameter(), estimator.relevance)
     source.settle(problem, chosen.features)
-    plan = estimator._plan(chosen.kernel, as_rule(estimator.rule), as_noise(estimator.noise_std))
+    plan = estimator.plan(chosen.kernel)
     if estimator.solver == "krylov":
         exact = ClusterKrylov(client, chunks, chosen.features)
         solution = exact.solve(exact.whole(intercept=estimator.fit_intercept, seed=seed), plan)
     else:
         solution = solve_source(source, plan, estimator.n_landmarks, seed, "dask")
-    estimator._kept_rows = None
-    chosen = Chosen(chosen.kernel, cast(Problem, None), chosen.features, chosen.table)
-    estimator._keep(solution, plan, chosen, plan.rule, chunks.single)
-    estimator.feature_range_ = source.ranges
-    return sample
+    rows = replace(rows, single=chunks.single, kept_rows=None)
+    return make_fitted(rows, chosen, plan, solution, source.ranges), sample
 
 
 def _named(block: Array, names: Any) -> Any:
@@ -229,13 +219,13 @@ def predict_block(block: Array, model: Any, what: str) -> Array:
 
 def predict_lazily(estimator: Any, X: Any, return_std: bool, interval: str | None) -> Any:
     """Predictions for a dask collection, as dask arrays that are computed when asked for."""
-    check_is_fitted(estimator)
+    fitted = fitted_of(estimator)
     if is_frame(X):
-        names = getattr(estimator, "feature_names_in_", None)
+        names = fitted.feature_names
         X = (X if names is None else X[list(names)]).to_dask_array()
     whole = X if X.numblocks[1] == 1 else X.rechunk({1: -1})
     model = copy.copy(estimator)
-    model._stream, model._solution_notes = None, {}
+    model._fitted = replace(fitted, stream=None)
     model.n_jobs = 1  # workers are as many as the cores already
     shipped = dask().delayed(model, traverse=False, pure=False)
     mean = _map(whole, shipped, "mean", estimator.dual_coef_)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stopwise.engine.landmarks.features import FeatureRows
-from stopwise.engine.solvers.dense_solver import Solution
+from stopwise.engine.solvers.plan import Solution
 from stopwise.exceptions import StopwiseWarning
 from stopwise.path import Path
 from stopwise.rules import Stop
@@ -74,7 +74,7 @@ def _of_stop(path: Path, stop: Stop, sigma: float) -> list[str]:
         )
     elif freedom <= _FULL and path.response is not None and n >= _TAIL_ROWS and not _costly(path):
         reasons += _of_tails(path, stop)
-    if stop.details.get("radius_capped"):
+    if stop.evidence.radius_capped:
         reasons.append("the estimated Hilbert radius hit its cap: give hilbert_radius= or another rule")
     return reasons
 

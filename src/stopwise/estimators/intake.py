@@ -6,19 +6,34 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, cast
 
 import numpy as np
 from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_array, validate_data
 
 from stopwise._support.arrays import Array
 from stopwise._support.checks import real_array
+from stopwise.problem import Problem, make_problem
 
 FARTHEST = 1e300
 """Covariates larger than this cannot be centred and squared; responses may be a little larger."""
 LARGEST_RESPONSE = 1e305
 _WEIGHTS = (1e-100, 1e100)
+
+
+class Names(Protocol):
+    """The columns of an earlier fit."""
+
+    @property
+    def n_features(self) -> int:
+        """How many."""
+
+    @property
+    def feature_names(self) -> Array | None:
+        """Their names, where they had any."""
 
 
 @contextmanager
@@ -65,13 +80,69 @@ def check_kind(values: Any, name: str) -> None:
         raise TypeError(f"{name} holds dates or durations: turn them into numbers first, such as days since a start")
 
 
-def take_rows(estimator: Any, X: Any, y: Any, *, reset: bool = True, least: int = 2) -> tuple[Array, Array]:
-    """Covariates (n, d) and responses (n,) or (n, q) in float64, checked for a fit."""
+@dataclass(frozen=True)
+class Intake:
+    """Checked rows: covariates (n, d), which may be a tensor, responses (n, q), weights, and the names of columns."""
+
+    covariates: Array
+    responses: Array
+    weights: Array | None
+    single: bool
+    """Whether y was one column."""
+    n_features: int
+    feature_names: Array | None = None
+    kept_rows: Array | None = None
+    """Rows that count, of those given; None for all."""
+
+    def problem(self, *, intercept: bool, seed: int) -> Problem:
+        """The rows as the rooms behind want them."""
+        return make_problem(self.covariates, self.responses, self.weights, intercept=intercept, seed=seed)
+
+    def without_idle_rows(self, *, square: bool = False) -> Intake:
+        """The same without rows of weight zero; `square`: covariates are a matrix between all pairs of rows."""
+        if self.weights is None or np.all(self.weights > 0):
+            return self
+        keep = np.flatnonzero(self.weights)
+        weights = self.weights[keep]
+        return replace(
+            self,
+            covariates=self.covariates[np.ix_(keep, keep)] if square else self.covariates[keep],
+            responses=self.responses[keep],
+            weights=None if np.all(weights == 1) else weights,
+            kept_rows=keep,
+        )
+
+
+def _checker(estimator: object, before: Names | None) -> BaseEstimator:
+    """An empty estimator of the same name: scikit-learn's checks write what they learn on it, not on the caller's."""
+    blank = type(type(estimator).__name__, (MultiOutputMixin, RegressorMixin, BaseEstimator), {})()
+    if before is not None:
+        blank.n_features_in_ = before.n_features
+        if before.feature_names is not None:
+            blank.feature_names_in_ = before.feature_names
+    return blank
+
+
+def take_rows(
+    estimator: object,
+    X: object,
+    y: object,
+    sample_weight: object = None,
+    *,
+    like: Names | None = None,
+    least: int = 2,
+    double: bool = True,
+) -> Intake:
+    """Rows for a fit, checked; with the columns of `like`, an earlier fit, where that is given.
+
+    `least`: how few rows will do. `double`: covariates in float64 even where they came in float32.
+    """
     check_kind(X, "X")
     check_kind(y, "y")
+    blank = _checker(estimator, like)
     with numbers_only():
-        X, y = validate_data(
-            estimator,
+        covariates, responses = validate_data(
+            blank,
             X,
             y,
             dtype=[np.float64, np.float32],
@@ -79,13 +150,21 @@ def take_rows(estimator: Any, X: Any, y: Any, *, reset: bool = True, least: int 
             multi_output=True,
             ensure_min_samples=least,
             accept_sparse=False,
-            reset=reset,
+            reset=like is None,
         )
-    if np.iscomplexobj(y):
+    if np.iscomplexobj(responses):
         raise ValueError("Complex data not supported: y must be real")
-    y = take_responses(y)
-    _check_size(X, FARTHEST, "X")
-    return X, y
+    responses = take_responses(responses)
+    _check_size(covariates, FARTHEST, "X")
+    single = responses.ndim == 1
+    return Intake(
+        covariates.astype(np.float64, copy=False) if double else covariates,
+        responses[:, None] if single else responses,
+        check_weights(sample_weight, len(covariates), least_rows=least),
+        single,
+        int(blank.n_features_in_),
+        getattr(blank, "feature_names_in_", None),
+    )
 
 
 def take_responses(y: Any) -> Array:
@@ -97,13 +176,12 @@ def take_responses(y: Any) -> Array:
     return cast(Array, values)
 
 
-def take_covariates(estimator: Any, X: Any) -> Array:
+def take_covariates(estimator: object, fitted: Names, X: object) -> Array:
     """Covariates for a prediction, with the columns of the fit."""
     check_kind(X, "X")
     with numbers_only():
-        return cast(
-            Array, validate_data(estimator, X, dtype=[np.float64, np.float32], reset=False, accept_sparse=False)
-        )
+        blank = _checker(estimator, fitted)
+        return cast(Array, validate_data(blank, X, dtype=[np.float64, np.float32], reset=False, accept_sparse=False))
 
 
 def _check_size(values: Array, limit: float, name: str) -> None:

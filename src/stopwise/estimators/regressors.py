@@ -3,50 +3,53 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
-from stopwise._support.arrays import Array
 from stopwise._support.checks import flag
 from stopwise._support.dask import is_dask
 from stopwise._support.threads import blas_threads, limit_of, thread_count
 from stopwise._support.torch import is_tensor, on_host
 from stopwise.engine.landmarks.sampling import Leverage, Uniform
-from stopwise.engine.solvers.dense_solver import Plan, Solution
+from stopwise.engine.solvers.plan import Plan
 from stopwise.engine.solvers.solver_choice import choose_solver
-from stopwise.estimators.batches import StreamingMixin
+from stopwise.estimators.batches import BatchesMixin
 from stopwise.estimators.dask_collections import fit_collections, predict_lazily
 from stopwise.estimators.doubts import warn_of_doubts
-from stopwise.estimators.intake import check_weights, take_covariates, take_responses, take_rows
+from stopwise.estimators.fitted import Fitted, fitted_of, make_fitted
+from stopwise.estimators.intake import Intake, check_weights, take_covariates, take_responses, take_rows
 from stopwise.estimators.notebook import StopDisplay
-from stopwise.estimators.prediction.device import predict_there, wants_device
-from stopwise.estimators.prediction.host import predict_in_tiles, variance_in_tiles
+from stopwise.estimators.prediction.device import moved, placed, predict_on
+from stopwise.estimators.prediction.host import predict_rows
 from stopwise.estimators.prediction.training_range import feature_range, warn_outside
-from stopwise.estimators.tensors import (
-    at_home,
-    choose_kernel_for,
-    move,
-    stays_on_device,
-    tensor_problem,
-    tensor_range,
-)
+from stopwise.estimators.tensors import choose_kernel_for, stays_on_device, take_tensors, tensor_range
 from stopwise.filters import Filter, Ridge, as_filter
 from stopwise.kernels import Kernel, Precomputed, as_kernel
 from stopwise.kernels.radial import Radial
-from stopwise.noise import NoiseEstimator, as_noise
-from stopwise.problem import Problem, make_problem
-from stopwise.rules import Critical, Rule, Stop, as_rule
-from stopwise.rules.holdout import HoldOut
+from stopwise.noise import as_noise
+from stopwise.rules import Critical, as_rule
 
 _SOLVERS = {"auto", "dense", "krylov", "line", "nystrom", "cuda", "dask"}
 
 
-class _KernelRegressor(StopDisplay, StreamingMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+def learned(read: Callable[[Fitted], Any], what: str, *, optional: bool = False) -> property:
+    """A public name for a part of what was learned; an optional one is not there where its value is None."""
+
+    def get(self: object) -> Any:
+        value = read(fitted_of(self))
+        if optional and value is None:
+            raise AttributeError(f"this {type(self).__name__} has no such attribute: {what}")
+        return value
+
+    return property(get, doc=what)
+
+
+class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """What the two estimators share: the way from data to a stopped fit."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -70,12 +73,14 @@ class _KernelRegressor(StopDisplay, StreamingMixin, MultiOutputMixin, RegressorM
         "verbose": ["verbose"],
     }
 
+    _fitted: Fitted
+
     def _filter(self) -> Filter:
         raise NotImplementedError
 
     # ---- fit ------------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
         """Fit by early-stopped descent (or ridge at the same clock), stopping where the rule says.
 
         Parameters
@@ -87,106 +92,72 @@ class _KernelRegressor(StopDisplay, StreamingMixin, MultiOutputMixin, RegressorM
         sample_weight : array-like of shape (n_samples,), optional
             Frequencies: a weight of 2 is the row twice.
         """
-        if self.solver == "dask" or is_dask(X):
-            fit_collections(self, X, y, sample_weight)
-            return self
         self._validate_params()
+        if self.solver == "dask" or is_dask(X):
+            self._fitted = fit_collections(self, X, y, sample_weight)
+            return self
         with blas_threads(limit_of(self.n_jobs)):
-            problem, single = self._problem(X, y, sample_weight)
+            rows = self._take(X, y, sample_weight)
+            problem = rows.problem(intercept=self.fit_intercept, seed=self.random_seed())
             rule, noise = as_rule(self.rule), as_noise(self.noise_std)
-            chosen = choose_kernel_for(self, problem, host=isinstance(rule, HoldOut) or noise.needs_rows)
-            plan = self._plan(chosen.kernel, rule, noise)
-            solution = choose_solver(self, chosen.problem, plan).solve(chosen.problem, plan)
-            self._keep(solution, plan, chosen, rule, single)
+            chosen = choose_kernel_for(
+                problem, self.kernel_parameter(), self.relevance, host=rule.splits_rows or noise.needs_rows
+            )
+            plan = self.plan(chosen.kernel)
+            solution = choose_solver(chosen.problem, plan).solve(chosen.problem, plan)
+            ranges = tensor_range if is_tensor(problem.covariates) else feature_range
+            fitted = make_fitted(rows, chosen, plan, solution, ranges(problem.covariates))
             warn_of_doubts(chosen.table, solution)
-            find_range: Any = tensor_range if is_tensor(problem.covariates) else feature_range
-            self.feature_range_ = None if isinstance(plan.kernel, Precomputed) else find_range(problem.covariates)
+            self._fitted = fitted
         return self
 
-    def _plan(self, kernel: Kernel, rule: Rule, noise: NoiseEstimator) -> Plan:
+    def plan(self, kernel: Kernel) -> Plan:
         """Everything the parameters ask for, with the kernel settled."""
         thread_count(self.n_jobs)  # refused here whichever solver comes to use it
         return Plan(
             kernel=kernel,
             filter=self._filter(),
-            rule=rule,
-            noise=noise,
+            rule=as_rule(self.rule),
+            noise=as_noise(self.noise_std),
+            solver=self.solver,
+            n_landmarks=self.n_landmarks,
+            precision=self.precision,
             tol=float(self.tol),
-            dtype=np.float64 if self.precision in ("auto", "float64") else np.float32,
+            dtype=np.float64 if self.in_double else np.float32,
             n_jobs=self.n_jobs,
             verbose=int(self.verbose),
         )
 
-    def _problem(self, X: Any, y: Any, sample_weight: Any) -> tuple[Problem, bool]:
+    @property
+    def in_double(self) -> bool:
+        """Whether rows and products on the processor are in float64."""
+        return self.precision in ("auto", "float64")
+
+    def _take(self, X: Any, y: Any, sample_weight: Any) -> Intake:
         if stays_on_device(X, self.solver):
-            return tensor_problem(self, X, y, check_weights(on_host(sample_weight), len(X)))
-        X, y, sample_weight = on_host(X), on_host(y), on_host(sample_weight)
-        X, y = take_rows(self, X, y)
-        if isinstance(self._kernel_parameter(), Precomputed) and X.shape[0] != X.shape[1]:
+            return take_tensors(X, y, check_weights(on_host(sample_weight), len(X))).without_idle_rows()
+        rows = take_rows(self, on_host(X), on_host(y), on_host(sample_weight), double=self.in_double)
+        square, shape = isinstance(self.kernel_parameter(), Precomputed), rows.covariates.shape
+        if square and shape[0] != shape[1]:
             raise ValueError(
-                f"a precomputed kernel matrix must be square, got shape {X.shape}: pass the kernel between all "
+                f"a precomputed kernel matrix must be square, got shape {shape}: pass the kernel between all "
                 "pairs of training rows"
             )
-        if self.precision in ("auto", "float64"):
-            X = X.astype(np.float64, copy=False)
-        single = y.ndim == 1
-        responses = y[:, None] if single else y
-        weights = check_weights(sample_weight, len(X))
-        self._kept_rows = None
-        if weights is not None and np.any(weights == 0):
-            keep = np.flatnonzero(weights)
-            X = X[np.ix_(keep, keep)] if isinstance(self._kernel_parameter(), Precomputed) else X[keep]
-            responses, weights = responses[keep], weights[keep]
-            self._kept_rows = keep
-        weights = None if weights is None or np.all(weights == 1) else weights
-        seed = self._random_seed()
-        return make_problem(X, responses, weights, intercept=self.fit_intercept, seed=seed), single
+        return rows.without_idle_rows(square=square)
 
-    def _random_seed(self) -> int:
-        return _seed(self.random_state)
+    def random_seed(self) -> int:
+        """The seed that `random_state` stands for."""
+        if self.random_state is None:
+            return 0
+        if isinstance(self.random_state, Integral):
+            return int(self.random_state)
+        return int(self.random_state.randint(2**31 - 1))
 
-    def _kernel_parameter(self) -> Kernel | None:
+    def kernel_parameter(self) -> Kernel | None:
         """The kernel as given; None for "auto"."""
         if isinstance(self.kernel, str) and self.kernel == "auto":
             return None
         return as_kernel(self.kernel)
-
-    def _keep(self, solution: Solution, plan: Plan, chosen: Any, rule: Rule, single: bool) -> None:
-        """Learned attributes, all at the end: a fit that fails leaves the estimator as it was."""
-
-        def pick(values: Any) -> Any:
-            return values[0] if single else values
-
-        _check_finite(solution)
-        self.kernel_ = plan.kernel
-        self.selection_ = chosen.table
-        self.solver_ = solution.solver
-        self.path_ = solution.path.column(0) if single else solution.path
-        self.stop_ = pick(solution.stops)
-        self.step_sum_ = pick([stop.step_sum for stop in solution.stops])
-        self.noise_std_ = _plain(pick(list(solution.noise_std)))
-        radii = [_radius_of(stop, solution.path.column(j)) for j, stop in enumerate(solution.stops)]
-        self.hilbert_radius_ = pick(radii)
-        self.critical_radius_ = pick([_critical_radius_of(stop) for stop in solution.stops])
-        self.eigenvalues_ = solution.path.spectrum.eigenvalues
-        self.trace_ = solution.path.spectrum.trace
-        self.X_fit_ = solution.fit_covariates
-        self.dual_coef_ = solution.dual_coef[:, 0] if single else solution.dual_coef
-        self.intercept_ = float(solution.intercept[0]) if single else solution.intercept
-        self._mean_row = solution.mean_row
-        self._spread = solution.spread
-        self._stream = solution.notes.get("stream")
-        self._features = chosen.features
-        self._rule = rule
-        self._solution_notes = solution.notes
-        if isinstance(plan.kernel, Precomputed) and "train_rows" in solution.notes:
-            rows = solution.notes["train_rows"]
-            self._kept_rows = rows if self._kept_rows is None else self._kept_rows[rows]
-        self._device = solution.notes.get("device")
-        self._finish_fit(solution, single)
-
-    def _finish_fit(self, solution: Solution, single: bool) -> None:
-        """What only one of the estimators learns."""
 
     # ---- predict --------------------------------------------------------------------------------------------------
 
@@ -196,20 +167,20 @@ class _KernelRegressor(StopDisplay, StreamingMixin, MultiOutputMixin, RegressorM
         With `return_std=True` also the standard deviation of the estimated mean (its noise part; bias is not in it);
         `interval="new"` adds the noise of a new observation to it.
         """
-        check_is_fitted(self, "dual_coef_")
+        fitted = fitted_of(self)
         flag(return_std, "return_std")
         if interval not in (None, "new"):
             raise ValueError(f'interval must be None or "new", got {interval!r}')
         if is_dask(X):
             return predict_lazily(self, X, return_std, interval)
-        if is_tensor(X):
-            return predict_there(self, X, return_std, interval == "new")
-        X = take_covariates(self, X)
-        if self.feature_range_ is not None:
-            warn_outside(self.feature_range_, X, getattr(self, "feature_names_in_", None))
-        if wants_device(self, X):
-            return predict_there(self, X, return_std, interval == "new")
-        return self._predict_rows(X, return_std, interval == "new")
+        if not is_tensor(X):
+            X = take_covariates(self, fitted, X)
+            if fitted.feature_range is not None:
+                warn_outside(fitted.feature_range, X, fitted.feature_names)
+        if is_tensor(X) or fitted.device is not None:
+            self._on_device = placed(self.__dict__.get("_on_device"), fitted, X, self.precision)
+            return predict_on(self._on_device, X, return_std, interval == "new", self.n_jobs)
+        return predict_rows(fitted, X, return_std, interval == "new", self.n_jobs)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The coefficient of determination of the predictions, 1 - residual / total sum of squares."""
@@ -218,46 +189,42 @@ class _KernelRegressor(StopDisplay, StreamingMixin, MultiOutputMixin, RegressorM
             sample_weight = check_weights(sample_weight, len(y), least_rows=1, frequencies=False)
         return float(super().score(X, y, sample_weight))
 
-    def _predict_rows(self, X: Array, return_std: bool, new: bool) -> Any:
-        with blas_threads(limit_of(self.n_jobs)):
-            X = self._to_features(X)
-            values = predict_in_tiles(self.kernel_, X, self.X_fit_, self.dual_coef_, n_jobs=self.n_jobs)
-            values = values + self.intercept_
-            if not (return_std or new):
-                return values
-            return values, self._std(X, new)
-
-    def _to_features(self, X: Array) -> Array:
-        if isinstance(self.kernel_, Precomputed):
-            return X if self._kept_rows is None else X[:, self._kept_rows]
-        X = X.astype(self.X_fit_.dtype, copy=False)
-        X = X if self._features is None else X[:, self._features]
-        self.kernel_.check(X)
-        return X
-
-    def _std(self, X: Array, new: bool) -> Array:
-        path, single = self.path_, self.dual_coef_.ndim == 1
-        sums = np.atleast_1d(np.asarray(path.chosen))
-        if self._spread is not None:
-            variance = self._spread.variance(X)
-        else:
-            variance = variance_in_tiles(self.kernel_, X, self.X_fit_, path, self._mean_row, sums)
-        variance = variance * np.atleast_1d(self.noise_std_) ** 2
-        if new:
-            variance = variance + np.atleast_1d(self.noise_std_) ** 2
-        std = np.sqrt(variance)
-        return cast(Array, std[:, 0] if single else std)
-
     # ---- devices ---------------------------------------------------------------------------------------------------
 
-    def to(self, device: Any) -> Self:
+    def to(self, device: object) -> Self:
         """Move a fitted model: "cuda" makes predictions on the GPU from now on, "cpu" in numpy without torch."""
-        check_is_fitted(self, "dual_coef_")
-        move(self, device)
+        self._fitted = moved(fitted_of(self), device)
+        self.__dict__.pop("_on_device", None)
         return self
 
     def __getstate__(self) -> Any:
-        return at_home(super().__getstate__())
+        state = {name: value for name, value in super().__getstate__().items() if name != "_on_device"}
+        return state | ({"_fitted": state["_fitted"].at_home()} if "_fitted" in state else {})
+
+    # ---- what was learned -------------------------------------------------------------------------------------------
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_fitted" in self.__dict__
+
+    kernel_ = learned(lambda f: f.kernel, "The kernel, with every length scale settled.")
+    selection_ = learned(lambda f: f.selection, 'What "auto" tried; None for a kernel that was given.')
+    solver_ = learned(lambda f: f.solver, "The solver that was used.")
+    path_ = learned(lambda f: f.own_path, "Every estimate along the filter, without running it.")
+    stop_ = learned(lambda f: f.pick(f.stops), "Where it stopped and why; a list for several responses.")
+    step_sum_ = learned(lambda f: f.pick([stop.step_sum for stop in f.stops]), "The clock reading of the stop.")
+    noise_std_ = learned(
+        lambda f: float(f.noise_std[0]) if f.single else f.noise_std, "The noise level used, units of y."
+    )
+    hilbert_radius_ = learned(lambda f: f.pick(f.hilbert_radii), "The Hilbert radius, given, estimated or the fit's.")
+    critical_radius_ = learned(lambda f: f.pick(f.critical_radii), "1 / sqrt(step_sum) where the rule decided.")
+    eigenvalues_ = learned(lambda f: f.path.spectrum.eigenvalues, "Eigenvalues of Gram / n (centred), or Ritz values.")
+    trace_ = learned(lambda f: f.path.spectrum.trace, "The trace of Gram / n (centred).")
+    X_fit_ = learned(lambda f: f.covariates, "The rows (or landmarks) that predictions weigh.")
+    dual_coef_ = learned(lambda f: f.dual_coef[:, 0] if f.single else f.dual_coef, "Their weights.")
+    intercept_ = learned(lambda f: float(f.intercept[0]) if f.single else f.intercept, "The intercept, units of y.")
+    n_features_in_ = learned(lambda f: f.n_features, "How many columns X had.")
+    feature_names_in_ = learned(lambda f: f.feature_names, "Their names, where they had any.", optional=True)
+    feature_range_ = learned(lambda f: f.feature_range, "Smallest and largest value of each column, (2, d).")
 
     # ---- scikit-learn's contract ------------------------------------------------------------------------------------
 
@@ -360,12 +327,11 @@ class KernelGradientRegressor(_KernelRegressor):
     def _filter(self) -> Filter:
         return as_filter(self.filter, self.schedule)
 
-    def _finish_fit(self, solution: Solution, single: bool) -> None:
-        counts = [stop.iteration for stop in solution.stops]
-        if counts[0] is not None:
-            self.n_iter_ = counts[0] if single else counts
-        elif hasattr(self, "n_iter_"):
-            del self.n_iter_
+    n_iter_ = learned(
+        lambda f: None if f.stops[0].iteration is None else f.pick([stop.iteration for stop in f.stops]),
+        "How many steps were taken.",
+        optional=True,
+    )
 
 
 class KernelRidgeRegressor(_KernelRegressor):
@@ -408,39 +374,8 @@ class KernelRidgeRegressor(_KernelRegressor):
     def _filter(self) -> Filter:
         return Ridge()
 
-    def _finish_fit(self, solution: Solution, single: bool) -> None:
-        sums = [stop.step_sum for stop in solution.stops]
-        n = solution.path.n_samples
-        penalties = [n / s if s > 0 else math.inf for s in sums]
-        self.inverse_penalty_ = sums[0] if single else sums
-        self.alpha_ = penalties[0] if single else penalties
-
-
-def _seed(random_state: Any) -> int:
-    if random_state is None:
-        return 0
-    if isinstance(random_state, Integral):
-        return int(random_state)
-    return int(random_state.randint(2**31 - 1))
-
-
-def _check_finite(solution: Solution) -> None:
-    """The last door before a result is kept: numbers that overflowed never pass for an answer."""
-    for values in (solution.dual_coef, solution.intercept, solution.noise_std):
-        if isinstance(values, np.ndarray) and not np.all(np.isfinite(values)):
-            raise ValueError("the fit overflows: its weights are not finite; rescale y (and a given noise_std)")
-
-
-def _plain(value: Any) -> Any:
-    return float(value) if np.ndim(value) == 0 else np.asarray(value)
-
-
-def _radius_of(stop: Stop, path: Any) -> float:
-    if "hilbert_radius" in stop.details:
-        return float(stop.details["hilbert_radius"])
-    return float(path.scale * math.sqrt(float(path.squared_hilbert_norm(np.asarray(stop.step_sum)))))
-
-
-def _critical_radius_of(stop: Stop) -> float:
-    step_sum = stop.details.get("critical_step_sum", stop.step_sum)
-    return 1 / math.sqrt(step_sum) if step_sum > 0 else math.inf
+    inverse_penalty_ = learned(lambda f: f.pick([stop.step_sum for stop in f.stops]), "What plays step_sum's part.")
+    alpha_ = learned(
+        lambda f: f.pick([f.path.n_samples / stop.step_sum if stop.step_sum > 0 else math.inf for stop in f.stops]),
+        "scikit-learn's penalty: n / inverse_penalty_.",
+    )

@@ -1,4 +1,4 @@
-"""Torch tensors in and out of the estimators, and fitted models that move between devices.
+"""Torch tensors as rows of a fit.
 
 Rows that are on a GPU stay there from `fit` to `predict`; what comes to the host are the responses, the weights of the
 fit, and a sample of rows for kernel="auto" to choose by.
@@ -12,13 +12,13 @@ from typing import Any, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise._support.torch import is_tensor, on_host, pick_device, torch
+from stopwise._support.torch import is_tensor, on_host, torch
 from stopwise.engine.gpu.device_operator import as_tensor
-from stopwise.engine.gpu.device_store import DeviceBasis
-from stopwise.engine.solvers import gpu_solver as cuda
-from stopwise.problem import Problem, make_problem
+from stopwise.engine.solvers import gpu_solver
+from stopwise.estimators.intake import Intake
+from stopwise.kernels import Kernel
+from stopwise.problem import Problem
 from stopwise.selection.choice import Chosen, choose_kernel
-from stopwise.spectrum import Basis
 
 SAMPLE = 20_000
 """Rows brought to the host for kernel="auto" to choose by."""
@@ -50,8 +50,8 @@ def checked_rows(X: Any) -> Any:
     return _checked(X, "X")
 
 
-def tensor_problem(estimator: Any, X: Any, y: Any, weights: Array | None) -> tuple[Problem, bool]:
-    """The problem of tensors; rows stay where they are (float64), the responses' centring needs them on the host."""
+def take_tensors(X: Any, y: Any, weights: Array | None) -> Intake:
+    """Rows of tensors; covariates stay where they are (float64), the responses' centring needs those on the host."""
     X = checked_rows(X)
     if len(X) < 2:
         raise ValueError(f"Found array with {len(X)} sample(s) while a minimum of 2 is required")
@@ -60,26 +60,16 @@ def tensor_problem(estimator: Any, X: Any, y: Any, weights: Array | None) -> tup
         raise ValueError(f"y must have one entry (or row) for each of the {len(X)} rows, got shape {responses.shape}")
     if not np.isfinite(responses).all():
         raise ValueError("Input y contains NaN or infinity: leave those rows out or fill them in")
-    rows = X.to(cuda.device_for(X), torch().float64)
-    keep = None if weights is None or np.all(weights > 0) else np.flatnonzero(weights)
-    if weights is not None and keep is not None:
-        rows, responses, weights = rows[as_tensor(keep, rows.device)], responses[keep], weights[keep]
-        weights = None if np.all(weights == 1) else weights
-    estimator._kept_rows = keep
-    estimator.n_features_in_ = int(X.shape[1])
-    if hasattr(estimator, "feature_names_in_"):
-        del estimator.feature_names_in_
+    rows = X.to(gpu_solver.device_for(X), torch().float64)
     single = responses.ndim == 1
-    flat = responses[:, None] if single else responses
-    seed = estimator._random_seed()
-    return make_problem(rows, flat, weights, intercept=estimator.fit_intercept, seed=seed), single
+    return Intake(rows, responses[:, None] if single else responses, weights, single, int(X.shape[1]))
 
 
-def choose_kernel_for(estimator: Any, problem: Problem, *, host: bool) -> Chosen:
+def choose_kernel_for(problem: Problem, given: Kernel | None, relevance: bool | str, *, host: bool) -> Chosen:
     """`choose_kernel`, on a sample of the rows where these are on a device; `host` brings all rows home after."""
     if not is_tensor(problem.covariates):
-        return choose_kernel(estimator, problem)
-    rows, n = problem.covariates, problem.n_rows
+        return choose_kernel(problem, given, relevance)
+    rows, n = cast(Any, problem.covariates), problem.n_rows
     picked = np.random.default_rng(problem.seed).permutation(n)[:SAMPLE] if n > SAMPLE else np.arange(n)
     part = replace(
         problem,
@@ -87,7 +77,7 @@ def choose_kernel_for(estimator: Any, problem: Problem, *, host: bool) -> Chosen
         responses=problem.responses[picked],
         weights=None if problem.weights is None else problem.weights[picked],
     )
-    chosen = choose_kernel(estimator, part)
+    chosen = choose_kernel(part, given, relevance)
     if chosen.features is not None:
         rows = rows[:, as_tensor(chosen.features, rows.device)]
     return replace(chosen, problem=replace(problem, covariates=on_host(rows) if host else rows))
@@ -96,31 +86,3 @@ def choose_kernel_for(estimator: Any, problem: Problem, *, host: bool) -> Chosen
 def tensor_range(rows: Any) -> Array:
     """Smallest and largest value of each feature, (2, d), found where the rows are."""
     return cast(Array, on_host(torch().stack([rows.amin(0), rows.amax(0)])))
-
-
-# ---- moving ---------------------------------------------------------------------------------------------------------
-
-
-def move(model: Any, device: Any) -> None:
-    """Put a fitted model on a device, where its predictions are then made; "cpu" makes it plain numpy."""
-    model.__dict__.pop("_there", None)
-    if str(device) == "cpu":
-        model.__dict__.update(at_home(vars(model)))
-        return
-    place = pick_device(None if str(device) == "cuda" and cuda.DEVICE is None else cuda.DEVICE or device)
-    if is_tensor(model.X_fit_):
-        model.X_fit_ = model.X_fit_.to(place)
-    model._device = str(place)
-
-
-def at_home(state: dict[str, Any]) -> dict[str, Any]:
-    """What a model has learned with everything on the host: to be pickled, saved, or used without a GPU."""
-    out = {name: on_host(value) for name, value in state.items() if name != "_there"}
-    path = out.get("path_")
-    if path is not None and isinstance(path.spectrum.basis, DeviceBasis):
-        held = path.spectrum.basis
-        spectrum = replace(path.spectrum, basis=Basis(np.asarray(held.rows), held.rotation))
-        out["path_"] = replace(path, spectrum=spectrum)
-    if out.get("_device") is not None:
-        out["_device"] = None
-    return out

@@ -52,10 +52,10 @@ class Encoder:
             if isinstance(value, enum):
                 return {"$": name, "is": value.name}
         cls = type(value)
-        name = type_name(cls)
-        if name is not None:
+        known = type_name(cls)
+        if known is not None:
             fields = {f.name: self.encode(getattr(value, f.name), f"{where}.{f.name}") for f in dataclasses.fields(cls)}
-            return {"$": name, "fields": fields}
+            return {"$": known, "fields": fields}
         raise CannotSave(
             f"this model cannot be saved: {where} is a {cls.__module__}.{cls.__qualname__}, which a model file cannot "
             "hold; set it to a number, a name or a stopwise type"

@@ -5,29 +5,28 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import metadata
 from typing import Any
 
-from sklearn.utils.validation import check_is_fitted
-
 from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
-from stopwise.estimators.tensors import at_home
+from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.exceptions import CannotSave, ModelFileError
 from stopwise.io.codec import Decoder, Encoder, Tensor
 from stopwise.io.container import read_container, write_container
+from stopwise.io.first_schema import fitted_fields
 from stopwise.io.types import check_kernel
-from stopwise.io.validate import check_model
+from stopwise.io.validate import check_fitted
 
-SCHEMA = 1
+SCHEMA = 2
 Document = dict[str, Any]
-MIGRATIONS: dict[int, Callable[[Document, dict[str, Tensor]], Document]] = {}
-"""From a schema to the next one. To change the schema: raise SCHEMA and add the step from the old one here."""
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: fitted_fields}
+"""From what was learned in a schema to the next one. To change it: raise SCHEMA and add the step from the old one."""
 OLDEST = 1
 
 _ESTIMATORS = {cls.__name__: cls for cls in (KernelGradientRegressor, KernelRidgeRegressor)}
-_LIFTED = {"kernel": "kernel_", "stop": "stop_", "solver": "solver_", "feature_names": "feature_names_in_"}
-_NOT_LEARNED = ("_sklearn", "_metadata_request")
+_LIFTED = {"kernel": "kernel", "stop": "stops", "solver": "solver", "feature_names": "feature_names"}
+"""Parts that stand at the top of the document, where people look for them."""
 _MALFORMED = (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError)
 
 
@@ -52,15 +51,13 @@ def describe(model: Any, table: Any = None) -> tuple[Document, dict[str, Tensor]
     if _ESTIMATORS.get(cls.__name__) is not cls:
         known = " and ".join(_ESTIMATORS)
         raise CannotSave(f"sw.save writes {known}; got {cls.__name__} (save the estimator inside it, if it has one)")
-    check_is_fitted(model)
-    check_kernel(model.kernel_)
+    fitted = fitted_of(model).at_home()
+    check_kernel(fitted.kernel)
     encoder = Encoder()
     parameters = model.get_params(deep=False)
-    learned = {name: value for name, value in at_home(vars(model)).items() if name not in parameters}
-    learned = {name: value for name, value in learned.items() if not name.startswith(_NOT_LEARNED)}
-    encoded = {name: encoder.encode(value, name) for name, value in learned.items()}
+    encoded = {each.name: encoder.encode(getattr(fitted, each.name), each.name) for each in fields(fitted)}
     document = {"format": "stopwise model", "schema": SCHEMA, "estimator": cls.__name__, "versions": _versions()}
-    document |= {key: encoded.pop(name, None) for key, name in _LIFTED.items()}
+    document |= {key: encoded.pop(name) for key, name in _LIFTED.items()}
     document["parameters"] = {
         name: encoder.encode(value, f"the parameter {name}") for name, value in parameters.items()
     }
@@ -74,8 +71,8 @@ def write_model(model: Any, path: str | os.PathLike[str], table: Any = None) -> 
     write_container(path, *describe(model, table))
 
 
-def _current(path: Any, document: Document, tensors: dict[str, Tensor], whole: bool) -> Document:
-    """The document in today's schema, or ModelFileError with what to do."""
+def _check_schema(path: str | os.PathLike[str], document: Document, whole: bool) -> None:
+    """Raise ModelFileError, with what to do, for a document that this version cannot read."""
     schema = document.get("schema")
     if document.get("format") != "stopwise model" or type(schema) is not int:
         raise ModelFileError(f"{path} is damaged: its header does not describe a stopwise model")
@@ -92,21 +89,22 @@ def _current(path: Any, document: Document, tensors: dict[str, Tensor], whole: b
         )
     if not whole:
         raise ModelFileError(f"{path} is damaged or was tampered with: its content does not match its checksum")
-    for version in range(schema, SCHEMA):
-        document = MIGRATIONS[version](document, tensors)
-    return document
 
 
 def _rebuild(document: Document, tensors: dict[str, Tensor]) -> tuple[Any, Any]:
     decoder = Decoder(tensors)
     cls = _ESTIMATORS[document["estimator"]]
     model = cls(**{name: decoder.decode(value) for name, value in document["parameters"].items()})
-    learned = {_LIFTED[key]: document[key] for key in _LIFTED if document[key] is not None} | document["learned"]
-    for name, value in learned.items():
-        if not name.isidentifier() or name.startswith("__") or hasattr(cls, name) or name in vars(model):
-            raise ValueError(f"{name!r} is not something a model learns")
-        setattr(model, name, decoder.decode(value))
-    check_model(model)
+    encoded = {name: document[key] for key, name in _LIFTED.items()} | document["learned"]
+    learned = {name: decoder.decode(value) for name, value in encoded.items()}
+    for schema in range(document["schema"], SCHEMA):
+        learned = MIGRATIONS[schema](learned)
+    known = {each.name for each in fields(Fitted)}
+    if set(learned) != known:
+        raise ValueError(f"{sorted(set(learned) ^ known)[0]!r} is missing, or not something a model learns")
+    fitted = Fitted(**learned)
+    check_fitted(fitted)
+    model._fitted = fitted
     return model, decoder.decode(document["table"])
 
 
@@ -114,7 +112,7 @@ def read_model(path: str | os.PathLike[str]) -> Saved:
     """Load a model and what was saved beside it."""
     document, tensors, whole = read_container(path)
     try:
-        document = _current(path, document, tensors, whole)
+        _check_schema(path, document, whole)
         model, table = _rebuild(document, tensors)
         return Saved(model, table, dict(document["versions"]), int(document["schema"]))
     except ModelFileError:

@@ -11,12 +11,11 @@ from typing import Any
 
 from stopwise import filters, kernels, landmarks, noise, path, rules, schedules, spectrum
 from stopwise.engine.landmarks.decomposition import Spread
-from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Moments
-from stopwise.engine.solvers.landmark_solver import Stream
+from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Moments, Stream
 from stopwise.exceptions import CannotSave
 from stopwise.kernels import FromCallable, FromSklearn, Kernel, Precomputed
 from stopwise.kernels.base import Constant, Product, Scaled, Sum
-from stopwise.rules import Reason
+from stopwise.rules import Certainty, Evidence, Reason
 from stopwise.selection.result import Selection
 from stopwise.tables.columns import Columns, Numeric, Text
 from stopwise.tables.sources import Source
@@ -47,7 +46,8 @@ _ROOMS: dict[str, tuple[type[Any], ...]] = {
     ),
     "rules": (
         *(rules.Critical, rules.Minimax, rules.SURE, rules.GCV, rules.LeaveOneOut, rules.Prudent),
-        *(rules.Discrepancy, rules.HoldOut, rules.Oracle, rules.Fixed, rules.Stop),
+        *(rules.Discrepancy, rules.HoldOut, rules.Oracle, rules.Fixed),
+        *(rules.Stop, Evidence, Certainty),
     ),
     "spectrum": (spectrum.Basis, spectrum.Density, spectrum.Spectrum),
     "path": (path.Path,),
@@ -93,9 +93,27 @@ def check_kernel(kernel: Any) -> None:
                 check_kernel(part)
 
 
+def _stop_of_first_schema(fields: dict[str, Any]) -> dict[str, Any]:
+    """Evidence and certainty of a stop that kept both in one dictionary."""
+    details = dict(fields["details"])
+    if "bracket" in details or "products" in details:
+        details["estimate_residual"] = details.pop("residual", None)
+    known = {kind: {each.name for each in dataclasses.fields(kind)} for kind in (Evidence, Certainty)}
+    evidence = {name: value for name, value in details.items() if name in known[Evidence]}
+    certain = {name: value for name, value in details.items() if name in known[Certainty]}
+    certainty = Certainty("unknown", **certain) if certain else None
+    return {
+        **{name: fields[name] for name in ("iteration", "step_sum", "reason")},
+        "evidence": Evidence(**evidence),
+        "certainty": certainty,
+    }
+
+
 def build(cls: type[Any], fields: dict[str, Any]) -> Any:
     """An instance from its fields, through the constructor and so through its checks."""
     expected = [field.name for field in dataclasses.fields(cls)]
+    if cls is rules.Stop and "details" in fields:
+        fields = _stop_of_first_schema(fields)
     if sorted(expected) != sorted(fields):
         raise ValueError(f"{type_name(cls)} has the fields {expected}, the file gives {sorted(fields)}")
     if cls.__dataclass_params__.init:

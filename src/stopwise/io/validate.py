@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from stopwise.estimators.fitted import Fitted
 from stopwise.filters import Filter
 from stopwise.kernels import Kernel
 from stopwise.path import Path
 from stopwise.rules import Reason, Stop
 from stopwise.spectrum import Spectrum
-
-REQUIRED = (
-    *("X_fit_", "dual_coef_", "intercept_", "path_", "eigenvalues_", "trace_", "step_sum_"),
-    *("noise_std_", "hilbert_radius_", "critical_radius_", "n_features_in_", "feature_range_"),
-    *("_features", "_mean_row", "_spread", "_stream", "_device"),
-)
 
 
 def _must(holds: bool, what: str) -> None:
@@ -24,41 +17,41 @@ def _must(holds: bool, what: str) -> None:
         raise ValueError(what)
 
 
-def check_model(model: Any) -> None:
+def check_fitted(fitted: Fitted) -> None:
     """Raise ValueError, naming the part, unless types and shapes agree with one another."""
-    missing = [name for name in REQUIRED if not hasattr(model, name)]
-    _must(not missing, f"{', '.join(missing)} missing")
-    _must(isinstance(model.kernel_, Kernel), "the kernel is not a kernel")
-    _check_weights(model)
-    outputs = 1 if model.dual_coef_.ndim == 1 else model.dual_coef_.shape[1]
-    stops = [model.stop_] if isinstance(model.stop_, Stop) else model.stop_
-    _must(isinstance(stops, list) and len(stops) == outputs, "there must be one stop per response")
+    _must(isinstance(fitted.kernel, Kernel), "the kernel is not a kernel")
+    _check_weights(fitted)
+    outputs, stops = fitted.dual_coef.shape[1], fitted.stops
+    _must(isinstance(stops, tuple) and len(stops) == outputs, "there must be one stop per response")
     _must(all(isinstance(s, Stop) and isinstance(s.reason, Reason) for s in stops), "a stop is not a stop")
-    _check_path(model.path_, outputs, single=model.dual_coef_.ndim == 1)
-    names = getattr(model, "feature_names_in_", None)
-    _must(names is None or len(names) == model.n_features_in_, "there must be one name per feature")
+    _must(outputs == 1 or not fitted.single, "several responses cannot be one column")
+    _must(np.shape(fitted.noise_std) == (outputs,), "there must be one noise level per response")
+    _check_path(fitted.path, outputs)
+    names = fitted.feature_names
+    _must(names is None or len(names) == fitted.n_features, "there must be one name per feature")
 
 
-def _check_weights(model: Any) -> None:
-    rows, dual = model.X_fit_, model.dual_coef_
-    _must(isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.dtype.kind == "f", "X_fit_ is not a matrix")
-    _must(isinstance(dual, np.ndarray) and dual.ndim in (1, 2), "dual_coef_ is not an array of 1 or 2 dimensions")
-    _must(len(dual) == len(rows), f"dual_coef_ has {len(dual)} rows for {len(rows)} rows of X_fit_")
-    _must(bool(np.isfinite(rows).all() and np.isfinite(dual).all()), "X_fit_ or dual_coef_ is not finite")
-    _must(np.shape(model.intercept_) == dual.shape[1:], "intercept_ and dual_coef_ disagree in shape")
-    features = getattr(model, "_features", None)
-    width = model.n_features_in_ if features is None else len(np.arange(model.n_features_in_)[features])
-    _must(rows.shape[1] == width, f"X_fit_ has {rows.shape[1]} columns for {width} features")
-    model.kernel_.check(rows)
+def _check_weights(fitted: Fitted) -> None:
+    rows, dual = fitted.covariates, fitted.dual_coef
+    _must(isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.dtype.kind == "f", "covariates are not a matrix")
+    _must(isinstance(dual, np.ndarray) and dual.ndim == 2, "dual_coef is not an array of 2 dimensions")
+    _must(len(dual) == len(rows), f"dual_coef has {len(dual)} rows for {len(rows)} rows of covariates")
+    _must(bool(np.isfinite(rows).all() and np.isfinite(dual).all()), "covariates or dual_coef are not finite")
+    _must(np.shape(fitted.intercept) == dual.shape[1:], "intercept and dual_coef disagree in shape")
+    features = fitted.features
+    width = fitted.n_features if features is None else len(np.arange(fitted.n_features)[features])
+    _must(rows.shape[1] == width, f"covariates have {rows.shape[1]} columns for {width} features")
+    fitted.kernel.check(rows)
 
 
-def _check_path(path: Any, outputs: int, *, single: bool) -> None:
+def _check_path(path: Path, outputs: int) -> None:
     _must(isinstance(path, Path), "path_ is not a path")
     for part, kind in ((path.spectrum, Spectrum), (path.filter, Filter)):
         _must(isinstance(part, kind), f"the path's {kind.__name__.lower()} is not one")
     known = path.spectrum.eigenvalues.shape
     _must(len(known) == 1, "eigenvalues must be a list of numbers")
-    _must(path.coefficients.shape == (known if single else (*known, outputs)), "coefficients and eigenvalues disagree")
+    fits = path.coefficients.shape == (*known, outputs) or (outputs == 1 and path.coefficients.shape == known)
+    _must(fits, "coefficients and eigenvalues disagree")
     basis = path.spectrum.basis
     if basis is not None:
         width = basis.rows.shape[1] if basis.rotation is None else basis.rotation.shape[1]

@@ -138,7 +138,7 @@ def _rules(of: Chosen) -> list[dict[str, Any]]:
         left_out = rmse_leave_one_out(path, stop.step_sum) if has_rows(path) else None
         rows.append(
             {
-                "rule": f"{of.rule.name} (chosen)" if name == "chosen" else name,
+                "rule": f"{of.rule} (chosen)" if name == "chosen" else name,
                 "iteration": stop.iteration,
                 "step_sum": float(stop.step_sum),
                 "freedom": float(path.degrees_of_freedom(stop.step_sum)),

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise.estimators.fitted import fitted_of
 from stopwise.filters import CutOff, GradientDescent, GradientFlow, Ridge, SteppedFilter
 from stopwise.kernels import Precomputed
 from stopwise.schedules import Constant
@@ -67,7 +68,8 @@ class Payload:
             return None
         if X is not None:
             return np.asarray(X, dtype=np.float64)
-        whole = model._features is None and model._spread is None
+        fitted = fitted_of(model)
+        whole = fitted.features is None and fitted.spread is None
         return np.asarray(model.X_fit_, dtype=np.float64) if whole else None
 
     def _responses(self, y: Any) -> Array:

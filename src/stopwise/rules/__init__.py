@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopwise.rules.base import Data, HeldOut, Reason, Rule, Stop, clock_grid, stop_at
+from stopwise.rules.base import Certainty, Data, Evidence, HeldOut, Reason, Rule, Stop, clock_grid, stop_at
 from stopwise.rules.critical import Critical
 from stopwise.rules.holdout import HoldOut
 from stopwise.rules.prudent import Prudent
@@ -15,9 +15,11 @@ from stopwise.rules.stopping_times import stopping_time
 __all__ = [
     "GCV",
     "SURE",
+    "Certainty",
     "Critical",
     "Data",
     "Discrepancy",
+    "Evidence",
     "Fixed",
     "HeldOut",
     "HoldOut",
@@ -44,6 +46,7 @@ _NAMED: dict[str, Rule] = {
     "discrepancy": Discrepancy(),
     "holdout": HoldOut(),
     "auto": Prudent(),
+    "prudent": Prudent(),
 }
 
 

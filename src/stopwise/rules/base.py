@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, ClassVar, Literal, Protocol, cast
 
@@ -32,17 +32,98 @@ class Reason(Enum):
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """What decided: the rule by its name and the numbers that it compared. A field that does not apply is None.
+
+    Errors and residuals are squared and in problem units (y centred and scaled); `hilbert_radius` and `noise_std` are
+    in the units of y.
+    """
+
+    rule: str | None = None
+    """The rule that decided, which may be another than the one asked for: see `Rule.without_rows`."""
+    criterion: float | None = None
+    """The estimated error at the stop."""
+    lowest: float | None = None
+    """The smallest estimated error on the path, and where it is:"""
+    lowest_step_sum: float | None = None
+    standard_error: float | None = None
+    """Of the difference between the two errors: what the data cannot tell."""
+    allowance: float | None = None
+    """How many such standard errors were allowed."""
+    constant: float | None = None
+    hilbert_radius: float | None = None
+    radius_capped: bool | None = None
+    """Whether the estimated radius hit its cap."""
+    noise_std: float | None = None
+    critical_step_sum: float | None = None
+    """Where on the continuous clock the complexity crosses its threshold."""
+    radius: float | None = None
+    complexity: float | None = None
+    threshold: float | None = None
+    """Both sides of the inequality at the stop (for the discrepancy rule: what the residual is compared with)."""
+    next_radius: float | None = None
+    next_complexity: float | None = None
+    next_threshold: float | None = None
+    """The same one step later."""
+    residual: float | None = None
+    """The mean squared residual that the discrepancy rule compares."""
+    asked_step_sum: float | None = None
+    """A stop that was given, where it lies beyond the limit of the path."""
+    held_out: int | None = None
+    """How many rows were held out, and the others:"""
+    train_rows: Array | None = None
+
+
+@dataclass(frozen=True)
+class Certainty:
+    """What arithmetic may have lost: how the path was computed, and how far the stop can be from that of exact work."""
+
+    engine: str
+    settled: bool = True
+    """Whether the loss is within the tolerance asked for."""
+    regret: float | None = None
+    """A bound on (error estimate here - error estimate at the exact stop) / error estimate; None where unknown."""
+    bracket: tuple[float, float] | None = None
+    """Clock readings between which the exact stop lies."""
+    products: int | None = None
+    """Products with the kernel matrix."""
+    columns: int | None = None
+    """Columns of the Krylov space."""
+    estimate_residual: float | None = None
+    """|K a - f| / |y|: how far weights and fitted values are from belonging together."""
+    landmarks: int | None = None
+    captured: float | None = None
+    """The share of the trace that the landmarks see."""
+    grown_until: str | None = None
+    """Why no more landmarks were taken."""
+
+
+@dataclass(frozen=True)
 class Stop:
     """Where to stop, why, and the evidence. `iteration` is None for filters without steps."""
 
     iteration: int | None
     step_sum: float
     reason: Reason
-    details: dict[str, Any] = field(default_factory=dict)
+    evidence: Evidence = Evidence()
+    certainty: Certainty | None = None
 
-    def with_details(self, **more: Any) -> Stop:
+    @property
+    def details(self) -> dict[str, Any]:
+        """Evidence and certainty as one dictionary, without what does not apply."""
+        parts = (self.evidence,) if self.certainty is None else (self.evidence, self.certainty)
+        named = [(each.name, getattr(part, each.name)) for part in parts for each in fields(part)]
+        return {name: value for name, value in named if value is not None}
+
+    @property
+    def crossing(self) -> float:
+        """The clock reading that decided: of the crossing itself where there is one, else of the stop."""
+        found = self.evidence.critical_step_sum
+        return self.step_sum if found is None else found
+
+    def with_evidence(self, **more: Any) -> Stop:
         """The same stop with more evidence."""
-        return replace(self, details={**self.details, **more})
+        return replace(self, evidence=replace(self.evidence, **more))
 
 
 class HeldOut(Protocol):
@@ -80,14 +161,34 @@ class Rule(ABC):
     """True where single residuals and leverages are read, which costs a pass over all rows at each reading."""
     one_sided: ClassVar[bool] = False
     """True where an unfinished spectrum can only make the stop early (given `bound` as density)."""
+    needs_traces: ClassVar[bool] = True
+    """False where no sum over all eigenvalues is read."""
+    needs_truth: ClassVar[bool] = False
+    """True where the truth at each row is known to the rule."""
+    divides_by_freedom: ClassVar[bool] = False
+    """True where the criterion divides by the degrees of freedom that are left: unreadable near interpolation."""
+    asks_worst_eigenvalue: ClassVar[bool] = False
+    """True where the criterion is a maximum over eigenvalues, so that one unseen eigenvalue can change it."""
+    splits_rows: ClassVar[bool] = False
+    """True where part of the rows is held out (`Data.split`)."""
 
     @abstractmethod
     def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
         """The stop on this path (one response, problem units), with its reason and evidence."""
 
     def without_rows(self) -> Rule:
-        """The rule that stands in where reading every row at each reading is too dear; most need none."""
+        """The rule that decides instead where single rows cannot be read; most need none."""
         return self
+
+    @property
+    def keeps_training_part(self) -> bool:
+        """Whether the estimate stays the one from the rows that were not held out."""
+        return False
+
+    def decide(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
+        """`select`, signed: the evidence names the rule that decided."""
+        stop = self.select(path, noise_std, data)
+        return stop if stop.evidence.rule is not None else stop.with_evidence(rule=self.name)
 
     def _noise(self, noise_std: float | None) -> float:
         if noise_std is None:
@@ -98,17 +199,17 @@ class Rule(ABC):
         return min(float(noise_std), 1e150)
 
 
-def stop_at(filter: Filter, step_sum: float, reason: Reason, **details: Any) -> Stop:
-    """A Stop at the last reachable clock reading not past `step_sum`."""
+def stop_at(filter: Filter, step_sum: float, reason: Reason, **evidence: Any) -> Stop:
+    """A Stop at the last reachable clock reading not past `step_sum`, with fields of its `Evidence`."""
     if isinstance(filter, SteppedFilter):
         iteration = int(filter.iteration(step_sum))
         reached = float(filter.step_sum(iteration))
         if iteration == 0 and reason in (Reason.CROSSING, Reason.MINIMUM, Reason.THRESHOLD):
             reason = Reason.ZERO
-        return Stop(iteration, reached, reason, details)
+        return Stop(iteration, reached, reason, Evidence(**evidence))
     if step_sum == 0 and reason in (Reason.CROSSING, Reason.MINIMUM, Reason.THRESHOLD):
         reason = Reason.ZERO
-    return Stop(None, float(step_sum), reason, details)
+    return Stop(None, float(step_sum), reason, Evidence(**evidence))
 
 
 def clock_grid(path: Path, ratio: float = 1.1) -> Array:

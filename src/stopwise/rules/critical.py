@@ -114,7 +114,7 @@ class Critical(Rule):
         reason = Reason.CROSSING if critical <= limit else Reason.CAP
         stop = stop_at(path.filter, min(critical, limit), reason)
         evidence = _evidence(path, density, stop, sigma, radius, radius, constant)
-        return stop.with_details(critical_step_sum=critical, radius_capped=capped, **evidence)
+        return stop.with_evidence(critical_step_sum=critical, radius_capped=capped, **evidence)
 
     def _select_self(self, path: Path, sigma: float, constant: float) -> Stop:
         def holds(step_sum: Array) -> Array:
@@ -135,7 +135,7 @@ class Critical(Rule):
             stop = stop_at(path.filter, crossed, Reason.CROSSING)
         norm = math.sqrt(float(path.squared_hilbert_norm(stop.step_sum)))
         after = norm if crossed is None else math.sqrt(float(path.squared_hilbert_norm(crossed)))
-        return stop.with_details(**_evidence(path, path.density, stop, sigma, norm, after, constant))
+        return stop.with_evidence(**_evidence(path, path.density, stop, sigma, norm, after, constant))
 
 
 def _evidence(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stopwise.rules import Reason, Rule, Stop, as_rule
+from stopwise.path import Path
+from stopwise.rules.base import Reason, Stop
 
 _MINIMISED = {
     "sure": "Stein's unbiased estimate of the risk",
@@ -18,11 +19,6 @@ _MINIMISED = {
 _FILTERS = {"descent": "Gradient descent", "flow": "Gradient flow", "nu-method": "The nu-method", "ridge": "Ridge"}
 
 
-def rule_of(model: Any) -> Rule:
-    """The rule that a fitted model was stopped by."""
-    return getattr(model, "_rule", None) or as_rule(model.rule)
-
-
 def explain(model: Any) -> str:
     """A plain account of where a fitted model stopped and what decided it; one line per response."""
     stops = [model.stop_] if isinstance(model.stop_, Stop) else list(model.stop_)
@@ -30,7 +26,7 @@ def explain(model: Any) -> str:
     lines = []
     for column, stop in enumerate(stops):
         path = model.path_.column(column)
-        text = f"{_where(path.filter.name, stop)}{_WHY[stop.reason](stop, rule_of(model), path)}"
+        text = f"{_where(path.filter.name, stop)}{_WHY[stop.reason](stop, path)}"
         lines.append(text if single else f"Response {column + 1}: {text}")
     return "\n".join(lines)
 
@@ -55,7 +51,7 @@ def _apart(first: float, second: float) -> tuple[str, str]:
     return texts
 
 
-def _crossing(stop: Stop, rule: Rule, path: Any) -> str:
+def _crossing(stop: Stop, path: Path) -> str:
     seen = stop.details
     if not {"complexity", "threshold", "next_complexity", "next_threshold"} <= seen.keys():
         return ": there the complexity crosses its threshold."
@@ -70,7 +66,7 @@ def _crossing(stop: Stop, rule: Rule, path: Any) -> str:
     )
 
 
-def _minimum(stop: Stop, rule: Rule, path: Any) -> str:
+def _minimum(stop: Stop, path: Path) -> str:
     seen = stop.details
     if {"lowest_step_sum", "allowance"} <= seen.keys():
         return (
@@ -78,36 +74,37 @@ def _minimum(stop: Stop, rule: Rule, path: Any) -> str:
             f"smallest on the path (at step_sum {seen['lowest_step_sum']:.4g}); the data cannot tell the two apart, "
             "and the earlier fit is the simpler one."
         )
-    return f": {_MINIMISED.get(rule.name, f'the criterion of the rule {rule.name}')} is smallest there."
+    rule = stop.evidence.rule or "?"
+    return f": {_MINIMISED.get(rule, f'the criterion of the rule {rule}')} is smallest there."
 
 
-def _threshold(stop: Stop, rule: Rule, path: Any) -> str:
+def _threshold(stop: Stop, path: Path) -> str:
     return ": there the residual has come down to the noise level, and what is left looks like noise alone."
 
 
-def _fixed(stop: Stop, rule: Rule, path: Any) -> str:
+def _fixed(stop: Stop, path: Path) -> str:
     return ": the stop was given, not read off the data."
 
 
-def _zero(stop: Stop, rule: Rule, path: Any) -> str:
+def _zero(stop: Stop, path: Path) -> str:
     return (
         f": at this noise level no step is justified, and the estimate is the constant {float(path.offset):.4g}. More "
         "rows, another kernel or a smaller noise_std would change that."
     )
 
 
-def _cap(stop: Stop, rule: Rule, path: Any) -> str:
+def _cap(stop: Stop, path: Path) -> str:
     return (
         ", the limit of the path: the rule never asked to stop, so the fit nearly runs through the points. Is the "
         "noise level too small, or are there rows that repeat?"
     )
 
 
-def _budget(stop: Stop, rule: Rule, path: Any) -> str:
+def _budget(stop: Stop, path: Path) -> str:
     return ": the spectrum was not settled within its budget, so the true stop may be a little later."
 
 
-_WHY: dict[Reason, Callable[[Stop, Rule, Any], str]] = {
+_WHY: dict[Reason, Callable[[Stop, Path], str]] = {
     Reason.CROSSING: _crossing,
     Reason.MINIMUM: _minimum,
     Reason.THRESHOLD: _threshold,

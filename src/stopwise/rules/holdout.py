@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -29,6 +29,7 @@ class HoldOut(Rule):
     reading: Reading = "global"
     split: Literal["random", "odd-even", "halves"] = "random"
     name: ClassVar[str] = "holdout"
+    splits_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_reading(self.reading)
@@ -37,6 +38,10 @@ class HoldOut(Rule):
             raise ValueError(f"fraction must lie strictly between 0 and 1, got {self.fraction!r}")
         if self.split not in ("random", "odd-even", "halves"):
             raise ValueError(f'split must be "random", "odd-even" or "halves", got {self.split!r}')
+
+    @property
+    def keeps_training_part(self) -> bool:
+        return not self.refit
 
     def rows(self, n_rows: int, seed: int) -> tuple[Array, Array]:
         """Training and held-out rows."""
@@ -60,4 +65,4 @@ class HoldOut(Rule):
         held = data.split(train, test)
         stop = minimise(held.path, held.error, self.reading)
         on_full = stop_at(path.filter, stop.step_sum, stop.reason) if self.refit else stop
-        return on_full.with_details(**stop.details, held_out=len(test), train_rows=train)
+        return replace(on_full, evidence=stop.evidence).with_evidence(held_out=len(test), train_rows=train)

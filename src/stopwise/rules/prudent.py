@@ -101,6 +101,7 @@ class Prudent(Rule):
     name: ClassVar[str] = "prudent"
     needs_noise: ClassVar[bool] = True
     needs_rows: ClassVar[bool] = True
+    divides_by_freedom: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not (is_finite(self.allowance) and self.allowance >= 0):
@@ -113,7 +114,7 @@ class Prudent(Rule):
         if path.step_sum_cap == 0 or float(path.energy) == 0:
             return stop_at(path.filter, 0.0, Reason.ZERO)
         if path.spectrum.basis is None or path.response is None:
-            return self.without_rows().select(path, noise_std, data)
+            return self.without_rows().decide(path, noise_std, data)
         ridge = path.along(Ridge())
         groups = None if data is None or data.groups is None else data.groups()
         replicates = None if data is None or data.replicates is None else data.replicates()

@@ -46,6 +46,7 @@ class GCV(Rule):
 
     reading: Reading = "global"
     name: ClassVar[str] = "gcv"
+    divides_by_freedom: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_reading(self.reading)
@@ -65,6 +66,7 @@ class LeaveOneOut(Rule):
     reading: Reading = "global"
     name: ClassVar[str] = "loo"
     needs_rows: ClassVar[bool] = True
+    divides_by_freedom: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_reading(self.reading)
@@ -87,6 +89,7 @@ class Minimax(Rule):
     hilbert_radius: float | Literal["auto"] = "auto"
     reading: Reading = "global"
     name: ClassVar[str] = "minimax"
+    asks_worst_eigenvalue: ClassVar[bool] = True
     needs_noise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -114,7 +117,7 @@ class Minimax(Rule):
         else:
             radius = float(self.hilbert_radius) / path.scale
         stop = minimise(path, lambda s: self.criterion(path, sigma, radius, s), self.reading)
-        return stop.with_details(hilbert_radius=radius * path.scale, radius_capped=capped)
+        return stop.with_evidence(hilbert_radius=radius * path.scale, radius_capped=capped)
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,7 @@ class Discrepancy(Rule):
     """The first iterate whose mean squared residual is at most sigma^2 (discrepancy principle)."""
 
     name: ClassVar[str] = "discrepancy"
+    needs_traces: ClassVar[bool] = False
     needs_noise: ClassVar[bool] = True
 
     def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
@@ -149,6 +153,8 @@ class Oracle(Rule):
     truth: Any = field(repr=False)
     reading: Reading = "global"
     name: ClassVar[str] = "oracle"
+    needs_traces: ClassVar[bool] = False
+    needs_truth: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_reading(self.reading)
@@ -176,6 +182,7 @@ class Fixed(Rule):
     iteration: int | None = None
     step_sum: float | None = None
     name: ClassVar[str] = "fixed"
+    needs_traces: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if (self.iteration is None) == (self.step_sum is None):

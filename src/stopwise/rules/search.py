@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -43,7 +44,7 @@ def minimise(path: Path, criterion: Criterion, reading: Reading = "global") -> S
         if not isinstance(path.filter, SteppedFilter) or stop.iteration is None:
             raise ValueError('reading="literal" counts iterations: it needs a filter with steps')
         earlier = float(path.filter.step_sum(max(stop.iteration - 1, 0)))
-        stop = stop_at(path.filter, earlier, stop.reason, **stop.details)
+        stop = replace(stop_at(path.filter, earlier, stop.reason), evidence=stop.evidence)
     return stop
 
 

@@ -51,18 +51,17 @@ class Chosen:
     table: Any = None
 
 
-def choose_kernel(estimator: Any, problem: Problem) -> Chosen:
-    """The kernel of an estimator for a problem; an explicit kernel sees X as given."""
-    given = estimator._kernel_parameter()
+def choose_kernel(problem: Problem, given: Kernel | None, relevance: bool | str) -> Chosen:
+    """The kernel for a problem: the one given, which sees X as it is, or the best of all (None) or of its scales."""
     if given is not None and not (isinstance(given, Radial) and given.length_scale == "auto"):
         kernel = given.resolved(problem.covariates)
         kernel.check(problem.covariates)
         return Chosen(kernel, problem)
     kernels = KERNELS if given is None else (given.with_length_scale(1.0),)
     # A kernel asked for by name keeps one length scale unless more are asked for.
-    wanted = estimator.relevance is True or (estimator.relevance == "auto" and given is None)
+    wanted = relevance is True or (relevance == "auto" and given is None)
     with blas_threads(1):  # samples are small
-        return search(problem, kernels, per_feature=wanted, forced=estimator.relevance is True)
+        return search(problem, kernels, per_feature=wanted, forced=relevance is True)
 
 
 def search(problem: Problem, kernels: Sequence[Radial], *, per_feature: bool, forced: bool = False) -> Chosen:

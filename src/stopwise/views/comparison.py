@@ -11,6 +11,7 @@ from sklearn.model_selection import KFold
 
 from stopwise._support.arrays import Array
 from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
+from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.prediction.host import predict_in_tiles
 from stopwise.filters import Ridge
 from stopwise.path import Path
@@ -69,8 +70,9 @@ def predict_at(model: Any, X: Array, step_sums: Any, path: Path | None = None) -
         raise ValueError(
             f'predictions at other stops need weights on every row; fit with solver="dense", not {model.solver_}'
         )
-    offset = path.offset - (0.0 if model._mean_row is None else model._mean_row @ dual)
-    values = predict_in_tiles(model.kernel_, model._to_features(X), model.X_fit_, dual, n_jobs=model.n_jobs)
+    fitted = fitted_of(model)
+    offset = path.offset - (0.0 if fitted.mean_row is None else fitted.mean_row @ dual)
+    values = predict_in_tiles(fitted.kernel, fitted.to_features(X), fitted.covariates, dual, n_jobs=model.n_jobs)
     return cast(Array, values + offset)
 
 
@@ -156,7 +158,7 @@ def compare(X: Array, y: Array, *, holdout: float = 0.0, seed: int = 0, **settin
 
 def _rows(model: Any, X: Array, y: Array, judge: _Judge, seed: int) -> list[Row]:
     path, sigma = model.path_, model.noise_std_ / model.path_.scale
-    used = model._to_features(X)
+    used = fitted_of(model).to_features(X)
     rows = []
     for name, rule in RULES.items():
         stop = _held_out_stop(model, used, y) if name == "holdout" else as_rule(rule).select(path, sigma)

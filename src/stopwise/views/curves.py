@@ -10,6 +10,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.complexity import local_complexity_of
+from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.prediction.host import CrossKernel, _tiles
 from stopwise.filters import NuMethod, Ridge
 from stopwise.kernels import Precomputed
@@ -17,7 +18,6 @@ from stopwise.path import Path
 from stopwise.problem import count_replicates, groups_of
 from stopwise.rules import GCV, SURE, Critical, Discrepancy, LeaveOneOut, Minimax, Prudent, Rule, Stop
 from stopwise.rules.critical import SELF_CONSTANT
-from stopwise.rules.explanation import rule_of
 from stopwise.rules.prudent import LeftOut
 
 _ENTRIES = 2_000_000_000
@@ -35,9 +35,9 @@ class Chosen:
     radius: float
 
     @property
-    def rule(self) -> Rule:
-        """The rule that decided."""
-        return rule_of(self.model)
+    def rule(self) -> str:
+        """The name of the rule that decided."""
+        return self.stop.evidence.rule or fitted_of(self.model).rule.name
 
 
 def chosen(model: Any, response: int = 0) -> Chosen:
@@ -97,13 +97,14 @@ class Crossing:
 
 def crossing(of: Chosen, step_sums: Array) -> Crossing:
     """RWY14's stopping inequality, both sides at every reading."""
-    path, details, rule = of.path, of.stop.details, of.rule
-    decided = {"constant", "noise_std"} <= details.keys()
+    path, seen, rule = of.path, of.stop.evidence, fitted_of(of.model).rule
+    decided = seen.constant is not None and seen.noise_std is not None
     fixed = decided and isinstance(rule, Critical) and rule.hilbert_radius != "self"
-    constant = float(details["constant"]) if decided else SELF_CONSTANT
-    given = decided and isinstance(rule, Critical) and not isinstance(rule.hilbert_radius, str)
+    constant = SELF_CONSTANT if seen.constant is None else float(seen.constant)
+    given = fixed and not isinstance(cast(Critical, rule).hilbert_radius, str)
+    stated = 0.0 if seen.hilbert_radius is None else float(seen.hilbert_radius)
     density = path.spectrum.bound if given else path.density
-    radius = np.full(step_sums.shape, float(details["hilbert_radius"]) / float(path.scale)) if fixed else None
+    radius = np.full(step_sums.shape, stated / float(path.scale)) if fixed else None
     if radius is None:
         radius = np.sqrt(path.squared_hilbert_norm(step_sums))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -116,7 +117,7 @@ def crossing(of: Chosen, step_sums: Array) -> Crossing:
         complexity=local_complexity_of(density, 1 / np.sqrt(step_sums)),
         threshold=threshold,
         constant=constant,
-        radius=float(details["hilbert_radius"]) if fixed else None,
+        radius=stated if fixed else None,
         decided=decided,
         crosses=crosses,
     )
@@ -161,7 +162,7 @@ def risks(of: Chosen, step_sums: Array) -> dict[str, Array]:
     squared["worst case"] = Minimax().criterion(path, sigma, of.radius, step_sums) + sigma**2
     if has_rows(path, step_sums.size):
         squared["leave-one-out"] = path.leave_one_out_error(step_sums)
-        if isinstance(of.rule, Prudent):
+        if of.rule == Prudent.name:
             squared["leave-one-out of ridge"] = _left_out(of).mean(step_sums)
     with np.errstate(invalid="ignore"):
         return {name: cast(Array, float(path.scale) * np.sqrt(values)) for name, values in squared.items()}
@@ -192,8 +193,9 @@ def directions(model: Any, X: Array) -> tuple[Array, Array]:
 
     The variance of f(x) is sigma^2 (sum_j weight_j^2 psi_j^2 + step_sum^2 outside + 1/n for an intercept).
     """
-    path, spread = model.path_, model._spread
-    n, used = path.n_samples, model._to_features(np.asarray(X))
+    fitted, path = fitted_of(model), model.path_
+    spread, mean_row = fitted.spread, fitted.mean_row
+    n, used = path.n_samples, fitted.to_features(np.asarray(X))
     if spread is not None:
         features = spread.landmarks.features(used).astype(np.float64) - spread.mean
         return features @ spread.rotation * np.sqrt(path.spectrum.eigenvalues / n), np.zeros(len(used))
@@ -203,7 +205,7 @@ def directions(model: Any, X: Array) -> tuple[Array, Array]:
     psi, outside = np.empty((len(used), basis.width)), np.zeros(len(used))
     for rows in _tiles(*cross.shape):
         block = cross.tile(rows).astype(np.float64)
-        block = (block if model._mean_row is None else block - model._mean_row) * root
+        block = (block if mean_row is None else block - mean_row) * root
         if path.intercept:
             constant = root / math.sqrt(n)
             block = block - np.outer(block @ constant, constant)

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from stopwise.estimators.fitted import fitted_of
 from stopwise.kernels import Kernel
 from stopwise.kernels.radial import Radial
 from stopwise.rules import Stop
-from stopwise.rules.explanation import rule_of
 
 
 def parts(kernel: Kernel) -> Iterator[Kernel]:
@@ -41,7 +41,7 @@ def relevance(model: Any) -> list[float] | None:
     rates = model.X_fit_.astype(np.float64).std(axis=0) / scales[0]
     largest = float(rates.max())
     out = np.zeros(model.n_features_in_)
-    chosen = getattr(model, "_features", None)
+    chosen = fitted_of(model).features
     out[slice(None) if chosen is None else chosen] = rates / largest if largest > 0 else rates
     return [float(value) for value in out]
 
@@ -79,8 +79,8 @@ def describe(model: Any) -> dict[str, Any]:
         "relevance": plain(relevance(model)),
         "noise_std": plain(model.noise_std_),
         "hilbert_radius": plain(model.hilbert_radius_),
-        "rule": rule_of(model).name,
-        "constant": plain(pick([stop.details.get("constant") for stop in stops])),
+        "rule": ", ".join(dict.fromkeys(stop.evidence.rule or "" for stop in stops)),
+        "constant": plain(pick([stop.evidence.constant for stop in stops])),
         "iteration": pick([stop.iteration for stop in stops]),
         "step_sum": plain(model.step_sum_),
         "reason": pick([stop.reason.name for stop in stops]),

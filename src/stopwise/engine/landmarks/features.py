@@ -225,3 +225,15 @@ class _Transposed:
 
     def __matmul__(self, block: Array) -> Array:
         return cast(Array, sum(self.rows[part].T @ block[part] for part in self.rows.tiles()))
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Everything a fit keeps of its rows: landmarks, their moments, and y = shift + unit * response."""
+
+    landmarks: Landmarks
+    moments: Moments
+    shift: Array
+    unit: Array
+    intercept: bool
+    seed: int = 0

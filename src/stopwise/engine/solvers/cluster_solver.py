@@ -13,8 +13,8 @@ from stopwise.engine.cluster.chunks import Chunks, Rows
 from stopwise.engine.cluster.cluster_operator import ChunkedGram, OnCluster
 from stopwise.engine.cluster.cluster_store import ClusterBasis, ClusterStore
 from stopwise.engine.operators import Operator
-from stopwise.engine.solvers.dense_solver import Plan, Solution
 from stopwise.engine.solvers.krylov_solver import KrylovSolver, canonical_order
+from stopwise.engine.solvers.plan import Plan, Solution
 from stopwise.engine.spectrum.block_krylov import Store
 from stopwise.problem import Problem, make_problem
 

@@ -1,68 +1,22 @@
-"""From a problem and a kernel to a stop and weights: the middle of `fit`, one solver at a time."""
+"""The reference solver: the whole matrix and all its eigenpairs; and what every solver shares."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, cast
+from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.threads import blas_for, blas_threads
 from stopwise.engine.operators import Dense, Operator
+from stopwise.engine.solvers.plan import Plan, Solution
 from stopwise.engine.spectrum.eigenpairs import dense_spectrum
-from stopwise.filters import Filter
-from stopwise.kernels import Kernel, Precomputed
-from stopwise.noise import NoiseEstimator
+from stopwise.kernels import Precomputed
 from stopwise.path import Path, make_path
 from stopwise.problem import Problem
-from stopwise.rules import Data, Rule, Stop
-from stopwise.rules.holdout import HoldOut
+from stopwise.rules import Certainty, Data, Stop
 from stopwise.spectrum import Spectrum
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Everything a fit was asked for, with every "auto" resolved but the spectrum's."""
-
-    kernel: Kernel
-    filter: Filter
-    rule: Rule
-    noise: NoiseEstimator
-    tol: float = 0.01
-    dtype: Any = np.float64
-    n_jobs: int | None = None
-    verbose: int = 0
-    scouting: bool = False
-    """True while a cheaper rule grows the space: its own sampling error does not matter."""
-    noise_given: float | None = None
-    """A noise level settled earlier (by selection), in the units of y."""
-
-
-@dataclass(frozen=True)
-class Solution:
-    """What a solver hands back: the path, one stop and noise level per response, weights and intercepts."""
-
-    path: Path
-    stops: list[Stop]
-    noise_std: Array
-    fit_covariates: Array
-    dual_coef: Array
-    intercept: Array
-    solver: str
-    mean_row: Array | None = None
-    spread: Any = None
-    """Variances of predictions where they do not come from rows (landmarks): has `variance(X)`."""
-    notes: dict[str, Any] = field(default_factory=dict)
-
-
-class Solver(Protocol):
-    """A way from problem and plan to solution."""
-
-    name: str
-
-    def solve(self, problem: Problem, plan: Plan) -> Solution:
-        """Spectrum, path, noise, stop and weights."""
 
 
 @dataclass(frozen=True)
@@ -121,11 +75,16 @@ def decide(problem: Problem, plan: Plan, path: Path, column: int) -> tuple[Stop,
         replicates=None if isinstance(plan.kernel, Precomputed) else lambda: problem.replicates(column),
         kernel_scale=problem.kernel_scale(plan.kernel),
     )
-    return plan.rule.select(path.column(column), sigma, data), sigma
+    return plan.rule.decide(path.column(column), sigma, data), sigma
+
+
+def exact(stop: Stop, engine: str) -> Stop:
+    """A stop from all eigenpairs: arithmetic loses nothing."""
+    return replace(stop, certainty=Certainty(engine, regret=0.0))
 
 
 def finish(
-    problem: Problem, operator: Operator, path: Path, stops: list[Stop], sigmas: list[float], solver: str, **notes: Any
+    problem: Problem, operator: Operator, path: Path, stops: list[Stop], sigmas: list[float], solver: str
 ) -> Solution:
     """Weights and intercepts at the chosen stops."""
     stopped = path.stopped_at(tuple(stop.step_sum for stop in stops))
@@ -145,7 +104,6 @@ def finish(
         intercept=intercept,
         solver=solver,
         mean_row=mean_row,
-        notes=notes,
     )
 
 
@@ -176,17 +134,20 @@ class DenseSolver:
         operator = Dense(gram, weights=problem.weights, centred=problem.intercept)
         path = problem_path(problem, plan, dense_spectrum(operator))
         decided = [decide(problem, plan, path, j) for j in range(problem.responses.shape[1])]
-        if isinstance(plan.rule, HoldOut) and not plan.rule.refit:
+        if plan.rule.keeps_training_part:
             return self._without_refit(problem, plan, decided)
-        return finish(problem, operator, path, [stop for stop, _ in decided], [s for _, s in decided], self.name)
+        stops = [exact(stop, self.name) for stop, _ in decided]
+        return finish(problem, operator, path, stops, [s for _, s in decided], self.name)
 
     def _without_refit(self, problem: Problem, plan: Plan, decided: list[tuple[Stop, float]]) -> Solution:
         """Hold-out as printed in the paper: the estimate stays the one from the training rows."""
-        train = decided[0][0].details["train_rows"]
+        train = decided[0][0].evidence.train_rows
+        assert train is not None
         part = problem.subset(train, plan.kernel)
         operator = Dense(part.gram(plan.kernel), weights=part.weights, centred=part.intercept)
         path = problem_path(part, plan, dense_spectrum(operator))
-        solution = finish(part, operator, path, [stop for stop, _ in decided], [s for _, s in decided], self.name)
+        stops = [exact(stop, self.name) for stop, _ in decided]
+        solution = finish(part, operator, path, stops, [s for _, s in decided], self.name)
         whole = replace(
             solution.path, scale=problem.scale, offset=problem.offset + problem.scale * solution.path.offset
         )
@@ -196,5 +157,23 @@ class DenseSolver:
             noise_std=solution.noise_std * problem.scale,
             dual_coef=solution.dual_coef * problem.scale,
             intercept=problem.offset + solution.intercept * problem.scale,
-            notes={"train_rows": train},
+            train_rows=train,
         )
+
+
+def refit_dense(problem: Problem, plan: Plan, spectrum: Spectrum, mean_row: Array | None) -> Solution:
+    """New responses on eigenvectors that are known already."""
+    path = problem_path(problem, plan, spectrum)
+    decided = [decide(problem, plan, path, j) for j in range(problem.responses.shape[1])]
+    stopped = path.stopped_at(tuple(stop.step_sum for stop, _ in decided))
+    dual = stopped.dual_coef()
+    return Solution(
+        path=stopped,
+        stops=[exact(stop, DenseSolver.name) for stop, _ in decided],
+        noise_std=np.asarray([sigma for _, sigma in decided]) * problem.scale,
+        fit_covariates=problem.covariates,
+        dual_coef=dual,
+        intercept=np.zeros(dual.shape[1]) if mean_row is None else problem.offset - mean_row @ dual,
+        solver=DenseSolver.name,
+        mean_row=mean_row,
+    )

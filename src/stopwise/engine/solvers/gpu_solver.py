@@ -14,8 +14,8 @@ from stopwise._support.torch import is_tensor, pick_device, torch
 from stopwise.engine.gpu.device_operator import Cuda, Precision, as_tensor
 from stopwise.engine.gpu.device_store import SLAB, TorchStore
 from stopwise.engine.gpu.plain_tiles import free_bytes
-from stopwise.engine.solvers.dense_solver import Plan, Solution
 from stopwise.engine.solvers.krylov_solver import KrylovSolver, probe_count
+from stopwise.engine.solvers.plan import Plan, Solution
 from stopwise.engine.spectrum.block_krylov import Multiplier
 from stopwise.problem import Problem
 
@@ -116,7 +116,7 @@ class CudaSolver:
 
         solution = KrylovSolver(self.name, operator, store, place).solve(problem, plan)
         stores[-1].forget()
-        return replace(solution, notes={**solution.notes, "device": str(device), "precision": mode})
+        return replace(solution, device=str(device), precision=mode)
 
 
 def device_for(covariates: Any, device: Any = None) -> Any:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.engine.solvers.dense_solver import Plan, decide
+from stopwise.engine.solvers.dense_solver import decide
+from stopwise.engine.solvers.plan import Plan
 from stopwise.engine.spectrum.block_krylov import GROUPS, BlockKrylov
 from stopwise.filters import CutOff, SteppedFilter
 from stopwise.path import UNSURE, Path
 from stopwise.problem import Problem
-from stopwise.rules import GCV, Critical, Fixed, Reason, Stop
-from stopwise.rules.risk import Discrepancy, Minimax, Oracle
+from stopwise.rules import Certainty, Reason, Stop
 from stopwise.spectrum import Density, Spectrum
 
 _SIGMAS = 3.5
@@ -64,7 +64,7 @@ def judge(problem: Problem, plan: Plan, path: Path, space: BlockKrylov, column: 
         narrow = False
     if (plan.rule.needs_rows and not _leverages_seen(path, stop)) or _nearly_interpolates(plan, path, stop):
         narrow = noisy = False
-    if isinstance(plan.rule, Minimax) and isinstance(path.filter, CutOff) and not _all_found(path, stop):
+    if plan.rule.asks_worst_eigenvalue and isinstance(path.filter, CutOff) and not _all_found(path, stop):
         narrow = noisy = False
     low, high = _in_whole_steps(plan, path, stop, low, high)
     return Verdict(stop, sigma, low, high, residual, accurate and narrow, noisy, narrow)
@@ -101,7 +101,7 @@ def _leverages_seen(path: Path, stop: Stop) -> bool:
 
 def _nearly_interpolates(plan: Plan, path: Path, stop: Stop) -> bool:
     """Is so little left over at the stop that a criterion which divides by it cannot be read much further?"""
-    if not (plan.rule.needs_rows or isinstance(plan.rule, GCV)):
+    if not plan.rule.divides_by_freedom:
         return False
     left = 1 - float(path.degrees_of_freedom(stop.step_sum)) / path.n_samples
     return left < 2.5 * UNSURE
@@ -144,10 +144,10 @@ def _one_sided_bracket(
     contradict it.
     """
     spectrum = path.spectrum
-    low = float(stop.details.get("critical_step_sum", stop.step_sum))
+    low = stop.crossing
     if spectrum.floor is not None:
         other, _ = decide(problem, plan, replace(path, spectrum=replace(spectrum, bound=spectrum.floor)), column)
-        return low, float(other.details.get("critical_step_sum", other.step_sum))
+        return low, other.crossing
     threshold = 1 / low if low > 0 else math.inf
     assert spectrum.converged is not None
     near = spectrum.eigenvalues > 0.5 * threshold
@@ -159,7 +159,7 @@ def _one_sided_bracket(
         return low, low if sharp.size == 0 or _sharp(path, near) else math.inf
     statistical = replace(spectrum, bound=spectrum.density)
     other, _ = decide(problem, plan, replace(path, spectrum=statistical), column)
-    high = float(other.details.get("critical_step_sum", other.step_sum))
+    high = other.crossing
     error = _jackknife(problem, plan, path, column, as_bound=True)
     high *= math.exp(min(_SIGMAS * error, 50.0))
     if by_columns and high < low * (1 - 0.2 * plan.tol):
@@ -201,7 +201,7 @@ def _between_eigenvalues(problem: Problem, plan: Plan, path: Path, column: int, 
 
     One may be anywhere (then the worst is worse), or all may lie where none is known to be (then it is better).
     """
-    if not isinstance(plan.rule, Minimax) or path.spectrum.floor is not None:
+    if not plan.rule.asks_worst_eigenvalue or path.spectrum.floor is not None:
         return 0.0
     known = path.density
     order = np.argsort(known.values)
@@ -230,7 +230,7 @@ def decided_by_bound(plan: Plan) -> bool:
 def reads_traces(plan: Plan) -> bool:
     """Does the decision depend on sums over all eigenvalues?"""
     noise = plan.rule.needs_noise and plan.noise.needs_path
-    return noise or not isinstance(plan.rule, Discrepancy | Fixed | Oracle)
+    return noise or plan.rule.needs_traces
 
 
 def _jackknife(problem: Problem, plan: Plan, path: Path, column: int, as_bound: bool = False) -> float:
@@ -239,14 +239,13 @@ def _jackknife(problem: Problem, plan: Plan, path: Path, column: int, as_bound: 
     if not reads_traces(plan) or not replicas:
         return 0.0
     asked = replicas[:: max(1, len(replicas) // (4 if plan.rule.needs_rows else GROUPS))]
-    key = "critical_step_sum" if isinstance(plan.rule, Critical) else ""
     logs = []
     for replica in asked:
         spectrum = path.spectrum.with_density(replica)
         if as_bound:
             spectrum = replace(spectrum, bound=replica)
         stop, _ = decide(problem, plan, replace(path, spectrum=spectrum), column)
-        logs.append(math.log(max(float(stop.details.get(key, stop.step_sum)), 1e-300)))
+        logs.append(math.log(max(stop.crossing, 1e-300)))
     groups = min(GROUPS, len(replicas))
     spread = float(np.sum((np.array(logs) - np.mean(logs)) ** 2)) * len(replicas) / len(asked)
     return math.sqrt((groups - 1) / groups * spread)
@@ -264,14 +263,15 @@ def _estimate_residual(path: Path, space: BlockKrylov, stop: Stop, column: int) 
     return float(space.estimate_residual(path.spectrum.basis.rotation, weighted)[0]) / math.sqrt(energy)
 
 
-def with_bracket(verdict: Verdict, spectrum: Spectrum, products: int) -> Stop:
-    stop = verdict.stop
-    if not verdict.settled:
-        stop = replace(stop, reason=Reason.BUDGET)
-    return stop.with_details(
-        bracket=(verdict.low, verdict.high),
+def with_bracket(verdict: Verdict, spectrum: Spectrum, products: int, engine: str) -> Stop:
+    """The stop with what is known of its certainty."""
+    certainty = Certainty(
+        engine=engine,
         settled=verdict.settled,
+        bracket=(verdict.low, verdict.high),
         products=products,
-        residual=verdict.residual,
         columns=len(spectrum.eigenvalues),
+        estimate_residual=verdict.residual,
     )
+    reason = verdict.stop.reason if verdict.settled else Reason.BUDGET
+    return replace(verdict.stop, reason=reason, certainty=certainty)

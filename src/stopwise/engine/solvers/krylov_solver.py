@@ -16,8 +16,9 @@ from stopwise._support.memory import free_bytes
 from stopwise._support.progress import Progress
 from stopwise.engine.operators import Operator
 from stopwise.engine.operators.tiles import Tiled
-from stopwise.engine.solvers.dense_solver import Plan, Solution, finish
+from stopwise.engine.solvers.dense_solver import finish
 from stopwise.engine.solvers.krylov_certainty import Verdict, decided_by_bound, judge, reads_traces, with_bracket
+from stopwise.engine.solvers.plan import Plan, Solution
 from stopwise.engine.spectrum.block_krylov import BlockKrylov, Multiplier, NumpyStore, Store, with_diagonal
 from stopwise.engine.spectrum.eigenvalue_counts import Counting
 from stopwise.exceptions import StopwiseWarning
@@ -115,10 +116,10 @@ class KrylovSolver:
         space = BlockKrylov(multiplier, store, responses, probes, problem.seed, precision, counting, bounded, below)
         with Progress(plan.verbose) as progress:
             path, verdicts = self._until_settled(problem, plan, operator, space, limit, progress)
-        stops = [with_bracket(v, path.spectrum, space.products) for v in verdicts]
+        stops = [with_bracket(v, path.spectrum, space.products, self.name) for v in verdicts]
         if not all(v.settled for v in verdicts):
             _warn(verdicts, plan.tol, space)
-        return finish(problem, operator, path, stops, [v.sigma for v in verdicts], self.name, products=space.products)
+        return finish(problem, operator, path, stops, [v.sigma for v in verdicts], self.name)
 
     def _store(self, operator: Operator, limit: int, problem: Problem) -> Store:
         if self.make_store is not None:

@@ -9,30 +9,18 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.engine.landmarks.decomposition import Bracket, Decomposition, bracket_stop, decompose
-from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Moments, make_landmarks, moments_of
+from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Stream, make_landmarks, moments_of
 from stopwise.engine.landmarks.sampling import Choice, Index, Uniform, as_points
-from stopwise.engine.solvers.dense_solver import Plan, Solution
 from stopwise.engine.solvers.landmark_left_out import Smoother, left_out_squares, lowest_in_few_passes
+from stopwise.engine.solvers.plan import Plan, Solution
 from stopwise.path import Path
 from stopwise.problem import Problem
-from stopwise.rules import Data, LeaveOneOut, Oracle, Reason, Stop, minimise
+from stopwise.rules import Certainty, Data, LeaveOneOut, Reason, Stop, minimise
 
 FIRST_SIZE = 128
 BUDGET_BYTES = 256 * 2**20
 """What n_landmarks="auto" may take for its m-by-m matrices."""
 _MATRICES = 6
-
-
-@dataclass(frozen=True)
-class Stream:
-    """Everything a fit keeps of its rows: landmarks, their moments, and y = shift + unit * response."""
-
-    landmarks: Landmarks
-    moments: Moments
-    shift: Array
-    unit: Array
-    intercept: bool
-    seed: int = 0
 
 
 class RowSource(Protocol):
@@ -122,15 +110,19 @@ def _grow(source: RowSource, plan: Plan, seed: int, name: str) -> Solution:
     count = min(FIRST_SIZE, most)
     while True:
         solution = _solve_choice(source, plan, Uniform(count), seed, name)
-        settled = all(stop.details["settled"] for stop in solution.stops)
+        settled = all(stop.certainty.settled for stop in solution.stops if stop.certainty)
         if settled or count == most:
             break
         count = min(2 * count, most)
     reached = "settled" if settled else "all rows" if count == source.n_rows else "memory budget"
-    stops = [stop.with_details(grown_until=reached) for stop in solution.stops]
-    if not settled:
-        stops = [stop if stop.details["settled"] else replace(stop, reason=Reason.BUDGET) for stop in stops]
-    return replace(solution, stops=stops)
+    return replace(solution, stops=[_grown(stop, reached) for stop in solution.stops])
+
+
+def _grown(stop: Stop, reached: str) -> Stop:
+    """A stop that says why no more landmarks were taken."""
+    assert stop.certainty is not None
+    certainty = replace(stop.certainty, grown_until=reached)
+    return replace(stop, reason=stop.reason if certainty.settled else Reason.BUDGET, certainty=certainty)
 
 
 def solve_stream(stream: Stream, plan: Plan, name: str, source: RowSource | None = None) -> Solution:
@@ -159,7 +151,7 @@ def solve_stream(stream: Stream, plan: Plan, name: str, source: RowSource | None
         solver=name,
         mean_row=parts.mean @ landmarks.inverse if stream.intercept else None,
         spread=parts.spread(landmarks, path.filter, sums, stream.intercept),
-        notes={"stream": stream},
+        stream=stream,
     )
 
 
@@ -169,7 +161,7 @@ def _needs_no_rows(plan: Plan) -> None:
             f"the noise estimator {type(plan.noise).__name__} needs single rows, and landmarks keep only sums over "
             'rows: give noise_std a number, or "evidence", "gcv" or "tail"; or use solver="dense" or "krylov"'
         )
-    if plan.rule.name == "holdout":
+    if plan.rule.splits_rows:
         raise ValueError(
             'the rule HoldOut needs rows to hold out, and landmarks keep only sums over rows: use rule="loo", '
             '"gcv" or the default; or solver="dense" or "krylov"'
@@ -194,20 +186,26 @@ def _decide(
     the truth by row and gets the rows.
     """
     one = path.column(column)
-    if not isinstance(plan.rule, Oracle):
+    if not plan.rule.needs_truth:
         one = replace(one, spectrum=replace(one.spectrum, basis=None), response=None)
     sigma = _noise(plan, one) / float(stream.unit[column])
     data = Data(stream.moments.n_rows, seed=stream.seed)
-    details: dict[str, Any] = {"captured": parts.captured, "landmarks": len(stream.landmarks.points)}
     if isinstance(plan.rule, LeaveOneOut):
-        stop = _leave_one_out(stream, plan.rule, one, parts, column, source)
+        stop = _leave_one_out(stream, plan.rule, one, parts, column, source).with_evidence(rule=plan.rule.name)
         bracket = Bracket(stop, stop)
         settled = parts.captured >= 1 - max(plan.tol, 1e-9)
     else:
-        stop = plan.rule.select(one, sigma, data)
+        stop = plan.rule.decide(one, sigma, data)
         bracket = bracket_stop(one, plan.rule, sigma, data, stop, parts)
         settled = bracket.settled(plan.tol)
-    return stop.with_details(bracket=bracket.ends, settled=settled, **details), sigma
+    certainty = Certainty(
+        engine="nystrom",
+        settled=settled,
+        bracket=bracket.ends,
+        landmarks=len(stream.landmarks.points),
+        captured=parts.captured,
+    )
+    return replace(stop, certainty=certainty), sigma
 
 
 def _leave_one_out(

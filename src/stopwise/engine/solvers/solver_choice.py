@@ -13,14 +13,14 @@ from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.running_sums import Line
 from stopwise.engine.operators.tiles import Tiled
 from stopwise.engine.solvers import gpu_solver as cuda
-from stopwise.engine.solvers.dense_solver import DenseSolver, Plan, Solver
+from stopwise.engine.solvers.dense_solver import DenseSolver
 from stopwise.engine.solvers.gpu_solver import CudaSolver
 from stopwise.engine.solvers.krylov_solver import KrylovSolver
 from stopwise.engine.solvers.landmark_solver import NystromSolver
+from stopwise.engine.solvers.plan import Plan, Solver
 from stopwise.kernels import Precomputed, Sobolev
 from stopwise.kernels.forms import has_form
 from stopwise.problem import Problem
-from stopwise.rules import HoldOut
 
 DENSE_ROWS = 2500
 """Up to here an eigendecomposition takes seconds and answers everything exactly."""
@@ -58,9 +58,9 @@ def dense_bytes(n_rows: int, dtype: Any) -> float:
     return float(4.0 * n_rows**2 * np.dtype(dtype).itemsize)
 
 
-def choose_solver(estimator: Any, problem: Problem, plan: Plan) -> Solver:
-    """A solver for the estimator's `solver` parameter; "auto" says what it chose and why with verbose=1."""
-    name = estimator.solver
+def choose_solver(problem: Problem, plan: Plan) -> Solver:
+    """The solver that the plan asks for; "auto" says what it chose and why with verbose=1."""
+    name = plan.solver
     if name == "auto":
         name, why = _automatic(problem, plan)
         if plan.verbose:
@@ -73,16 +73,16 @@ def choose_solver(estimator: Any, problem: Problem, plan: Plan) -> Solver:
     if name == "line":
         return KrylovSolver("line", _line)
     if name == "nystrom":
-        return NystromSolver(estimator.n_landmarks)
+        return NystromSolver(plan.n_landmarks)
     if name == "cuda":
-        return CudaSolver(estimator.precision)
-    raise NotImplementedError(f"solver={name!r} is not built yet")
+        return CudaSolver(plan.precision)
+    raise ValueError(f"solver must be one of dense, krylov, line, nystrom, cuda and dask, got {name!r}")
 
 
 def _automatic(problem: Problem, plan: Plan) -> tuple[str, str]:
     n, free = problem.n_rows, free_bytes()
     needed = dense_bytes(n, plan.dtype)
-    if isinstance(plan.rule, HoldOut) and needed < 0.8 * free:
+    if plan.rule.splits_rows and needed < 0.8 * free:
         return "dense", "hold-out fits its training half with all eigenpairs"
     if n <= DENSE_ROWS and needed < 0.8 * free:
         return "dense", f"{n} rows: all eigenpairs take {gibibytes(needed)} of {gibibytes(free)} free"

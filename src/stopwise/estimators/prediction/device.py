@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise._support.torch import is_tensor, on_host, torch
+from stopwise._support.torch import is_tensor, on_host, pick_device, torch
 from stopwise.engine.gpu.device_operator import Precision, as_tensor, predict_on_device
 from stopwise.engine.gpu.device_store import DeviceBasis, device_coordinates
 from stopwise.engine.gpu.plain_tiles import TorchTiles
+from stopwise.engine.solvers import gpu_solver
 from stopwise.engine.solvers.gpu_solver import mode_of
+from stopwise.estimators.fitted import Fitted
+from stopwise.estimators.prediction.host import predict_rows
 from stopwise.estimators.prediction.training_range import warn_beyond
 from stopwise.estimators.tensors import checked_rows
 from stopwise.kernels.forms import form_of, has_form
 
 
-class There:
+class OnDevice:
     """A fitted model's arrays on one device."""
 
-    def __init__(self, model: Any, device: Any) -> None:
+    def __init__(self, fitted: Fitted, device: Any, precision: str) -> None:
         double = torch().float64
-        self.device, self.kernel, self.path = device, model.kernel_, model.path_
-        self.rows = as_tensor(model.X_fit_, device, double)
-        self.dual = as_tensor(model.dual_coef_, device, double)
-        self.intercept = as_tensor(np.asarray(model.intercept_, dtype=np.float64), device)
-        notes = model._solution_notes
-        default = mode_of(model.precision) if device.type == "cuda" else "float64"
-        self.precision: Precision = notes.get("precision", default)
-        self.mean_row = None if model._mean_row is None else as_tensor(model._mean_row, device)
+        self.fitted, self.device, self.kernel, self.path = fitted, device, fitted.kernel, fitted.path
+        self.rows = as_tensor(fitted.covariates, device, double)
+        self.dual = as_tensor(fitted.dual_coef, device, double)
+        self.intercept = as_tensor(fitted.intercept, device)
+        default = mode_of(precision) if device.type == "cuda" else "float64"
+        self.precision = cast(Precision, fitted.precision or default)
+        self.mean_row = None if fitted.mean_row is None else as_tensor(fitted.mean_row, device)
         self._vectors: Any = None
 
     def values(self, new: Any) -> Any:
@@ -40,6 +43,7 @@ class There:
     def _coordinates(self, block: Any) -> Any:
         """Coordinates (k, t) of columns (n, t) in the eigenvectors."""
         basis = self.path.spectrum.basis
+        assert basis is not None
         if isinstance(basis, DeviceBasis) and basis.store.device == self.device:
             rotation = as_tensor(basis.rotation, self.device, torch().float64)
             return rotation.T @ device_coordinates(basis.store, block, basis.width)
@@ -73,52 +77,51 @@ class There:
         return torch().cat(out) / n**2 + (1 / n if path.intercept else 0.0)
 
 
-def wants_device(model: Any, X: Any) -> bool:
-    """Whether predictions are made with torch: for tensors, and for models that are on a device."""
-    return is_tensor(X) or getattr(model, "_device", None) is not None
+def placed(before: OnDevice | None, fitted: Fitted, X: Any, precision: str) -> OnDevice:
+    """The model's arrays where its predictions are made: its own device, or that of the new rows."""
+    device = torch().device(fitted.device) if fitted.device is not None else X.device
+    if before is None or before.device != device or before.fitted is not fitted:
+        return OnDevice(fitted, device, precision)
+    return before
 
 
-def predict_there(model: Any, X: Any, return_std: bool, new_observation: bool) -> Any:
+def predict_on(there: OnDevice, X: Any, return_std: bool, new_observation: bool, n_jobs: int | None) -> Any:
     """Predictions (and their standard deviations): tensors for a tensor, on its device; arrays for an array."""
-    given = X if is_tensor(X) else None
+    given, fitted = X if is_tensor(X) else None, there.fitted
     if given is not None:
         X = checked_rows(X)
-        if X.shape[1] != model.n_features_in_:
-            raise ValueError(f"X has {X.shape[1]} features, but the model was fitted with {model.n_features_in_}")
-        _warn_outside(model, X)
-    if not has_form(model.kernel_) or model._spread is not None or model.path_.spectrum.basis is None:
-        out = model._predict_rows(on_host(X), return_std, new_observation)
-        return _like(given, out)
-    there = _there(model, X)
+        if X.shape[1] != fitted.n_features:
+            raise ValueError(f"X has {X.shape[1]} features, but the model was fitted with {fitted.n_features}")
+        _warn_outside(fitted, X)
+    if not has_form(fitted.kernel) or fitted.spread is not None or fitted.path.spectrum.basis is None:
+        return _like(given, predict_rows(fitted, on_host(X), return_std, new_observation, n_jobs))
     rows = as_tensor(X, there.device, torch().float64)
-    rows = rows if model._features is None else rows[:, as_tensor(model._features, there.device)]
-    model.kernel_.check(rows)
-    values = there.values(rows)
+    rows = rows if fitted.features is None else rows[:, as_tensor(fitted.features, there.device)]
+    fitted.kernel.check(rows)
+    values = fitted.shaped(there.values(rows))
     if not (return_std or new_observation):
         return _like(given, values)
-    noise = np.atleast_1d(model.noise_std_) ** 2
-    variance = there.variance(rows, np.atleast_1d(np.asarray(model.path_.chosen)))
-    variance = (variance + float(new_observation)) * as_tensor(noise, there.device)
-    std = variance.sqrt()
-    return _like(given, (values, std[:, 0] if values.ndim == 1 else std))
+    variance = there.variance(rows, fitted.step_sums)
+    variance = (variance + float(new_observation)) * as_tensor(fitted.noise_std**2, there.device)
+    return _like(given, (values, fitted.shaped(variance.sqrt())))
 
 
-def _there(model: Any, X: Any) -> There:
-    device = torch().device(model._device) if getattr(model, "_device", None) is not None else X.device
-    there = model.__dict__.get("_there")
-    if there is None or there.device != device or there.path is not model.path_:
-        there = There(model, device)
-        model.__dict__["_there"] = there
-    return cast(There, there)
+def moved(fitted: Fitted, device: object) -> Fitted:
+    """A fitted model on a device, where its predictions are then made; "cpu" makes it plain numpy."""
+    if str(device) == "cpu":
+        return fitted.at_home()
+    wanted = gpu_solver.DEVICE
+    place = pick_device(wanted or (None if str(device) == "cuda" else device))
+    rows: Any = fitted.covariates
+    return replace(fitted, covariates=rows.to(place) if is_tensor(rows) else rows, device=str(place))
 
 
-def _warn_outside(model: Any, X: Any) -> None:
-    if model.feature_range_ is None or not len(X):
+def _warn_outside(fitted: Fitted, X: Any) -> None:
+    if fitted.feature_range is None or not len(X):
         return
-    low, high = as_tensor(model.feature_range_, X.device, X.dtype)
+    low, high = as_tensor(fitted.feature_range, X.device, X.dtype)
     beyond = (low > X) | (high < X)
-    names = getattr(model, "feature_names_in_", None)
-    warn_beyond(int(beyond.any(1).sum()), len(X), on_host(beyond.any(0)), names, stacklevel=5)
+    warn_beyond(int(beyond.any(1).sum()), len(X), on_host(beyond.any(0)), fitted.feature_names, stacklevel=5)
 
 
 def _like(given: Any, out: Any) -> Any:

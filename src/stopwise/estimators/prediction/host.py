@@ -7,8 +7,9 @@ from typing import Any, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise._support.threads import blas_threads, has_room, thread_count, threads
+from stopwise._support.threads import blas_threads, has_room, limit_of, thread_count, threads
 from stopwise.engine.operators.running_sums import SortedLine
+from stopwise.estimators.fitted import Fitted
 from stopwise.kernels import Kernel, Precomputed, Sobolev, take_rows
 from stopwise.kernels.forms import has_form
 from stopwise.path import Path
@@ -116,3 +117,22 @@ def variance_in_tiles(
             outside = np.maximum(np.einsum("ij,ij->i", block, block) - inside.sum(axis=0), 0.0)
             out[rows] += outside[:, None] * step_sums**2
     return cast(Array, out / n**2 + (1 / n if path.intercept else 0.0))
+
+
+def predict_rows(
+    fitted: Fitted, X: Array, return_std: bool, new: bool, n_jobs: int | None
+) -> Array | tuple[Array, Array]:
+    """Predictions at checked rows, and standard deviations of the mean (`new`: of an observation) where asked for."""
+    with blas_threads(limit_of(n_jobs)):
+        X = fitted.to_features(X)
+        values = predict_in_tiles(fitted.kernel, X, fitted.covariates, fitted.dual_coef, n_jobs=n_jobs)
+        values = fitted.shaped(values + fitted.intercept)
+        if not (return_std or new):
+            return values
+        if fitted.spread is not None:
+            variance = fitted.spread.variance(X)
+        else:
+            variance = variance_in_tiles(
+                fitted.kernel, X, fitted.covariates, fitted.path, fitted.mean_row, fitted.step_sums
+            )
+        return values, fitted.shaped(np.sqrt((variance + float(new)) * fitted.noise_std**2))

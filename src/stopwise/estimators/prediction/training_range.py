@@ -32,14 +32,14 @@ def outside(ranges: Array, covariates: Array) -> Mask:
     return np.asarray((covariates < ranges[0]) | (covariates > ranges[1]))
 
 
-def warn_outside(ranges: Array, covariates: Array, names: Sequence[Any] | None = None) -> None:
+def warn_outside(ranges: Array, covariates: Array, names: Sequence[str] | Array | None = None) -> None:
     """Warn, with a count and the features concerned, if any row lies outside."""
     beyond = outside(ranges, covariates)
     warn_beyond(int(beyond.any(axis=1).sum()), len(covariates), np.asarray(beyond.any(axis=0)), names, stacklevel=4)
 
 
 def warn_beyond(
-    rows: int, n_rows: int, features: Mask, names: Sequence[Any] | None = None, *, stacklevel: int = 4
+    rows: int, n_rows: int, features: Mask, names: Sequence[str] | Array | None = None, *, stacklevel: int = 4
 ) -> None:
     """Warn if any of some rows lie outside the range in the features marked."""
     if not rows:

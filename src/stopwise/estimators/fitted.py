@@ -1,0 +1,157 @@
+"""Everything a fit has learned, in one frozen piece: an estimator holds all of it or none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Protocol, TypeVar, cast
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from stopwise._support.arrays import Array
+from stopwise._support.torch import on_host
+from stopwise.engine.gpu.device_store import DeviceBasis
+from stopwise.engine.landmarks.decomposition import Spread
+from stopwise.engine.landmarks.features import Stream
+from stopwise.engine.solvers.plan import Plan, Solution
+from stopwise.estimators.intake import Intake
+from stopwise.kernels import Kernel, Precomputed
+from stopwise.path import Path
+from stopwise.rules import Rule, Stop
+from stopwise.selection.choice import Chosen
+from stopwise.selection.result import Selection
+from stopwise.spectrum import Basis
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The learned state. Arrays that hold one entry (or column) per response do so for a single response too."""
+
+    kernel: Kernel
+    selection: Selection | None
+    solver: str
+    path: Path
+    stops: tuple[Stop, ...]
+    rule: Rule
+    """The rule asked for; `Stop.evidence` names the one that decided."""
+    noise_std: Array
+    covariates: Array
+    """Rows that predictions weigh: all, or landmarks; a tensor where they are on a device."""
+    dual_coef: Array
+    intercept: Array
+    single: bool
+    """Whether y was one column."""
+    n_features: int
+    feature_names: Array | None = None
+    features: Array | None = None
+    """Columns of X that the kernel sees; None for all."""
+    kept_rows: Array | None = None
+    """Training rows that count, of those given; None for all."""
+    feature_range: Array | None = None
+    """Smallest and largest value of each feature, (2, d); None for a precomputed kernel."""
+    mean_row: Array | None = None
+    spread: Spread | None = None
+    stream: Stream | None = None
+    device: str | None = None
+    precision: str | None = None
+
+    def pick(self, values: Sequence[T]) -> T | list[T]:
+        """One per response: the only one where y was one column, else a list."""
+        return values[0] if self.single else list(values)
+
+    @property
+    def own_path(self) -> Path:
+        """The path as people see it: of one response where y was one column."""
+        return self.path.column(0) if self.single else self.path
+
+    @property
+    def step_sums(self) -> Array:
+        """The clock reading of each response's stop."""
+        return np.array([stop.step_sum for stop in self.stops])
+
+    @property
+    def hilbert_radii(self) -> list[float]:
+        """The radius each stop was decided with, or the estimate's own norm; units of y."""
+        return [_radius(stop, self.path.column(j)) for j, stop in enumerate(self.stops)]
+
+    @property
+    def critical_radii(self) -> list[float]:
+        """1 / sqrt of the clock reading that decided."""
+        return [1 / math.sqrt(stop.crossing) if stop.crossing > 0 else math.inf for stop in self.stops]
+
+    def to_features(self, X: Array) -> Array:
+        """Checked covariates as the kernel takes them."""
+        if isinstance(self.kernel, Precomputed):
+            return X if self.kept_rows is None else cast(Array, X[:, self.kept_rows])
+        X = X.astype(self.covariates.dtype, copy=False)
+        X = X if self.features is None else X[:, self.features]
+        self.kernel.check(X)
+        return X
+
+    def shaped(self, values: Array) -> Array:
+        """Predictions (m, q) as they are handed out: (m,) where y was one column."""
+        return cast(Array, values[:, 0] if self.single else values)
+
+    def at_home(self) -> Fitted:
+        """The same with everything on the host: to be pickled, saved, or used without a GPU."""
+        home = {each.name: on_host(getattr(self, each.name)) for each in fields(self)}
+        basis = self.path.spectrum.basis
+        if isinstance(basis, DeviceBasis):
+            held = Basis(np.asarray(basis.rows), basis.rotation)
+            home["path"] = replace(self.path, spectrum=replace(self.path.spectrum, basis=held))
+        return Fitted(**(home | {"device": None}))
+
+
+class Learner(Protocol):
+    """An estimator that keeps what it learned in one piece."""
+
+    _fitted: Fitted
+
+
+def fitted_of(model: object) -> Fitted:
+    """What a fitted estimator has learned; scikit-learn's NotFittedError otherwise."""
+    check_is_fitted(model)
+    return cast(Learner, model)._fitted
+
+
+def make_fitted(rows: Intake, chosen: Chosen, plan: Plan, solution: Solution, feature_range: Array | None) -> Fitted:
+    """The state that a solution amounts to; numbers that overflowed never pass for an answer."""
+    for values in (solution.dual_coef, solution.intercept, solution.noise_std):
+        if isinstance(values, np.ndarray) and not np.all(np.isfinite(values)):
+            raise ValueError("the fit overflows: its weights are not finite; rescale y (and a given noise_std)")
+    kept = rows.kept_rows
+    if isinstance(plan.kernel, Precomputed) and solution.train_rows is not None:
+        kept = solution.train_rows if kept is None else kept[solution.train_rows]
+    return Fitted(
+        kernel=plan.kernel,
+        selection=chosen.table,
+        solver=solution.solver,
+        path=solution.path,
+        stops=tuple(solution.stops),
+        rule=plan.rule,
+        noise_std=np.asarray(solution.noise_std, dtype=np.float64),
+        covariates=solution.fit_covariates,
+        dual_coef=solution.dual_coef,
+        intercept=np.asarray(solution.intercept, dtype=np.float64),
+        single=rows.single,
+        n_features=rows.n_features,
+        feature_names=rows.feature_names,
+        features=chosen.features,
+        kept_rows=kept,
+        feature_range=None if isinstance(plan.kernel, Precomputed) else feature_range,
+        mean_row=solution.mean_row,
+        spread=solution.spread,
+        stream=solution.stream,
+        device=solution.device,
+        precision=solution.precision,
+    )
+
+
+def _radius(stop: Stop, path: Path) -> float:
+    if stop.evidence.hilbert_radius is not None:
+        return float(stop.evidence.hilbert_radius)
+    return float(path.scale * math.sqrt(float(path.squared_hilbert_norm(np.asarray(stop.step_sum)))))
