@@ -312,7 +312,8 @@ def test_without_rows_the_norm_of_the_estimate_decides():
     bare = replace(path, spectrum=replace(path.spectrum, basis=None))
     for lacking in (bare, replace(path, response=None)):
         stop = sw.rules.Prudent().select(lacking, 0.4, Data(12))
-        assert stop == by_norm.select(lacking, 0.4)
+        assert stop == by_norm.decide(lacking, 0.4)
+        assert stop.evidence.rule == "critical"
         assert stop.step_sum > 0
     assert sw.rules.Prudent().select(path, 0.4) != by_norm.select(path, 0.4)
 

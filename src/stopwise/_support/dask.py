@@ -12,7 +12,6 @@ from stopwise._support.threads import thread_count
 
 _GRAPH_LIMIT = "256 MiB"
 """Landmarks travel inside the graph, so that a worker's death cannot lose them; dask's own limit warns at 10 MB."""
-_KEPT_BYTES = 2**26
 
 
 def dask(part: str = "dask") -> Any:
@@ -42,27 +41,27 @@ def is_frame(value: Any) -> bool:
 
 @contextmanager
 def connected(n_jobs: int | None = None) -> Iterator[Any]:
-    """The client that the user has connected, or a local cluster of one process a core while the block lasts."""
+    """The client that the user has connected, or a local cluster of one thread a core while the block lasts.
+
+    Threads, not processes: a script without a `__main__` guard would start itself again in each process, and the
+    products that take the time release Python's lock.
+    """
     distributed = dask("distributed")
-    spawn = "distributed.nanny.pre-spawn-environ"
-    settings = {
-        "distributed.admin.large-graph-warning-threshold": _GRAPH_LIMIT,
-        # A local cluster of our own may keep the memory of a tile for the next one.
-        f"{spawn}.MALLOC_TRIM_THRESHOLD_": _KEPT_BYTES,
-        f"{spawn}.MALLOC_MMAP_THRESHOLD_": _KEPT_BYTES,
-    }
     try:
         client = distributed.default_client()
     except ValueError:
         client = None
-    with dask().config.set(settings):
+    with dask().config.set({"distributed.admin.large-graph-warning-threshold": _GRAPH_LIMIT}):
         if client is not None:
             yield client
             return
-        workers = thread_count(n_jobs)
         with (
             distributed.LocalCluster(
-                n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
+                n_workers=thread_count(n_jobs),
+                threads_per_worker=1,
+                processes=False,
+                dashboard_address=None,
+                silence_logs=logging.CRITICAL,
             ) as cluster,
             distributed.Client(cluster) as own,
         ):
