@@ -3,7 +3,7 @@
     python benchmarks/experiments.py [--trials 500] [--slow-trials 4] [--out FILE]
 
 One run measures both on the same sample sizes (10, ..., 100, 200, 300), step 1, one reading of each rule: the critical
-rule, minimax, hold-out, SURE, GCV, discrepancy and the oracle. The loops are those of tests/reference.py: the descent
+rule, minimax, hold-out, SURE, GCV, discrepancy and the oracle. The loops are in tests/helpers/reference.py: the descent
 is run step by step and each criterion is a matrix formula on each iterate. What depends on the design alone (Gram and
 hat matrices, the stops of the critical rule and of minimax) is made once and not timed, which favours the loops; on our
 side everything is timed. Both see the same responses, and `same` is the share of errors on which they agree (the loops
@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "helpers"))
 
 import reference
 import stopwise as sw

@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib import pyplot
 
 import stopwise as sw
-from stopwise.views.comparison import compare
 from stopwise.examples import load_example
+from stopwise.views.comparison import compare
 
 FOLDER = Path(__file__).parent / "_static"
 

@@ -1,7 +1,7 @@
 """Every stopping rule on one path, and cross-validated ridge beside them."""
 
-from stopwise.views.comparison import compare
 from stopwise.examples import load_example
+from stopwise.views.comparison import compare
 
 example = load_example("motorcycle")
 X, y = example.frame[["milliseconds"]].to_numpy(), example.frame[example.target].to_numpy()

@@ -12,50 +12,17 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from hostile import KERNEL, X, watchdog, y
+from children import ENVIRONMENT, after, die, hidden, in_child
+from commands import run
+from hostile import KERNEL, X, y
 from stopwise.experiments.runner import replace_file
 from stopwise.io import atomic
-from test_cli_fit import run
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
     pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning"),
 ]
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 MODEL = sw.KernelRidgeRegressor(KERNEL).fit(X, y)
-
-
-def in_child(work):
-    """Run something in a forked process; how it ended, as `os.waitstatus_to_exitcode` tells it."""
-    sys.stdout.flush()
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-            os._exit(0)
-        finally:
-            os._exit(3)
-    try:
-        with watchdog(60):
-            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    except AssertionError:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        raise
-
-
-def die(*_, **__):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def after(function):
-    """The function, and then death."""
-
-    def run_and_die(*arguments, **options):
-        function(*arguments, **options)
-        die()
-
-    return run_and_die
 
 
 def half_written(tensors, filename, metadata):
@@ -76,10 +43,6 @@ POINTS = {
     "after the move": ("os.replace", after(os.replace), True),
     "before the folder is on the disk": ("stopwise.io.atomic._sync_folder", die, True),
 }
-
-
-def hidden(folder):
-    return [path.name for path in folder.iterdir() if path.name.startswith(".")]
 
 
 @pytest.mark.parametrize("existing", [False, True], ids=["a new file", "an old file"])

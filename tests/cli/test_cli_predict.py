@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import stopwise as sw
+from commands import run, run_json
 from stopwise.exceptions import ExtrapolationWarning
 from stopwise.io import read_model
-from test_cli_fit import run, run_json
 
 
 @pytest.fixture(scope="module")

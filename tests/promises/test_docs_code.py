@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.S | re.M)
 SMALLER = {"experiments.md": {"trials=200": "trials=4, sizes=(10, 20)"}}
@@ -97,7 +97,7 @@ def named(pattern):
     return sorted(set(re.findall(pattern, (ROOT / "docs" / "paper.md").read_text(encoding="utf-8"))))
 
 
-@pytest.mark.parametrize("test", named(r"`(test_\w+\.py::test_\w+)`"))
+@pytest.mark.parametrize("test", named(r"`([\w/]+\.py::test_\w+)`"))
 def test_every_test_on_the_map_exists(test):
     file, name = test.split("::")
     assert f"def {name}(" in (ROOT / "tests" / file).read_text(encoding="utf-8")

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from commands import run
 from hostile import watchdog
 from stopwise.tables import TableError, find_sources, read_whole
-from test_cli_fit import run
 
 FILES = 12
 DEEP_FILES = 160

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import stopwise as sw
+from children import ENVIRONMENT, after, hidden, in_child
+from commands import run
 from hostile import KERNEL, X, watchdog, y
-from test_cli_fit import run
-from test_faults import ENVIRONMENT, after, hidden, in_child
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 COMMAND = [sys.executable, "-m", "stopwise"]

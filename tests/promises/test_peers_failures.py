@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import stopwise as sw
+from commands import run
 from hostile import watchdog
 from stopwise.engine.solvers.solver_choice import DENSE_ROWS
 from stopwise.views.facts import length_scale
-from test_cli_fit import run
 
 RULES = ["critical", "minimax", "sure", "gcv", "loo", "discrepancy", "holdout", "auto"]
 FILTERS = ["descent", "flow", "cutoff"]

@@ -16,10 +16,10 @@ import pytest
 from click.testing import CliRunner
 
 import stopwise as sw
+from commands import run
 from stopwise.cli import main, output
-from test_cli_fit import run
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 STOPWISE = [sys.executable, "-m", "stopwise"]
 
@@ -237,7 +237,7 @@ def test_a_report_that_fails_leaves_neither_report_nor_model(folder, monkeypatch
 
 @pytest.mark.parametrize(
     ("arguments", "module"),
-    [("fit good.csv --target y --report r.html", "report"), ("compare good.csv --target y --figure c.png", "plot")],
+    [("fit good.csv --target y --report r.html", "pages"), ("compare good.csv --target y --figure c.png", "plot")],
 )
 def test_a_missing_extra_is_named(folder, monkeypatch, arguments, module):
     real = importlib.import_module

@@ -1,22 +1,16 @@
 """stopwise fit, info and compare: the library's own numbers, one command away."""
 
-import json
-from pathlib import Path
-
-import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 
 import stopwise as sw
-from stopwise.cli import main
+from commands import run, run_json
 from stopwise.examples import EXAMPLES, load_example
 from stopwise.rules import Reason
 from stopwise.rules.explanation import explain
 from stopwise.views import comparison
 
-SCHEMAS = Path(__file__).parent.parent / "docs" / "schemas"
 FIT_KEYS = [
     *("rows", "features", "target", "kernel", "length_scale", "relevance", "noise_std", "hilbert_radius", "rule"),
     *("constant", "iteration", "step_sum", "reason", "degrees_of_freedom", "rmse_fit", "rmse_loo", "solver"),
@@ -30,24 +24,6 @@ NASTY = [
     "[red]a[/red]",
     "\x1b[31mred",
 ]
-
-
-def run(*arguments):
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.output
-    return result
-
-
-def run_json(command, *arguments):
-    """The object a command prints, checked against its schema."""
-    result = run(command, *arguments, "--json")
-    assert result.exit_code == 0, result.output
-    assert result.stderr == ""
-    printed = json.loads(result.stdout)
-    schema = json.loads((SCHEMAS / f"{command}.json").read_text())
-    jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.validate(printed, schema, jsonschema.Draft202012Validator)
-    return printed
 
 
 @pytest.fixture

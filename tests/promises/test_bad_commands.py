@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import stopwise as sw
+from commands import run
 from hostile import watchdog
-from test_cli_fit import run
 
 GOOD = "a,b,y\n" + "".join(f"{i},{i % 4},{i % 3}\n" for i in range(20))
 TEXTS = {

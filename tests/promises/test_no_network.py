@@ -113,7 +113,7 @@ def test_the_guard_itself_refuses(tmp_path, code):
 def test_a_report_fetches_nothing_when_it_is_read(tmp_path):
     pytest.importorskip("jinja2")
     pytest.importorskip("matplotlib")
-    from test_cli_fit import run
+    from commands import run
 
     out = tmp_path / "r.html"
     assert run("fit", "--example", "motorcycle", "--report", str(out)).exit_code == 0

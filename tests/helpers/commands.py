@@ -1,0 +1,29 @@
+"""Commands run inside the test's own process, and what they print checked against its schema."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+from click.testing import CliRunner
+
+from stopwise.cli import main
+
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
+
+
+def run(*arguments):
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+    return result
+
+
+def run_json(command, *arguments):
+    """The object a command prints, checked against its schema."""
+    result = run(command, *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    printed = json.loads(result.stdout)
+    schema = json.loads((SCHEMAS / f"{command}.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(printed, schema, jsonschema.Draft202012Validator)
+    return printed
