@@ -289,7 +289,7 @@ class NuMethod(SteppedFilter):
 _NAMED = {cls.name: cls for cls in (GradientDescent, GradientFlow, CutOff, NuMethod, Ridge)}
 
 
-def as_filter(value: Any, schedule: Any = "auto") -> Filter:
+def as_filter(value: object, schedule: Any = "auto") -> Filter:
     """A filter from an instance or a name; `schedule` goes to gradient descent."""
     if isinstance(value, GradientDescent) and value.schedule == "auto":
         return GradientDescent(schedule)

@@ -413,7 +413,7 @@ def noise_levels(estimator: NoiseEstimator, X: ArrayLike, responses: Array, path
     return np.array([estimator.estimate(X, responses[:, j], path=path.column(j)) for j in columns])
 
 
-def as_noise(noise_std: Any) -> NoiseEstimator:
+def as_noise(noise_std: object) -> NoiseEstimator:
     """A noise estimator from an instance, a name, or a number (known)."""
     if isinstance(noise_std, NoiseEstimator):
         return noise_std

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from stopwise.engine.solvers.dense_solver import refit_dense
 from stopwise.engine.solvers.landmark_solver import HeldRows, solve_stream
 from stopwise.engine.solvers.plan import Plan, Solution
 from stopwise.engine.solvers.solver_choice import choose_solver
-from stopwise.estimators.fitted import Fitted, fitted_of, make_fitted
+from stopwise.estimators.fitted import Fitted, Learner, fitted_of, make_fitted
 from stopwise.estimators.intake import Intake, take_responses, take_rows
 from stopwise.estimators.prediction.training_range import feature_range, widest
 from stopwise.problem import Problem
@@ -27,10 +27,13 @@ FIRST_BATCH_LANDMARKS = 500
 """How many rows of a first batch become landmarks under n_landmarks="auto": growing would need rows again."""
 
 
+L = TypeVar("L", bound=Learner)
+
+
 class BatchesMixin:
     """`partial_fit`, `merge` and `refit`. Batches and parts are kept as sums over landmark features (`Moments`)."""
 
-    def partial_fit(self: Any, X: Any, y: Any, sample_weight: Any = None) -> Any:
+    def partial_fit(self: L, X: object, y: object, sample_weight: object = None) -> L:
         """Add rows to the fit, by the Nystrom solver's mergeable sums.
 
         Landmarks, kernel and scaling are settled by the first batch, or given (`n_landmarks` as an array of points, a
@@ -41,7 +44,7 @@ class BatchesMixin:
         self._validate_params()
         _check_solver(self)
         with blas_threads(limit_of(self.n_jobs)):
-            before: Fitted | None = self.__dict__.get("_fitted")
+            before: Fitted | None = vars(self).get("_fitted")
             before = None if before is None or before.stream is None else before
             rows = take_rows(self, X, y, sample_weight, like=before, least=1, double=self.in_double)
             rows = rows.without_idle_rows()
@@ -56,7 +59,7 @@ class BatchesMixin:
             self._fitted = _resolved(self, replace(rows, kept_rows=None), stream, chosen, ranges)
         return self
 
-    def merge(self: Any, other: Any) -> Any:
+    def merge(self: L, other: object) -> L:
         """Add all rows that another estimator has seen (same landmarks, kernel and intercept) to this one."""
         with blas_threads(limit_of(self.n_jobs)):
             (mine, ours), (others, theirs) = _with_stream(self), _with_stream(other)
@@ -73,7 +76,7 @@ class BatchesMixin:
             self._fitted = _resolved(self, _columns_of(mine), stream, _as_before(mine), ranges)
         return self
 
-    def refit(self: Any, y: Any) -> Any:
+    def refit(self: L, y: object) -> L:
         """Fit a new response on the same rows: kernel and, for "dense" and "nystrom", the spectrum are kept."""
         fitted = fitted_of(self)
         self._validate_params()
@@ -97,14 +100,14 @@ def _columns_of(fitted: Fitted) -> Intake:
     return Intake(nothing, nothing, None, fitted.single, fitted.n_features, fitted.feature_names)
 
 
-def _check_solver(estimator: Any) -> None:
+def _check_solver(estimator: Learner) -> None:
     if estimator.solver not in ("auto", "nystrom", "dask"):
         raise ValueError(
             f'rows in batches need sums that merge, which solver="nystrom" makes; got solver={estimator.solver!r}'
         )
 
 
-def _begin(estimator: Any, rows: Intake) -> tuple[Chosen, Stream]:
+def _begin(estimator: Learner, rows: Intake) -> tuple[Chosen, Stream]:
     """Landmarks, kernel and scaling from the first batch, and its moments."""
     seed = estimator.random_seed()
     problem = rows.problem(intercept=estimator.fit_intercept, seed=seed)
@@ -113,7 +116,7 @@ def _begin(estimator: Any, rows: Intake) -> tuple[Chosen, Stream]:
     return chosen, held.stream(_first_landmarks(estimator, chosen, held, seed))
 
 
-def _first_landmarks(estimator: Any, chosen: Chosen, held: HeldRows, seed: int) -> Landmarks:
+def _first_landmarks(estimator: Learner, chosen: Chosen, held: HeldRows, seed: int) -> Landmarks:
     given = estimator.n_landmarks
     points = as_points(given)
     if points is None:
@@ -138,13 +141,13 @@ def _extended(stream: Stream, covariates: Array, responses: Array, weights: Arra
     return replace(stream, moments=stream.moments + more)
 
 
-def _resolved(estimator: Any, rows: Intake, stream: Stream, chosen: Chosen, ranges: Array) -> Fitted:
+def _resolved(estimator: Learner, rows: Intake, stream: Stream, chosen: Chosen, ranges: Array) -> Fitted:
     plan = estimator.plan(stream.landmarks.kernel)
     return make_fitted(rows, chosen, plan, solve_stream(stream, plan, "nystrom"), ranges)
 
 
-def _with_stream(estimator: Any) -> tuple[Fitted, Stream]:
-    fitted: Fitted | None = estimator.__dict__.get("_fitted")
+def _with_stream(estimator: object) -> tuple[Fitted, Stream]:
+    fitted: Fitted | None = vars(estimator).get("_fitted")
     if fitted is None or fitted.stream is None:
         raise ValueError(
             f'{type(estimator).__name__} holds no sums to merge: fit it by partial_fit, or with solver="nystrom"'
@@ -155,7 +158,7 @@ def _with_stream(estimator: Any) -> tuple[Fitted, Stream]:
 # ---- a new response -------------------------------------------------------------------------------------------
 
 
-def _new_responses(fitted: Fitted, y: Any) -> Intake:
+def _new_responses(fitted: Fitted, y: object) -> Intake:
     """The rows of a fit with new responses."""
     path, basis = fitted.path, fitted.path.spectrum.basis
     if basis is None:

@@ -18,7 +18,7 @@ from stopwise.engine.landmarks.sampling import MOST, Index, draw_rows
 from stopwise.engine.solvers.cluster_solver import ClusterKrylov
 from stopwise.engine.solvers.landmark_left_out import Smoother, left_out_squares
 from stopwise.engine.solvers.landmark_solver import solve_source
-from stopwise.estimators.fitted import Fitted, fitted_of, make_fitted
+from stopwise.estimators.fitted import Fitted, Learner, fitted_of, make_fitted
 from stopwise.estimators.intake import take_rows
 from stopwise.estimators.prediction.training_range import feature_range, widest
 from stopwise.problem import Problem
@@ -47,7 +47,9 @@ class Seen:
         return Seen(self.moments + other.moments, widest(self.ranges, other.ranges))
 
 
-def chunk_moments(rows: Rows, landmarks: Landmarks, features: Any, shift: Array, unit: Array, label: str) -> Seen:
+def chunk_moments(
+    rows: Rows, landmarks: Landmarks, features: Array | None, shift: Array, unit: Array, label: str
+) -> Seen:
     """The sums of one chunk."""
     covariates = rows.covariates if features is None else rows.covariates[:, features]
     try:
@@ -58,7 +60,7 @@ def chunk_moments(rows: Rows, landmarks: Landmarks, features: Any, shift: Array,
     return Seen(moments, feature_range(rows.covariates))
 
 
-def chunk_left_out(rows: Rows, smoother: Smoother, features: Any, shift: Array, unit: Array) -> Array:
+def chunk_left_out(rows: Rows, smoother: Smoother, features: Array | None, shift: Array, unit: Array) -> Array:
     """The sum of squared leave-one-out residuals of one chunk."""
     covariates = rows.covariates if features is None else rows.covariates[:, features]
     return left_out_squares(smoother, covariates, (rows.responses - shift) / unit, rows.weights)
@@ -94,7 +96,7 @@ class ChunkedRows:
     def __post_init__(self) -> None:
         self._drawn = draw_rows(self.n_rows, min(self.n_rows, SAMPLE_ROWS), self.seed)
         self.sample = self._fetch(self._drawn)
-        self.features: Any = None
+        self.features: Array | None = None
         self.ranges = feature_range(self.sample.covariates)
         q = self.sample.responses.shape[1]
         self.shift: Array = np.zeros(q)
@@ -105,7 +107,7 @@ class ChunkedRows:
         """How many rows there are."""
         return self.chunks.n_rows
 
-    def settle(self, problem: Problem, features: Any) -> None:
+    def settle(self, problem: Problem, features: Array | None) -> None:
         """Fix the units of y and the features used, as read off the sample."""
         self.shift, self.unit, self.features = problem.offset, problem.scale, features
 
@@ -162,7 +164,7 @@ class ChunkedRows:
 # ---- fit and predict ------------------------------------------------------------------------------------------------
 
 
-def fit_collections(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Fitted:
+def fit_collections(estimator: Learner, X: object, y: object, sample_weight: object) -> Fitted:
     """The fit of an estimator to dask collections (or numpy arrays cut into chunks)."""
     _check_solver(estimator)
     if not is_dask(X):
@@ -173,7 +175,7 @@ def fit_collections(estimator: Any, X: Any, y: Any, sample_weight: Any) -> Fitte
         return fit_chunks(estimator, chunks_of_collections(X, y, sample_weight, precision, client), client)[0]
 
 
-def _check_solver(estimator: Any) -> None:
+def _check_solver(estimator: Learner) -> None:
     if estimator.solver not in ("auto", "dask", "nystrom", "krylov"):
         raise ValueError(
             'rows in dask chunks take solver="dask" (landmarks; also "auto" and "nystrom") or solver="krylov" (exact, '
@@ -181,7 +183,7 @@ def _check_solver(estimator: Any) -> None:
         )
 
 
-def fit_chunks(estimator: Any, chunks: Chunks, client: Any, watch: Watch | None = None) -> tuple[Fitted, Rows]:
+def fit_chunks(estimator: Learner, chunks: Chunks, client: Any, watch: Watch | None = None) -> tuple[Fitted, Rows]:
     """The fit of an estimator to chunks of rows on a client, and the sample that settled its units."""
     seed = estimator.random_seed()
     source = ChunkedRows(client, chunks, seed, estimator.fit_intercept, watch)
@@ -200,7 +202,7 @@ def fit_chunks(estimator: Any, chunks: Chunks, client: Any, watch: Watch | None 
     return make_fitted(rows, chosen, plan, solution, source.ranges), sample
 
 
-def _named(block: Array, names: Any) -> Any:
+def _named(block: Array, names: Sequence[str] | Array | None) -> Any:
     """A block with its column names, if it has any: as a table, which is where scikit-learn looks for them."""
     if names is None:
         return block
@@ -217,7 +219,7 @@ def predict_block(block: Array, model: Any, what: str) -> Array:
     return cast(Array, model.predict(rows, return_std=True, interval="new" if what == "new" else None)[1])
 
 
-def predict_lazily(estimator: Any, X: Any, return_std: bool, interval: str | None) -> Any:
+def predict_lazily(estimator: Learner, X: Any, return_std: bool, interval: str | None) -> Any:
     """Predictions for a dask collection, as dask arrays that are computed when asked for."""
     fitted = fitted_of(estimator)
     if is_frame(X):
@@ -228,10 +230,10 @@ def predict_lazily(estimator: Any, X: Any, return_std: bool, interval: str | Non
     model._fitted = replace(fitted, stream=None)
     model.n_jobs = 1  # workers are as many as the cores already
     shipped = dask().delayed(model, traverse=False, pure=False)
-    mean = _map(whole, shipped, "mean", estimator.dual_coef_)
+    mean = _map(whole, shipped, "mean", fitted.shaped(fitted.dual_coef))
     if not (return_std or interval == "new"):
         return mean
-    return mean, _map(whole, shipped, "new" if interval == "new" else "std", estimator.dual_coef_)
+    return mean, _map(whole, shipped, "new" if interval == "new" else "std", fitted.shaped(fitted.dual_coef))
 
 
 def _map(X: Any, model: Any, what: str, dual_coef: Array) -> Any:

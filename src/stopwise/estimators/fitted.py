@@ -15,7 +15,7 @@ from stopwise._support.torch import on_host
 from stopwise.engine.gpu.device_store import DeviceBasis
 from stopwise.engine.landmarks.decomposition import Spread
 from stopwise.engine.landmarks.features import Stream
-from stopwise.engine.solvers.plan import Plan, Solution
+from stopwise.engine.solvers.plan import Landmarked, Plan, Solution
 from stopwise.estimators.intake import Intake
 from stopwise.kernels import Kernel, Precomputed
 from stopwise.path import Path
@@ -107,9 +107,29 @@ class Fitted:
 
 
 class Learner(Protocol):
-    """An estimator that keeps what it learned in one piece."""
+    """An estimator: its parameters, and what it learned in one piece."""
 
+    solver: str
+    n_landmarks: Landmarked
+    relevance: bool | str
+    fit_intercept: bool
+    n_jobs: int | None
     _fitted: Fitted
+
+    @property
+    def in_double(self) -> bool:
+        """Whether rows and products on the processor are in float64."""
+
+    def random_seed(self) -> int:
+        """The seed that `random_state` stands for."""
+
+    def kernel_parameter(self) -> Kernel | None:
+        """The kernel as given; None for "auto"."""
+
+    def plan(self, kernel: Kernel) -> Plan:
+        """Everything the parameters ask for, with the kernel settled."""
+
+    def _validate_params(self) -> None: ...
 
 
 def fitted_of(model: object) -> Fitted:

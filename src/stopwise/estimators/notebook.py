@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import estimator_html_repr
 
+from stopwise._support.arrays import Array
+from stopwise.estimators.fitted import fitted_of
 from stopwise.rules.explanation import explain
 
 _STYLE = "font-family: system-ui, sans-serif; font-size: 0.95em; line-height: 1.5; max-width: 46em; margin: 0.6em 0"
@@ -18,7 +20,7 @@ _MOST = 20
 class StopDisplay:
     """The HTML representation of an estimator, with its stop once it has one."""
 
-    def _html_repr(self: Any) -> str:
+    def _html_repr(self) -> str:
         diagram: str = estimator_html_repr(self)
         return diagram if not hasattr(self, "stop_") else diagram + told(self)
 
@@ -32,23 +34,24 @@ class StopDisplay:
         return bundle
 
 
-def told(model: Any) -> str:
+def told(model: object) -> str:
     """Where a fitted model stopped, why, and its numbers, as a piece of HTML."""
     lines = explain(model).splitlines()
     more = [f"and {len(lines) - _MOST} more responses"] if len(lines) > _MOST else []
     words = "<br>".join(escape(line) for line in lines[:_MOST] + more)
+    fitted = fitted_of(model)
     facts = {
-        "kernel": model.kernel_.name,
-        "noise level": _number(model.noise_std_),
-        "degrees of freedom": _number(model.path_.degrees_of_freedom()),
-        "error in sample": _number(model.path_.residual_norm()),
-        "solver": model.solver_,
+        "kernel": fitted.kernel.name,
+        "noise level": _number(fitted.noise_std),
+        "degrees of freedom": _number(fitted.own_path.degrees_of_freedom()),
+        "error in sample": _number(fitted.own_path.residual_norm()),
+        "solver": fitted.solver,
     }
     shown = " · ".join(f"{escape(name)} <b>{escape(str(value)[:200])}</b>" for name, value in facts.items())
     return f'<div class="stopwise-stop" style="{_STYLE}"><div>{words}</div><div>{shown}</div></div>'
 
 
-def _number(values: Any) -> str:
+def _number(values: Array) -> str:
     several = np.atleast_1d(values)
     text = ", ".join(f"{value:.4g}" for value in several[:3])
     return text if several.size <= 3 else f"{text}, ..."

@@ -16,7 +16,7 @@ from stopwise._support.dask import is_dask
 from stopwise._support.threads import blas_threads, limit_of, thread_count
 from stopwise._support.torch import is_tensor, on_host
 from stopwise.engine.landmarks.sampling import Leverage, Uniform
-from stopwise.engine.solvers.plan import Plan
+from stopwise.engine.solvers.plan import Landmarked, Plan, Precision
 from stopwise.engine.solvers.solver_choice import choose_solver
 from stopwise.estimators.batches import BatchesMixin
 from stopwise.estimators.dask_collections import fit_collections, predict_lazily
@@ -133,9 +133,9 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         """Whether rows and products on the processor are in float64."""
         return self.precision in ("auto", "float64")
 
-    def _take(self, X: Any, y: Any, sample_weight: Any) -> Intake:
+    def _take(self, X: object, y: object, sample_weight: object) -> Intake:
         if stays_on_device(X, self.solver):
-            return take_tensors(X, y, check_weights(on_host(sample_weight), len(X))).without_idle_rows()
+            return take_tensors(X, y, on_host(sample_weight)).without_idle_rows()
         rows = take_rows(self, on_host(X), on_host(y), on_host(sample_weight), double=self.in_double)
         square, shape = isinstance(self.kernel_parameter(), Precomputed), rows.covariates.shape
         if square and shape[0] != shape[1]:
@@ -161,7 +161,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
 
     # ---- predict --------------------------------------------------------------------------------------------------
 
-    def predict(self, X: Any, return_std: bool = False, interval: str | None = None) -> Any:
+    def predict(self, X: object, return_std: bool = False, interval: str | None = None) -> Any:
         """Predictions k(X, X_fit_) @ dual_coef_ + intercept_.
 
         With `return_std=True` also the standard deviation of the estimated mean (its noise part; bias is not in it);
@@ -174,15 +174,15 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         if is_dask(X):
             return predict_lazily(self, X, return_std, interval)
         if not is_tensor(X):
-            X = take_covariates(self, fitted, X)
+            X = rows = take_covariates(self, fitted, X)
             if fitted.feature_range is not None:
-                warn_outside(fitted.feature_range, X, fitted.feature_names)
-        if is_tensor(X) or fitted.device is not None:
-            self._on_device = placed(self.__dict__.get("_on_device"), fitted, X, self.precision)
-            return predict_on(self._on_device, X, return_std, interval == "new", self.n_jobs)
-        return predict_rows(fitted, X, return_std, interval == "new", self.n_jobs)
+                warn_outside(fitted.feature_range, rows, fitted.feature_names)
+            if fitted.device is None:
+                return predict_rows(fitted, rows, return_std, interval == "new", self.n_jobs)
+        self._on_device = placed(self.__dict__.get("_on_device"), fitted, X, self.precision)
+        return predict_on(self._on_device, X, return_std, interval == "new", self.n_jobs)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: object, y: object, sample_weight: object = None) -> float:
         """The coefficient of determination of the predictions, 1 - residual / total sum of squares."""
         if not (is_dask(X) or is_tensor(X)):
             y = take_responses(y)
@@ -279,20 +279,20 @@ class KernelGradientRegressor(_KernelRegressor):
 
     def __init__(
         self,
-        kernel: Any = "auto",
+        kernel: object = "auto",
         *,
-        rule: Any = "auto",
-        noise_std: Any = "auto",
-        schedule: Any = "auto",
-        filter: Any = "descent",
-        relevance: Any = "auto",
+        rule: object = "auto",
+        noise_std: object = "auto",
+        schedule: object = "auto",
+        filter: object = "descent",
+        relevance: bool | str = "auto",
         fit_intercept: bool = True,
         solver: str = "auto",
-        n_landmarks: Any = "auto",
-        precision: str = "auto",
+        n_landmarks: Landmarked = "auto",
+        precision: Precision = "auto",
         tol: float = 0.01,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
         self.kernel = kernel
@@ -311,7 +311,9 @@ class KernelGradientRegressor(_KernelRegressor):
         self.verbose = verbose
 
     @classmethod
-    def as_published(cls, kernel: Any, *, noise_std: Any = "auto", schedule: Any = 0.25, **settings: Any) -> Self:
+    def as_published(
+        cls, kernel: object, *, noise_std: object = "auto", schedule: object = 0.25, **settings: Any
+    ) -> Self:
         """The paper's own setting: Critical(2e, radius 1), no intercept, no rescaling.
 
         Nothing is estimated unless `noise_std="auto"`, which then is Hall and Marron's estimator.
@@ -344,18 +346,18 @@ class KernelRidgeRegressor(_KernelRegressor):
 
     def __init__(
         self,
-        kernel: Any = "auto",
+        kernel: object = "auto",
         *,
-        rule: Any = "auto",
-        noise_std: Any = "auto",
-        relevance: Any = "auto",
+        rule: object = "auto",
+        noise_std: object = "auto",
+        relevance: bool | str = "auto",
         fit_intercept: bool = True,
         solver: str = "auto",
-        n_landmarks: Any = "auto",
-        precision: str = "auto",
+        n_landmarks: Landmarked = "auto",
+        precision: Precision = "auto",
         tol: float = 0.01,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
         self.kernel = kernel

@@ -15,7 +15,7 @@ from stopwise._support.arrays import Array
 from stopwise._support.torch import is_tensor, on_host, torch
 from stopwise.engine.gpu.device_operator import as_tensor
 from stopwise.engine.solvers import gpu_solver
-from stopwise.estimators.intake import Intake
+from stopwise.estimators.intake import Intake, check_weights
 from stopwise.kernels import Kernel
 from stopwise.problem import Problem
 from stopwise.selection.choice import Chosen, choose_kernel
@@ -50,7 +50,7 @@ def checked_rows(X: Any) -> Any:
     return _checked(X, "X")
 
 
-def take_tensors(X: Any, y: Any, weights: Array | None) -> Intake:
+def take_tensors(X: Any, y: object, sample_weight: object) -> Intake:
     """Rows of tensors; covariates stay where they are (float64), the responses' centring needs those on the host."""
     X = checked_rows(X)
     if len(X) < 2:
@@ -61,6 +61,7 @@ def take_tensors(X: Any, y: Any, weights: Array | None) -> Intake:
     if not np.isfinite(responses).all():
         raise ValueError("Input y contains NaN or infinity: leave those rows out or fill them in")
     rows = X.to(gpu_solver.device_for(X), torch().float64)
+    weights = check_weights(sample_weight, len(X))
     single = responses.ndim == 1
     return Intake(rows, responses[:, None] if single else responses, weights, single, int(X.shape[1]))
 

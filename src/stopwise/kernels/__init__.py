@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from stopwise.kernels.base import Constant, Kernel, Product, Rows, Scaled, Sum, as_matrix, take_rows
 from stopwise.kernels.foreign import FromCallable, FromSklearn, Precomputed
@@ -50,7 +49,7 @@ _NAMED: dict[str, Kernel] = {
 }
 
 
-def as_kernel(kernel: Any) -> Kernel:
+def as_kernel(kernel: object) -> Kernel:
     """A kernel from an instance, a name, a scikit-learn Gaussian-process kernel, or a callable k(X, Z)."""
     if isinstance(kernel, Kernel):
         return kernel

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from stopwise.rules.base import Certainty, Data, Evidence, HeldOut, Reason, Rule, Stop, clock_grid, stop_at
 from stopwise.rules.critical import Critical
 from stopwise.rules.holdout import HoldOut
@@ -50,7 +48,7 @@ _NAMED: dict[str, Rule] = {
 }
 
 
-def as_rule(rule: Any) -> Rule:
+def as_rule(rule: object) -> Rule:
     """A rule from an instance or a name."""
     if isinstance(rule, Rule):
         return rule
