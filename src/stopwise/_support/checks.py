@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import Any, cast
+from typing import TypeGuard, cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether a value is a real number; True and False are not."""
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
 
 
-def is_finite(value: Any) -> bool:
+def is_finite(value: object) -> TypeGuard[float]:
     """Whether a value is a real number that a float can hold."""
     try:
         return is_number(value) and math.isfinite(value)
@@ -24,7 +24,7 @@ def is_finite(value: Any) -> bool:
         return False
 
 
-def positive(value: Any, what: str, remedy: str = "") -> float:
+def positive(value: object, what: str, remedy: str = "") -> float:
     """A positive, finite number."""
     single = value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
     if not is_number(single):
@@ -34,13 +34,13 @@ def positive(value: Any, what: str, remedy: str = "") -> float:
     return float(single)
 
 
-def flag(value: Any, what: str) -> None:
+def flag(value: object, what: str) -> None:
     """True or False, and nothing that merely counts as one of them."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{what} must be True or False, got {value!r}")
 
 
-def real_array(values: Any, what: str) -> Array:
+def real_array(values: object, what: str) -> Array:
     """An array of floats from real numbers of any type; text, complex numbers and ragged lists are refused."""
     try:
         array = np.asarray(values)
@@ -51,7 +51,7 @@ def real_array(values: Any, what: str) -> Array:
     raise TypeError(f"{what} must hold real numbers, got {_short(values)}: convert text, take one part of complex ones")
 
 
-def finite_array(values: Any, what: str) -> Array:
+def finite_array(values: object, what: str) -> Array:
     """A `real_array` without NaN and infinity."""
     array = real_array(values, what)
     wrong = ~np.isfinite(array)
@@ -60,7 +60,7 @@ def finite_array(values: Any, what: str) -> Array:
     return array
 
 
-def at_least_zero(values: Any, what: str) -> Array:
+def at_least_zero(values: object, what: str) -> Array:
     """A `finite_array` of numbers of at least 0."""
     array = finite_array(values, what)
     if (array < 0).any():
@@ -68,6 +68,6 @@ def at_least_zero(values: Any, what: str) -> Array:
     return array
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:80]}..."

@@ -6,9 +6,16 @@ import importlib
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stopwise._support.threads import thread_count
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed as Delayed
+    from distributed import Client as Client
+    from distributed import Future as Future
+else:  # dask is optional, and none of its types is needed to run
+    Client = Delayed = Future = Any
 
 _GRAPH_LIMIT = "256 MiB"
 """Landmarks travel inside the graph, so that a worker's death cannot lose them; dask's own limit warns at 10 MB."""
@@ -29,18 +36,13 @@ def is_dask(value: object) -> bool:
     return hasattr(value, "__dask_graph__") and hasattr(value, "dask")
 
 
-def is_frame(value: Any) -> bool:
+def is_frame(value: object) -> bool:
     """Whether a dask collection is a dataframe or a series."""
-    return (
-        is_dask(value)
-        and hasattr(value, "to_delayed")
-        and hasattr(value, "npartitions")
-        and hasattr(value, "divisions")
-    )
+    return is_dask(value) and all(hasattr(value, name) for name in ("to_delayed", "npartitions", "divisions"))
 
 
 @contextmanager
-def connected(n_jobs: int | None = None) -> Iterator[Any]:
+def connected(n_jobs: int | None = None) -> Iterator[Client]:
     """The client that the user has connected, or a local cluster of one thread a core while the block lasts.
 
     Threads, not processes: a script without a `__main__` guard would start itself again in each process, and the

@@ -1,54 +1,83 @@
-"""Progress of long work: quiet by default, one live line on a terminal or in a notebook."""
+"""Progress of long work, for whoever asks for it: one line on standard error, live on a terminal."""
 
 from __future__ import annotations
 
-import sys
+import contextlib
+import threading
 import time
-from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def console(*, err: bool = False) -> Console:
+    """A console that colours on a terminal only, and wraps lines there only."""
+    from rich.console import Console
+
+    made = Console(stderr=err, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    return made if made.is_terminal else Console(stderr=err, highlight=False, markup=False, emoji=False, width=10_000)
 
 
 class Progress:
-    """A line that says how far a fit is; does nothing unless `verbose`."""
+    """What is being done, and for how long by now; says nothing at all unless `verbose`.
 
-    def __init__(self, verbose: int) -> None:
-        self.verbose = verbose
-        self._status: Any = None
-        self._started = time.monotonic()
+    Silent for `patience` seconds. Then, on a terminal, a live line; elsewhere a line when the words have changed, after
+    1, 2, 4, ... seconds, so that a log stays short.
+    """
+
+    def __init__(self, verbose: int | bool, what: str = "fitting", patience: float = 0.0) -> None:
+        self.verbose, self.what, self._patience = bool(verbose), what, patience
+        self._started, self._said = time.monotonic(), ""
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Self:
-        self._started = time.monotonic()
         if self.verbose:
-            try:
-                from rich.console import Console
-
-                self._status = Console(stderr=True).status("starting")
-                self._status.start()
-            except ImportError:
-                self._status = None
+            self._out = console(err=True)
+            if not self._patience:
+                self._add_line()
+            with contextlib.suppress(RuntimeError):  # no thread is to be had: the work goes on without a word
+                self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._status is not None:
-            self._status.stop()
+    def __exit__(self, *problem: object) -> None:
+        self._done.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        if self._said:
+            self._add_line()
+
+    def show(self, what: str) -> None:
+        """What is being done now."""
+        self.what = what
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        if not self.verbose:
-            return
-        if self._status is not None:
-            self._status.console.print(text, highlight=False)
-        else:
-            sys.stderr.write(text + "\n")
+        if self.verbose:
+            self._out.print(text)
 
-    def show(self, text: str) -> None:
-        """The live line."""
-        if not self.verbose:
+    def _line(self) -> str:
+        return f"{self.what} ... {time.monotonic() - self._started:.0f} s"
+
+    def _add_line(self) -> None:
+        """Where lines are added, the present words unless they were the last."""
+        if not self._out.is_terminal and self.what != self._said:
+            self._said = self.what
+            self._out.print(f"{self.what} ...")
+
+    def _run(self) -> None:
+        from rich.text import Text
+
+        if self._done.wait(self._patience):
             return
-        line = f"{text}, {time.monotonic() - self._started:.1f} s"
-        if self._status is not None:
-            self._status.update(line)
-        else:
-            sys.stderr.write(line + "\n")
+        if self._out.is_terminal:
+            with self._out.status(Text(self._line())) as status:
+                while not self._done.wait(0.25):
+                    status.update(Text(self._line()))
+            return
+        self._add_line()
+        pause = 1.0
+        while not self._done.wait(pause):
+            self._add_line()
+            pause *= 2

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 import scipy.linalg  # noqa: F401  brings a BLAS of its own beside numpy's: both must be there to be found
@@ -98,10 +97,9 @@ def blas_threads(count: int | None) -> Iterator[None]:
         owner.release()
 
 
-def limit_of(n_jobs: Any) -> int | None:
+def limit_of(n_jobs: object) -> int | None:
     """What `n_jobs` asks of BLAS: None leaves it alone, and so does what is no number (it is refused elsewhere)."""
-    whole = isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool)
-    return thread_count(int(n_jobs)) if whole else None
+    return thread_count(int(n_jobs)) if isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool) else None
 
 
 SMALL = 1000

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from functools import cache
-from typing import Any
+from typing import Any, cast
+
+from stopwise._support.arrays import Device, Index, Tensor
 
 
 class MissingDevice(RuntimeError):
@@ -43,9 +45,9 @@ def is_tensor(value: object) -> bool:
     return type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "data_ptr")
 
 
-def on_host(value: Any) -> Any:
+def on_host(value: object) -> Any:
     """A tensor as a numpy array (float64 or float32), shared where it is on the CPU already; anything else as it is."""
-    return value.detach().cpu().numpy() if is_tensor(value) else value
+    return cast(Tensor, value).detach().cpu().numpy() if is_tensor(value) else value
 
 
 def has_gpu() -> bool:
@@ -53,7 +55,7 @@ def has_gpu() -> bool:
     return has_torch() and bool(torch().cuda.is_available())
 
 
-def pick_device(device: Any = None) -> Any:
+def pick_device(device: Device | str | None = None) -> Device:
     """The device to work on: the one named, else the GPU, else an error that names what is missing."""
     library = torch()
     if device is not None:
@@ -68,7 +70,7 @@ def pick_device(device: Any = None) -> Any:
     return library.device("cuda", library.cuda.current_device())
 
 
-def distinct_tensor_rows(rows: Any) -> Any:
+def distinct_tensor_rows(rows: Tensor) -> Index | None:
     """For each row of a tensor the number of its distinct values, as a numpy array; None where all rows differ."""
     _, inverse = torch().unique(rows, dim=0, return_inverse=True)
     return None if int(inverse.max()) + 1 == len(rows) else inverse.cpu().numpy()
