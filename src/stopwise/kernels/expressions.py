@@ -1,36 +1,40 @@
 """Small expressions of inner products, which every array library can evaluate.
 
 An expression has `Dot` leaves, one matrix product each, whose rows are made ready once (`Dot.sides`); above them stand
-a few element-wise nodes. Evaluated with numpy, torch or (to write source code) with text, it is the same formula.
+a few element-wise nodes. Evaluated with torch or (to write source code) with text, it is the same formula.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Generic, TypeVar
+
+from stopwise._support.arrays import Tensor
+
+V = TypeVar("V")
+"""What an expression is evaluated with: tensors, or the names of variables in source code."""
 
 
-class Ops(ABC):
+class Ops(ABC, Generic[V]):
     """The element-wise arithmetic an expression needs, for one kind of value."""
 
     @abstractmethod
-    def affine(self, value: Any, slope: float, shift: float) -> Any:
+    def affine(self, value: V, slope: float, shift: float) -> V:
         """slope * value + shift."""
 
     @abstractmethod
-    def add(self, first: Any, second: Any) -> Any: ...
+    def add(self, first: V, second: V) -> V: ...
 
     @abstractmethod
-    def multiply(self, first: Any, second: Any) -> Any: ...
+    def multiply(self, first: V, second: V) -> V: ...
 
     @abstractmethod
-    def exp2(self, value: Any) -> Any: ...
+    def exp2(self, value: V) -> V: ...
 
     @abstractmethod
-    def root(self, value: Any) -> Any:
+    def root(self, value: V) -> V:
         """sqrt(max(value, 0))."""
 
 
@@ -38,11 +42,13 @@ class Term(ABC):
     """A node. `times` and `plus` fold constants downwards, so that most of them end up in the rows of a leaf."""
 
     @abstractmethod
-    def compute(self, ops: Ops, memo: dict[Term, Any]) -> Any:
-        """The node's value; parts that appear twice are computed once."""
+    def compute(self, ops: Ops[V], *parts: V) -> V:
+        """The node's value from those of its parts."""
 
-    @abstractmethod
-    def parts(self) -> tuple[Term, ...]: ...
+    @property
+    def parts(self) -> tuple[Term, ...]:
+        """The nodes below, in the order of the fields."""
+        return tuple(part for part in vars(self).values() if isinstance(part, Term))
 
     def times(self, factor: float) -> Term:
         """The same expression times a positive constant."""
@@ -52,26 +58,26 @@ class Term(ABC):
         """The same expression plus a constant."""
         return self if shift == 0 else Affine(self, shift=shift)
 
-    def value(self, ops: Ops, memo: dict[Term, Any]) -> Any:
-        """The node's value, computed unless `memo` (which holds the leaves) knows it."""
+    def value(self, ops: Ops[V], memo: dict[Term, V]) -> V:
+        """The node's value; `memo` holds the leaves, and every part that was computed before."""
         if self not in memo:
-            memo[self] = self.compute(ops, memo)
+            memo[self] = self.compute(ops, *(part.value(ops, memo) for part in self.parts))
         return memo[self]
 
     def leaves(self) -> tuple[Dot, ...]:
         """Every distinct leaf, in order of appearance."""
         if isinstance(self, Dot):
             return (self,)
-        return tuple(dict.fromkeys(leaf for part in self.parts() for leaf in part.leaves()))
+        return tuple(dict.fromkeys(leaf for part in self.parts for leaf in part.leaves()))
 
 
 @dataclass(frozen=True)
 class Sides:
     """Rows of a leaf on both sides: its value at (i, j) is left_i . right_j + constant_i + constant_j + shift."""
 
-    left: Any
-    right: Any
-    constant: Any
+    left: Tensor
+    right: Tensor
+    constant: Tensor
     shift: float
 
 
@@ -82,11 +88,8 @@ class Dot(Term):
     factor: float
     shift: float = 0.0
 
-    def compute(self, ops: Ops, memo: dict[Term, Any]) -> Any:
+    def compute(self, ops: Ops[V], *parts: V) -> V:
         raise KeyError(f"the leaf {self} was not given")
-
-    def parts(self) -> tuple[Term, ...]:
-        return ()
 
     def times(self, factor: float) -> Term:
         return replace(self, factor=self.factor * factor, shift=self.shift * factor)
@@ -95,11 +98,11 @@ class Dot(Term):
         return replace(self, shift=self.shift + shift)
 
     @abstractmethod
-    def sides(self, rows: Any, origin: Any, asarray: Callable[[Any], Any]) -> Sides:
-        """The rows made ready; works on numpy arrays and torch tensors alike."""
+    def sides(self, rows: Tensor, origin: Tensor) -> Sides:
+        """The rows made ready, on their device."""
 
     @abstractmethod
-    def diagonal(self, rows: Any) -> Any:
+    def diagonal(self, rows: Tensor) -> Tensor:
         """The value where x = z, for every row."""
 
 
@@ -109,18 +112,16 @@ class SquaredDistance(Dot):
 
     scales: tuple[float, ...] = (1.0,)
 
-    def scaled(self, rows: Any, origin: Any, asarray: Callable[[Any], Any]) -> Any:
+    def scaled(self, rows: Tensor, origin: Tensor) -> Tensor:
         """(x - origin) sqrt|factor| / scales: the value is sign(factor) times a squared distance of these, + shift."""
-        return (rows - origin) * asarray([math.sqrt(abs(self.factor)) / scale for scale in self.scales])
+        return (rows - origin) * rows.new_tensor([math.sqrt(abs(self.factor)) / scale for scale in self.scales])
 
-    def sides(self, rows: Any, origin: Any, asarray: Callable[[Any], Any]) -> Sides:
-        scaled = self.scaled(rows, origin, asarray)
-        sign = math.copysign(1.0, self.factor)
+    def sides(self, rows: Tensor, origin: Tensor) -> Sides:
+        scaled, sign, root_two = self.scaled(rows, origin), math.copysign(1.0, self.factor), math.sqrt(2.0)
         norms = (scaled * scaled).sum(-1) * sign
-        root_two = math.sqrt(2.0)
         return Sides(scaled * (-sign * root_two), scaled * root_two, norms, self.shift)
 
-    def diagonal(self, rows: Any) -> Any:
+    def diagonal(self, rows: Tensor) -> Tensor:
         return rows[:, 0] * 0 + self.shift
 
 
@@ -128,11 +129,11 @@ class SquaredDistance(Dot):
 class Inner(Dot):
     """factor * <x, z> + shift."""
 
-    def sides(self, rows: Any, origin: Any, asarray: Callable[[Any], Any]) -> Sides:
+    def sides(self, rows: Tensor, origin: Tensor) -> Sides:
         scaled = rows * math.sqrt(self.factor)
         return Sides(scaled, scaled, rows[:, 0] * 0, self.shift)
 
-    def diagonal(self, rows: Any) -> Any:
+    def diagonal(self, rows: Tensor) -> Tensor:
         return (rows * rows).sum(-1) * self.factor + self.shift
 
 
@@ -144,11 +145,8 @@ class Affine(Term):
     slope: float = 1.0
     shift: float = 0.0
 
-    def compute(self, ops: Ops, memo: dict[Term, Any]) -> Any:
-        return ops.affine(self.inner.value(ops, memo), self.slope, self.shift)
-
-    def parts(self) -> tuple[Term, ...]:
-        return (self.inner,)
+    def compute(self, ops: Ops[V], *parts: V) -> V:
+        return ops.affine(parts[0], self.slope, self.shift)
 
     def times(self, factor: float) -> Term:
         return replace(self, slope=self.slope * factor, shift=self.shift * factor)
@@ -163,11 +161,8 @@ class Exp2(Term):
 
     inner: Term
 
-    def compute(self, ops: Ops, memo: dict[Term, Any]) -> Any:
-        return ops.exp2(self.inner.value(ops, memo))
-
-    def parts(self) -> tuple[Term, ...]:
-        return (self.inner,)
+    def compute(self, ops: Ops[V], *parts: V) -> V:
+        return ops.exp2(*parts)
 
     def times(self, factor: float) -> Term:
         return Exp2(self.inner.plus(math.log2(factor)))
@@ -179,11 +174,8 @@ class Root(Term):
 
     inner: Term
 
-    def compute(self, ops: Ops, memo: dict[Term, Any]) -> Any:
-        return ops.root(self.inner.value(ops, memo))
-
-    def parts(self) -> tuple[Term, ...]:
-        return (self.inner,)
+    def compute(self, ops: Ops[V], *parts: V) -> V:
+        return ops.root(*parts)
 
 
 @dataclass(frozen=True)
@@ -193,11 +185,8 @@ class Total(Term):
     first: Term
     second: Term
 
-    def compute(self, ops: Ops, memo: dict[Term, Any]) -> Any:
-        return ops.add(self.first.value(ops, memo), self.second.value(ops, memo))
-
-    def parts(self) -> tuple[Term, ...]:
-        return (self.first, self.second)
+    def compute(self, ops: Ops[V], *parts: V) -> V:
+        return ops.add(*parts)
 
     def times(self, factor: float) -> Term:
         return Total(self.first.times(factor), self.second.times(factor))
@@ -210,14 +199,11 @@ class Times(Term):
     first: Term
     second: Term
 
-    def compute(self, ops: Ops, memo: dict[Term, Any]) -> Any:
-        return ops.multiply(self.first.value(ops, memo), self.second.value(ops, memo))
-
-    def parts(self) -> tuple[Term, ...]:
-        return (self.first, self.second)
+    def compute(self, ops: Ops[V], *parts: V) -> V:
+        return ops.multiply(*parts)
 
     def times(self, factor: float) -> Term:
-        # Into an exponential it goes for nothing; a square takes its root twice and stays a square.
+        # An exponential takes it in its exponent, at no cost; a square takes its root twice and stays a square.
         if isinstance(self.first, Exp2):
             return Times(self.first.times(factor), self.second)
         if self.first == self.second:
@@ -231,12 +217,10 @@ class Fixed(Term):
     """A constant; a leaf that is zero everywhere gives it its shape."""
 
     constant: float
+    zero: Term = Inner(0.0)
 
-    def compute(self, ops: Ops, memo: dict[Term, Any]) -> Any:
-        return ops.affine(Inner(0.0).value(ops, memo), 1.0, self.constant)
-
-    def parts(self) -> tuple[Term, ...]:
-        return (Inner(0.0),)
+    def compute(self, ops: Ops[V], *parts: V) -> V:
+        return ops.affine(parts[0], 1.0, self.constant)
 
     def times(self, factor: float) -> Term:
         return Fixed(self.constant * factor)

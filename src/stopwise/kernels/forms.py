@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import Any
 
 from stopwise.kernels.base import Constant, Kernel, Product, Scaled, Sum
 from stopwise.kernels.expressions import (
@@ -30,10 +29,10 @@ from stopwise.kernels.expressions import (
     total,
 )
 from stopwise.kernels.inner import Linear, Polynomial
-from stopwise.kernels.radial import Gaussian, Laplace, Matern
+from stopwise.kernels.radial import Gaussian, Laplace, Matern, Radial
 
-_LOG2E = math.log2(math.e)
-_LN2 = math.log(2.0)
+_LOG2E, _LN2 = math.log2(math.e), math.log(2.0)
+"""exp(x) = 2 ** (x log2 e): exponentials are of base 2 on a device."""
 
 
 @dataclass(frozen=True)
@@ -80,19 +79,19 @@ def _(kernel: Gaussian) -> Form:
     return Form(Exp2(SquaredDistance(-0.5 * _LOG2E, scales=tuple(kernel.scales.tolist()))))
 
 
-def _scaled_distance(scales: Any, speed: float) -> Term:
+def _scaled_distance(kernel: Radial, speed: float) -> Term:
     """log2(e) * speed * |x - z| / l, ready for exp2."""
-    return Root(SquaredDistance((speed * _LOG2E) ** 2, scales=tuple(scales.tolist())))
+    return Root(SquaredDistance((speed * _LOG2E) ** 2, scales=tuple(kernel.scales.tolist())))
 
 
 @form_of.register
 def _(kernel: Laplace) -> Form:
-    return Form(Exp2(Affine(_scaled_distance(kernel.scales, 1.0), slope=-1.0)), rough=True)
+    return Form(Exp2(Affine(_scaled_distance(kernel, 1.0), slope=-1.0)), rough=True)
 
 
 @form_of.register
 def _(kernel: Matern) -> Form:
-    s = _scaled_distance(kernel.scales, math.sqrt(2 * kernel.smoothness))
+    s = _scaled_distance(kernel, math.sqrt(2 * kernel.smoothness))
     decay = Exp2(Affine(s, slope=-1.0))
     if kernel.smoothness == 0.5:
         return Form(decay, rough=True)

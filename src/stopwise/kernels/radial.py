@@ -20,16 +20,19 @@ from stopwise.kernels.base import Kernel, Rows, as_matrix
 
 LengthScale = float | tuple[float, ...] | Literal["auto"]
 _CLOSE = 1e-9
-"""Squared distances below this share of the squared norms are recomputed from differences, for rough kernels."""
+"""Squared distances below this share of the squared norms are recomputed from differences, for rough kernels: rounding
+of 1e-16 of the norms would show as the root of 1e-7 of a distance there."""
 _BLUR = 1e-12
-"""Where rounding in u could pass this, every pair near enough to matter is recomputed."""
+"""Where rounding in u could pass this, every pair near enough to matter is recomputed: k then has 12 digits."""
 _REACH = 750.0
-"""exp(-sqrt(2 u)) is below rounding beyond this; and so is every other profile."""
+"""-u beyond which every profile is below rounding; exp(-sqrt(2 u)), the slowest, is 1e-17 there."""
 _HALF_RANGE = {kind: -0.5 * math.log(np.finfo(kind).tiny) for kind in (np.float32, np.float64)}
 """Kernels count as 0 where their exponential is below exp(-this), far below rounding; so a product of two is never
 subnormal, and processors multiply subnormal numbers up to twenty times slower."""
 _FARTHEST = 1e30
+"""-u is held to at most this, where every profile is 0: the square of a longer distance may overflow."""
 _PAIRS = 2**18
+"""Pairs recomputed at once: a few megabytes for each feature."""
 
 
 def _as_length_scale(value: object) -> LengthScale:
@@ -174,18 +177,13 @@ class Laplace(Radial):
     rough: ClassVar[bool] = True
 
     def decay(self, u: Array) -> Array:
-        u *= -2.0
-        np.sqrt(u, out=u)
-        np.negative(u, out=u)
-        return cast(Array, np.exp(u, out=u))
+        return _decay(u, 0.5)
 
     def reach(self, exponent: float) -> float:
         return exponent**2 / 2
 
     def slope(self, u: Array) -> Array:
-        r = np.sqrt(-2.0 * u)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(r > 0, -0.5 * np.exp(-r) / r, 0.0)
+        return _slope(u, 0.5)
 
 
 @dataclass(frozen=True)
@@ -217,23 +215,30 @@ class Matern(Radial):
         return exponent**2 / (4 * self.smoothness)
 
     def decay(self, u: Array) -> Array:
-        u *= -4.0 * self.smoothness
-        s = np.sqrt(u, out=u)
-        decay = np.exp(-s)
-        if self.smoothness == 0.5:
-            return cast(Array, decay)
-        if self.smoothness == 2.5:
-            decay *= 1.0 + s + s * s / 3.0
-            return cast(Array, decay)
-        s += 1.0
-        decay *= s
-        return cast(Array, decay)
+        return _decay(u, self.smoothness)
 
     def slope(self, u: Array) -> Array:
-        s = np.sqrt(-4.0 * self.smoothness * u)
-        if self.smoothness == 0.5:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                return np.where(s > 0, -0.5 * np.exp(-s) / s, 0.0)
-        if self.smoothness == 1.5:
-            return cast(Array, -1.5 * np.exp(-s))
-        return cast(Array, -(5.0 / 6.0) * (1.0 + s) * np.exp(-s))
+        return _slope(u, self.smoothness)
+
+
+def _decay(u: Array, smoothness: float) -> Array:
+    """The Matern profile as a function of u = -r^2/2, s = sqrt(-4 smoothness u); overwrites u."""
+    u *= -4.0 * smoothness
+    s = np.sqrt(u, out=u)
+    if smoothness == 0.5:
+        return cast(Array, np.exp(np.negative(s, out=s), out=s))
+    decay = np.exp(-s)
+    s += 1.0 + s * s / 3.0 if smoothness == 2.5 else 1.0
+    decay *= s
+    return cast(Array, decay)
+
+
+def _slope(u: Array, smoothness: float) -> Array:
+    """dk / d(r^2) of the Matern profile; 0 where r is, also at a kink."""
+    s = np.sqrt(-4.0 * smoothness * u)
+    if smoothness == 0.5:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(s > 0, -0.5 * np.exp(-s) / s, 0.0)
+    if smoothness == 1.5:
+        return cast(Array, -1.5 * np.exp(-s))
+    return cast(Array, -(5.0 / 6.0) * (1.0 + s) * np.exp(-s))

@@ -127,6 +127,7 @@ class Sobolev(_OnInterval):
 
 
 _BERNOULLI = {1: (1.0, -1.0, 1 / 6), 2: (1.0, -2.0, 1.0, 0.0, -1 / 30), 3: (1.0, -3.0, 2.5, 0.0, -0.5, 0.0, 1 / 42)}
+"""Coefficients of the Bernoulli polynomials B_2m, highest power first, by m."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from stopwise._support.arrays import Array
+from stopwise._support.arrays import Array, Device, Rows, Tensor, TensorType
 from stopwise._support.torch import is_tensor, pick_device, torch
 from stopwise.engine.gpu.fused_source import Scheme
 from stopwise.engine.gpu.fused_tiles import FusedTiles, can_fuse, pick_scheme
@@ -26,14 +26,13 @@ WIDEST = 64
 """Wider blocks are multiplied in parts of this width."""
 
 
-def as_tensor(values: Any, device: Any, dtype: Any = None) -> Any:
+def as_tensor(values: Rows, device: Device, dtype: TensorType | None = None) -> Tensor:
     """A tensor on the device: a torch tensor moved if it has to be, anything else through numpy."""
-    if not is_tensor(values):
-        values = torch().from_numpy(np.ascontiguousarray(values))
-    return values.to(device=device, dtype=dtype)
+    tensor: Tensor = values if is_tensor(values) else torch().from_numpy(np.ascontiguousarray(values))
+    return tensor.to(device=device, dtype=dtype)
 
 
-def block_dtype(precision: Precision) -> Any:
+def block_dtype(precision: Precision) -> TensorType:
     """The type that blocks have in a mode."""
     return torch().float64 if precision == "float64" else torch().float32
 
@@ -44,9 +43,9 @@ class Cross:
     def __init__(
         self,
         form: Form,
-        left: Any,
-        right: Any,
-        origin: Any,
+        left: Tensor,
+        right: Tensor,
+        origin: Tensor,
         *,
         precision: Precision = "float32",
         same: bool = False,
@@ -61,7 +60,7 @@ class Cross:
         else:
             self.tiles = TorchTiles(form, left, right, origin, same=same, dtype=self.dtype)
 
-    def product(self, block: Any) -> Any:
+    def product(self, block: Tensor) -> Tensor:
         """k(left, right) @ block."""
         block = block.to(self.dtype)
         if block.shape[1] <= WIDEST:
@@ -78,17 +77,17 @@ class Cuda(Operator):
     def __init__(
         self,
         kernel: Kernel,
-        covariates: Any,
+        covariates: Rows,
         *,
         weights: Array | None = None,
         centred: bool = False,
         precision: Precision = "float32",
-        device: Any = None,
+        device: Device | str | None = None,
         scheme: Scheme | None = None,
     ) -> None:
         super().__init__(len(covariates), weights=weights, centred=centred)
         self.kernel, self.precision = kernel, precision
-        self.device = pick_device(covariates.device if device is None and is_tensor(covariates) else device)
+        self.device = _device_of(covariates, device)
         self.form = form_of(kernel)
         self._rows = as_tensor(covariates, self.device, torch().float64)
         if self._rows.ndim == 1:
@@ -146,14 +145,14 @@ class OnDevice:
         """The squared Frobenius norm of K."""
         return self.operator.square_sum
 
-    def centre(self, block: Any) -> Any:
+    def centre(self, block: Tensor) -> Tensor:
         """H block; the mean is taken in float64."""
         if not self.centred:
             return block
         means = self._constant @ block.double()
         return (block - self._constant[:, None] * means).to(block.dtype)
 
-    def multiply(self, block: Any) -> Any:
+    def multiply(self, block: Tensor) -> Tensor:
         """K @ block, a tensor like `block`."""
         self.operator.products += block.shape[1]
         block = self.centre(block.to(self.dtype))
@@ -164,18 +163,23 @@ class OnDevice:
         return self.centre(out / self.n_samples)
 
 
+def _device_of(rows: Rows, device: Device | str | None) -> Device:
+    """The device named, else the one that rows are on already, else the GPU."""
+    return pick_device(cast(Tensor, rows).device if device is None and is_tensor(rows) else device)
+
+
 def predict_on_device(
     kernel: Kernel,
-    new: Any,
-    training: Any,
-    dual_coef: Any,
+    new: Rows,
+    training: Rows,
+    dual_coef: Rows,
     *,
     precision: Precision = "float32",
-    device: Any = None,
+    device: Device | str | None = None,
     rows_at_once: int = 1 << 18,
 ) -> Any:
     """k(new, training) @ dual_coef: tensors in, a tensor out; numpy in, numpy out."""
-    device = pick_device(training.device if device is None and is_tensor(training) else device)
+    device = _device_of(training, device)
     right = as_tensor(training, device, torch().float64)
     origin, form = right.mean(0), form_of(kernel)
     block = as_tensor(dual_coef, device)

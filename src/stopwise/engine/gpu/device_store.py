@@ -8,32 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 
-from stopwise._support.arrays import Array
+from stopwise._support.arrays import Array, Mask, Tensor
 from stopwise._support.torch import torch
 from stopwise.engine.gpu.device_operator import OnDevice, as_tensor
 from stopwise.engine.gpu.plain_tiles import free_bytes
+from stopwise.spectrum import Basis
 
 SLAB = 64
+"""Columns of a slab, the unit that moves between device and host."""
 _ROWS = 1 << 17
+"""Rows of a slab worked on at once: 64 MiB in float64."""
 
 
 class TorchStore:
     """A `Store` (see `stopwise.engine.spectrum.block_krylov`) whose blocks are tensors on the operator's device."""
 
-    def __init__(self, operator: OnDevice, *, reserve: int = 0, order: Any = None) -> None:
+    def __init__(self, operator: OnDevice, *, reserve: int = 0, order: Tensor | None = None) -> None:
         self.operator, self.device, self.dtype = operator, operator.device, operator.dtype
         self.n_rows, self.width = operator.n_rows, 0
-        self._slabs: list[Any] = []
+        self._slabs: list[Tensor] = []
         self._reserve, self._order = reserve, order
-        self._turned: tuple[Array, Any] | None = None
+        self._turned: tuple[Array, Tensor] | None = None
 
     # ---- blocks ---------------------------------------------------------------------------------------------------
 
-    def _probes(self, n_columns: int, seed: int) -> Any:
+    def _probes(self, n_columns: int, seed: int) -> Tensor:
         library, shape = torch(), (self.n_rows, n_columns)
         generator = library.Generator(self.device).manual_seed(seed)
         raw = library.randn(shape, generator=generator, device=self.device, dtype=library.float64)
@@ -44,20 +48,17 @@ class TorchStore:
             raw = shuffled
         return self.operator.centre(raw)
 
-    def start(self, responses: Any, n_probes: int, seed: int) -> tuple[Any, Array]:
-        """A first block [responses, probes] of unit-size columns, and the scale taken out of each column."""
+    def start(self, responses: Array, n_probes: int, seed: int) -> tuple[Tensor, Array]:
         block = torch().cat([as_tensor(responses, self.device, torch().float64), self._probes(n_probes, seed)], 1)
         sizes = block.norm(dim=0)
         scales = torch().where(sizes > 0, sizes, torch().ones_like(sizes))
         return (block / scales).to(self.dtype), scales.cpu().numpy()
 
-    def random(self, n_columns: int, seed: int) -> Any:
-        """A fresh block of random columns."""
+    def random(self, n_columns: int, seed: int) -> Tensor:
         block = self._probes(n_columns, seed)
         return (block / block.norm(dim=0)).to(self.dtype)
 
-    def factor(self, block: Any) -> tuple[Any, Array]:
-        """An orthonormal block U and a small R with block = U R."""
+    def factor(self, block: Tensor) -> tuple[Tensor, Array]:
         if self.dtype == torch().float64:
             unit, r = torch().linalg.qr(block)
             return unit, r.cpu().numpy()
@@ -65,27 +66,25 @@ class TorchStore:
         unit, second = _polished(unit, kept)
         return unit.to(self.dtype), second @ first
 
-    def turn(self, block: Any, small: Array) -> Any:
-        """block @ small."""
+    def turn(self, block: Tensor, small: Array) -> Tensor:
         return (block.double() @ as_tensor(small, self.device, torch().float64)).to(self.dtype)
 
     # ---- held columns ---------------------------------------------------------------------------------------------
 
-    def _slab(self) -> Any:
+    def _slab(self) -> Tensor:
         size = SLAB * self.n_rows * self.dtype.itemsize
         if self.device.type != "cuda" or free_bytes(self.device) - self._reserve > size:
             return torch().empty((SLAB, self.n_rows), dtype=self.dtype, device=self.device)
         return torch().empty((SLAB, self.n_rows), dtype=self.dtype, pin_memory=True)
 
-    def append(self, block: Any) -> None:
-        """Hold these columns too."""
+    def append(self, block: Tensor) -> None:
         for column in block.T:
             if self.width == SLAB * len(self._slabs):
                 self._slabs.append(self._slab())
             self._slabs[-1][self.width % SLAB] = column
             self.width += 1
 
-    def pieces(self, width: int | None = None) -> Iterator[tuple[slice, slice, Any]]:
+    def pieces(self, width: int | None = None) -> Iterator[tuple[slice, slice, Tensor]]:
         """Held columns as (which columns, which rows, tensor (columns, rows) on the device)."""
         width = self.width if width is None else width
         for first in range(0, width, SLAB):
@@ -95,20 +94,18 @@ class TorchStore:
                 rows = slice(top, min(top + _ROWS, self.n_rows))
                 yield slice(first, last), rows, slab[:, rows].to(self.device, non_blocking=True)
 
-    def inner(self, block: Any) -> Array:
-        """Q' block for all columns held."""
+    def inner(self, block: Tensor) -> Array:
         return cast(Array, device_coordinates(self, block, self.width).cpu().numpy())
 
-    def remove(self, block: Any, coefficients: Array) -> Any:
+    def remove(self, block: Tensor, coefficients: Array) -> Tensor:
         """block - Q coefficients; rounding would let an intercept's constant in where little is left of a block."""
         return self.operator.centre(block - _combine(self, coefficients, self.width).to(self.dtype))
 
-    def block(self, first: int, last: int) -> Any:
-        """Some of the columns held, as a block to multiply."""
+    def block(self, first: int, last: int) -> Tensor:
         columns = [self._slabs[k // SLAB][k % SLAB].to(self.device) for k in range(first, last)]
         return torch().stack(columns, 1)
 
-    def turned(self, rotation: Array, rows: slice) -> Any:
+    def turned(self, rotation: Array, rows: slice) -> Tensor:
         """Some rows of the held columns, rotated. Kept whole for the next call while there is room."""
         if self._turned is None or self._turned[0] is not rotation:
             self._turned = None
@@ -122,7 +119,7 @@ class TorchStore:
             self._turned = (rotation, whole)
         return self._turned[1][rows]
 
-    def _turn_rows(self, rotation: Array, rows: slice) -> Any:
+    def _turn_rows(self, rotation: Array, rows: slice) -> Tensor:
         held = torch().cat([slab[:, rows].to(self.device) for slab in self._slabs])[: len(rotation)]
         return (held.double().T @ as_tensor(rotation, self.device, torch().float64)).to(self.dtype)
 
@@ -130,12 +127,12 @@ class TorchStore:
         """Give back what was only kept to be quick."""
         self._turned = None
 
-    def basis(self, width: int, rotation: Array) -> Any:
+    def basis(self, width: int, rotation: Array) -> Basis:
         """The first `width` columns, rotated; has the methods of `stopwise.spectrum.Basis`."""
-        return DeviceBasis(self, width, rotation)
+        return cast(Basis, DeviceBasis(self, width, rotation))
 
 
-def _gram_factor(block: Any) -> tuple[Any, Array, Any]:
+def _gram_factor(block: Tensor) -> tuple[Tensor, Array, Mask]:
     """block = U R from the eigenpairs of block' block, whose cost is one product, and which directions were kept.
 
     Directions below 1e-7 of the largest are lost: zero in both. U is orthonormal to 1e-16 over the square of the
@@ -153,14 +150,14 @@ def _gram_factor(block: Any) -> tuple[Any, Array, Any]:
     return unit, roots[:, None] * vectors.T * scales.cpu().numpy(), kept
 
 
-def _polished(unit: Any, kept: Any) -> tuple[Any, Array]:
+def _polished(unit: Tensor, kept: Mask) -> tuple[Tensor, Array]:
     """Nearly orthonormal columns made orthonormal (Cholesky QR); those not kept are zero and stay so."""
     gram = (unit.T @ unit).cpu().numpy() + np.diag(np.where(kept, 0.0, 1.0))
     lower = np.linalg.cholesky(gram)
     return unit @ as_tensor(np.linalg.inv(lower).T, unit.device), lower.T
 
 
-def device_coordinates(store: TorchStore, block: Any, width: int) -> Any:
+def device_coordinates(store: TorchStore, block: Tensor, width: int) -> Tensor:
     """Q' block on the device, for the first `width` columns held."""
     out = torch().zeros((width, block.shape[1]), dtype=torch().float64, device=store.device)
     for columns, rows, piece in store.pieces(width):
@@ -168,7 +165,7 @@ def device_coordinates(store: TorchStore, block: Any, width: int) -> Any:
     return out
 
 
-def _combine(store: TorchStore, coefficients: Array, width: int) -> Any:
+def _combine(store: TorchStore, coefficients: Array, width: int) -> Tensor:
     small = as_tensor(coefficients, store.device, torch().float64)
     out = torch().zeros((store.n_rows, small.shape[1]), dtype=torch().float64, device=store.device)
     for columns, rows, piece in store.pieces(width):
@@ -191,7 +188,7 @@ class DeviceRows:
     def __len__(self) -> int:
         return self.store.n_rows
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         kind = np.float64 if self.store.dtype == torch().float64 else np.float32
         out = np.empty(self.shape, dtype=kind if dtype is None else dtype)
         for columns, rows, piece in self.store.pieces(self.width):

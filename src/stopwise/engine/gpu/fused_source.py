@@ -11,7 +11,7 @@ import hashlib
 import linecache
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from stopwise.kernels.expressions import Dot, Ops, SquaredDistance, Term
 from stopwise.kernels.forms import Form
@@ -19,44 +19,24 @@ from stopwise.kernels.forms import Form
 RESIDENT = 352
 """Rows of a leaf up to this many entries stay on chip for the whole walk; longer ones are streamed."""
 STREAM = 64
-
-DOTS = ("f16x3", "f16x1", "tf32x3", "tf32", "ieee", "difference")
-"""Leaves: float16 pieces (three products in one, or one), float32 rows at three precisions, or plain differences.
-
-Under "difference" a leaf is summed over the features in plain float32: squared differences, or products for an inner
-product. It costs most and loses least."""
-PRODUCTS = ("f16x4", "f16x3", "f16x1", "bf16x4", "bf16x3", "tf32x3", "tf32", "ieee")
-"""The product with the block: two half-precision pieces of each side (4, 3 or 1 products), or float32 operands."""
+"""Entries of a streamed row that are loaded at a time."""
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """How a tile's two stages are computed: `dot` one of `DOTS`, `product` one of `PRODUCTS`."""
+    """How a tile's two stages are computed: its leaves (`dot`), then its product with the block.
 
-    dot: str = "f16x3"
-    product: str = "f16x4"
+    "f16x3": rows in two float16 pieces, three of their products in one. "tf32x3": float32 rows, three passes.
+    "difference": a leaf summed over the features in plain float32, as squared differences or, for an inner product, as
+    products; it costs most and loses least. Kernel values and block entries are cut into `pieces` float16 numbers each
+    and all products of pieces added up: 2 are as exact as float32, 1 keeps three digits.
+    """
 
-    def __post_init__(self) -> None:
-        if self.dot not in DOTS or self.product not in PRODUCTS:
-            raise ValueError(f"a scheme is one of {DOTS} and one of {PRODUCTS}, got {self.dot!r} and {self.product!r}")
-
-    @property
-    def pieces(self) -> int:
-        """How many half-precision pieces a block entry is cut into (0: it stays float32)."""
-        return {"x4": 2, "x3": 2, "x1": 1}[self.product[-2:]] if "f16" in self.product else 0
-
-    @property
-    def bfloat(self) -> bool:
-        """Whether the pieces are bfloat16, which has range where float16 has digits."""
-        return self.product.startswith("bf16")
-
-    @property
-    def outputs(self) -> int:
-        """How many partial products of the block's width come out, to be added up."""
-        return {"x4": 2, "x3": 3, "x1": 1}[self.product[-2:]] if "f16" in self.product else 1
+    dot: Literal["f16x3", "tf32x3", "difference"] = "f16x3"
+    pieces: Literal[1, 2] = 2
 
 
-class _Text(Ops):
+class _Text(Ops[str]):
     """Arithmetic that writes statements and hands back the names of their results."""
 
     def __init__(self, interpret: bool) -> None:
@@ -101,7 +81,7 @@ def row_length(scheme: Scheme, n_features: int) -> int:
     """Entries in a prepared row: a multiple of 16 (of `STREAM` when streamed); exactly the features for differences."""
     if scheme.dot == "difference":
         return n_features
-    needed = {"f16x3": 3 * n_features + 9, "f16x1": n_features + 9}.get(scheme.dot, n_features + 2)
+    needed = 3 * n_features + 9 if scheme.dot == "f16x3" else n_features + 2
     step = 16 if needed <= RESIDENT else STREAM
     return -(-needed // step) * step
 
@@ -134,8 +114,7 @@ class _Writer:
         self.length = row_length(scheme, n_features)
         self.mark_diagonal = same and scheme.dot != "difference"
         self.text = _Text(interpret)
-        precision = scheme.dot if scheme.dot in ("tf32x3", "tf32", "ieee") else None
-        self.precision = f', input_precision="{precision}"' if precision else ""
+        self.precision = ', input_precision="tf32x3"' if scheme.dot == "tf32x3" else ""
 
     def before(self) -> list[str]:
         """What is loaded once for a tile of rows."""
@@ -194,41 +173,29 @@ class _Writer:
         ]
 
     def expression(self) -> tuple[list[str], str]:
-        memo: dict[Term, Any] = {leaf: f"d{g}" for g, leaf in enumerate(self.leaves)}
+        memo: dict[Term, str] = {leaf: f"d{g}" for g, leaf in enumerate(self.leaves)}
         name = self.form.term.value(self.text, memo)
         return self.text.lines, name
 
     def consume(self, value: str) -> list[str]:
         """The product of the tile with the block, added to the running totals."""
-        scheme = self.scheme
-        load = "v = tl.load(block + base * BW + lane[:, None] * BW + wide[None, :])"
-        if not scheme.pieces:
-            return [load, f'total += tl.dot({value}, v, input_precision="{scheme.product}") * unit']
-        half = "tl.bfloat16" if scheme.bfloat else "tl.float16"
-        lines = [load, f"high = {value}.to({half})"]
-        if scheme.pieces == 1:
-            return [*lines, "total += tl.dot(high, v) * unit"]
-        lines.append(f"low = ({value} - high.to(tl.float32)).to({half})")
-        if scheme.outputs == 2:
-            return [*lines, "part = tl.dot(high, v)", "total += tl.dot(low, v, part) * unit"]
-        return [
-            *lines,
-            "total += tl.dot(high, v) * unit",
-            "w = tl.load(block + base * BW + lane[:, None] * BW + narrow[None, :])",
-            "rest += tl.dot(low, w) * unit",
+        lines = [
+            "v = tl.load(block + base * BW + lane[:, None] * BW + wide[None, :])",
+            f"high = {value}.to(tl.float16)",
         ]
+        if self.scheme.pieces == 1:
+            return [*lines, "total += tl.dot(high, v) * unit"]
+        lines.append(f"low = ({value} - high.to(tl.float32)).to(tl.float16)")
+        return [*lines, "part = tl.dot(high, v)", "total += tl.dot(low, v, part) * unit"]
 
     def source(self) -> str:
         rows = ", ".join(f"left{g}, right{g}" for g in range(len(self.leaves)))
-        three = self.scheme.outputs == 3
-        width = "3 * BW // 2" if three else "BW"
         body, value = self.expression()
         indent = "\n    "
         head = [
             "row = tl.program_id(0) * BM + tl.arange(0, BM)",
             "lane = tl.arange(0, BN)",
             "wide = tl.arange(0, BW)",
-            *(["narrow = tl.arange(0, BW // 2)", "rest = tl.zeros((BM, BW // 2), tl.float32)"] if three else []),
             *([f"span = tl.arange(0, {STREAM})"] if self.length > RESIDENT else []),
             *self.before(),
             "total = tl.zeros((BM, BW), tl.float32)",
@@ -236,9 +203,8 @@ class _Writer:
             "for tile in range(first, tl.minimum(first + tiles, n_tiles)):",
             "    base = tl.cast(tile, tl.int64) * BN",
             *(f"    {line}" for line in [*self.dots(), *body, *self.consume(value)]),
-            f"at = out + (tl.program_id(1).to(tl.int64) * n_left + row.to(tl.int64))[:, None] * ({width})",
+            "at = out + (tl.program_id(1).to(tl.int64) * n_left + row.to(tl.int64))[:, None] * BW",
             "tl.store(at + wide[None, :], total)",
-            *(["tl.store(at + BW + narrow[None, :], rest)"] if three else []),
         ]
         return (
             f"import triton\nimport triton.language as tl\n{_PRELUDE}\n"

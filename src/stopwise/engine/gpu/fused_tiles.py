@@ -9,27 +9,29 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+from stopwise._support.arrays import Device, Tensor
 from stopwise._support.torch import torch, triton
 from stopwise.engine.gpu.fused_source import RESIDENT, Scheme, load_source, row_length, write_source
-from stopwise.engine.gpu.packed_rows import PAD, diagonal_of, largest_entry, padded, prepare_leaf, split
+from stopwise.engine.gpu.packed_rows import diagonal_of, largest_entry, padded, prepare_leaf, split
 from stopwise.kernels.expressions import SquaredDistance
 from stopwise.kernels.forms import Form
 
 _TOP = 14
-"""Scaled values stay below 2 ** 15, half of float16's range."""
+"""Scaled values stay below 2 ** (_TOP + 1), half of float16's range."""
 _HALF_LIMIT = 3e4
-_FLAT = 64.0
-"""Norms (in units of the exponent) past which one inner product loses digits that differences keep."""
-_FEW = 32
+"""Prepared rows with larger entries than this would leave float16's range, 65,504, when their products are added."""
+_FLAT, _FEW = 64.0, 32
+"""Norms (in units of the exponent) past which one inner product loses digits that differences keep, and features up to
+which differences are taken: they cost an operation a feature."""
 _SHARP = 32.0
 """Norms past which the diagonal of a smooth kernel is marked as well: where all else is small, its rounding shows."""
 _PARTIAL_BYTES = 2 << 30
-_TILES = 2048
-"""Float32 totals run over at most this many tiles before they are set aside, memory permitting."""
-
-EXACT = {"float32": "f16x4", "fast": "f16x1"}
+"""Memory for partial sums."""
+_TILES, _PROGRAMS = 2048, 1024
+"""Float32 totals run over at most so many tiles before they are set aside, and a chip is kept busy by so many programs;
+both as far as memory permits."""
 
 
 @dataclass(frozen=True)
@@ -42,22 +44,13 @@ class Launch:
     stages: int = 3
 
 
-CANDIDATES = (
-    Launch(128, 64, 4, 3),
-    Launch(64, 64, 4, 3),
-    Launch(128, 128, 8, 3),
-    Launch(128, 64, 8, 3),
-    Launch(64, 128, 4, 3),
-    Launch(256, 64, 8, 3),
-    Launch(128, 64, 8, 2),
-    Launch(128, 32, 4, 4),
-)
 SHORT = (Launch(64, 64, 4, 3), Launch(64, 64, 4, 2), Launch(64, 32, 4, 2))
 MIDDLE = (Launch(128, 64, 4, 3), Launch(128, 64, 8, 2), *SHORT)
 LONG = (Launch(128, 128, 8, 3), *MIDDLE)
 """Launches in order of preference by the length of prepared rows, as measured on an H200: the first that fits is taken.
 With wide blocks short rows' launch is also the best for middle ones."""
-_tuned: dict[tuple[str, int, str], Launch] = {}
+_fitting: dict[tuple[str, int, str], Launch] = {}
+"""The launch that fitted, by source, width and device."""
 
 
 def interpreted() -> bool:
@@ -65,22 +58,22 @@ def interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
-def can_fuse(device: Any) -> bool:
+def can_fuse(device: Device) -> bool:
     """Whether Triton kernels run on this device."""
     return triton() is not None and (device.type == "cuda" or interpreted())
 
 
-def pick_scheme(form: Form, rows: Any, origin: Any, precision: str) -> Scheme:
+def pick_scheme(form: Form, rows: Tensor, origin: Tensor, precision: str) -> Scheme:
     """Float16 pieces where they are exact enough and in range, else differences, else three-pass TF32."""
-    product = EXACT[precision]
+    pieces: Literal[1, 2] = 1 if precision == "fast" else 2
     largest = largest_entry(form, rows, origin)
     distances = any(isinstance(leaf, SquaredDistance) for leaf in form.leaves)
     if distances and rows.shape[1] <= _FEW and (form.rough or largest > _FLAT):
-        return Scheme("difference", product)
-    return Scheme("f16x3" if largest < _HALF_LIMIT else "tf32x3", product)
+        return Scheme("difference", pieces)
+    return Scheme("f16x3" if largest < _HALF_LIMIT else "tf32x3", pieces)
 
 
-def _block_width(n_columns: int, scheme: Scheme) -> int:
+def block_width(n_columns: int, scheme: Scheme) -> int:
     """The block's width as the kernel sees it: a power of two; with both pieces beside each other at least 16."""
     least = 8 if scheme.pieces == 2 else 16
     return max(least, 1 << (n_columns - 1).bit_length())
@@ -89,34 +82,29 @@ def _block_width(n_columns: int, scheme: Scheme) -> int:
 class FusedTiles:
     """k(left, right) as something that multiplies, by one fused kernel."""
 
-    def __init__(self, form: Form, left: Any, right: Any, origin: Any, *, same: bool, scheme: Scheme) -> None:
+    def __init__(self, form: Form, left: Tensor, right: Tensor, origin: Tensor, *, same: bool, scheme: Scheme) -> None:
         self.scheme, self.device = scheme, left.device
         self.n_left, self.n_right, self.n_features = len(left), len(right), left.shape[1]
         top = max(float(diagonal_of(form, rows).max()) for rows in ([left] if same else [left, right]))
-        self.exponent = _TOP - math.ceil(math.log2(top)) if scheme.pieces and not scheme.bfloat and top > 0 else 0
+        self.exponent = _TOP - math.ceil(math.log2(top)) if top > 0 else 0
         self.form = form.times(2.0**self.exponent)
         mark = same and (form.rough or largest_entry(form, left, origin) > _SHARP)
         self.source = write_source(self.form, scheme, self.n_features, same=mark, interpret=interpreted())
         self.compiled: Any = None
         """The last kernel launched, for its count of registers."""
-        self._rows: list[Any] = []
+        self._rows: list[Tensor] = []
         for leaf in self.form.leaves:
             self._rows.append(prepare_leaf(leaf, left, origin, scheme, left=True))
             shared = same and scheme.dot == "difference"
             self._rows.append(self._rows[-1] if shared else prepare_leaf(leaf, right, origin, scheme, left=False))
 
-    def _pack(self, block: Any, width: int) -> tuple[Any, Any]:
+    def pack(self, block: Tensor, width: int) -> tuple[Tensor, Tensor]:
         """The block as the kernel reads it, and what its columns were multiplied by."""
-        library, scheme = torch(), self.scheme
-        if not scheme.pieces:
-            out = block.new_zeros((padded(self.n_right), width), dtype=library.float32)
-            out[: self.n_right, : block.shape[1]] = block
-            return out, block.new_ones(block.shape[1])
-        dtype = library.bfloat16 if scheme.bfloat else library.float16
+        library, pieces = torch(), self.scheme.pieces
         _, exponent = library.frexp(block.abs().amax(0).clamp(min=2.0**-100))
         scales = library.exp2((_TOP - exponent).to(block.dtype))
-        out = block.new_zeros((padded(self.n_right), scheme.pieces, width), dtype=dtype)
-        for index, piece in enumerate(split(block * scales, scheme.pieces, dtype)):
+        out = block.new_zeros((padded(self.n_right), pieces, width), dtype=library.float16)
+        for index, piece in enumerate(split(block * scales, pieces, library.float16)):
             out[: self.n_right, index, : block.shape[1]] = piece
         return out.view(len(out), -1), scales
 
@@ -124,13 +112,14 @@ class FusedTiles:
         """How many parts the walk over columns is cut into: enough programs, short sums, little memory."""
         tiles = padded(self.n_right) // launch.columns
         programs = padded(self.n_left) // launch.rows
-        wanted = max(-(-tiles // _TILES), -(-1024 // programs))
-        bytes_each = padded(self.n_left) * width * self.scheme.outputs * 4
+        wanted = max(-(-tiles // _TILES), -(-_PROGRAMS // programs))
+        bytes_each = padded(self.n_left) * width * self.scheme.pieces * 4
         return max(1, min(wanted, tiles, _PARTIAL_BYTES // bytes_each))
 
-    def _launch(self, packed: Any, width: int, launch: Launch, splits: int, limit: int | None = None) -> Any:
+    def launch(self, packed: Tensor, width: int, launch: Launch, splits: int, limit: int | None = None) -> Tensor:
+        """The partial sums of one launch; `limit` on the tiles of rows, for timing."""
         scheme, n_left = self.scheme, padded(self.n_left)
-        out = torch().empty((splits, n_left, scheme.outputs, width), dtype=torch().float32, device=self.device)
+        out = torch().empty((splits, n_left, scheme.pieces, width), dtype=torch().float32, device=self.device)
         n_tiles = padded(self.n_right) // launch.columns
         rows = n_left // launch.rows if limit is None else min(n_left // launch.rows, limit)
         options = {} if interpreted() else {"num_warps": launch.warps, "num_stages": launch.stages}
@@ -151,32 +140,32 @@ class FusedTiles:
         return out
 
     def launches(self, width: int) -> tuple[Launch, ...]:
-        """The launch found by `tune` or used before, else those to try in turn."""
-        tuned = _tuned.get((self.source, width, str(self.device)))
-        if tuned is not None:
-            return (tuned,)
+        """The launch used before, else those to try in turn."""
+        before = _fitting.get((self.source, width, str(self.device)))
+        if before is not None:
+            return (before,)
         length = row_length(self.scheme, self.n_features)
         if length > RESIDENT:
             return LONG
-        return MIDDLE if length > 128 and width * max(self.scheme.pieces, 1) < 128 else SHORT
+        return MIDDLE if length > 128 and width * self.scheme.pieces < 128 else SHORT
 
-    def product(self, block: Any, launch: Launch | None = None) -> Any:
+    def product(self, block: Tensor, launch: Launch | None = None) -> Tensor:
         """k(left, right) @ block, in the block's own type."""
         n_columns = block.shape[1]
-        width = _block_width(n_columns, self.scheme)
-        packed, scales = self._pack(block, width)
+        width = block_width(n_columns, self.scheme)
+        packed, scales = self.pack(block, width)
         out = self._try(packed, width, self.launches(width) if launch is None else (launch,))
         total = out.sum((0, 2))[: self.n_left, :n_columns].to(block.dtype)
         return total / (scales * 2.0**self.exponent)
 
-    def _try(self, packed: Any, width: int, launches: tuple[Launch, ...]) -> Any:
+    def _try(self, packed: Tensor, width: int, launches: tuple[Launch, ...]) -> Tensor:
         """The first launch that fits the chip; memory that runs out in flight is met with fewer partial sums."""
         for index, launch in enumerate(launches):
             splits = self._splits(launch, width)
             while True:
                 try:
-                    out = self._launch(packed, width, launch, splits)
-                    _tuned[(self.source, width, str(self.device))] = launch
+                    out = self.launch(packed, width, launch, splits)
+                    _fitting[(self.source, width, str(self.device))] = launch
                     return out
                 except torch().OutOfMemoryError:
                     if splits == 1:
@@ -188,37 +177,3 @@ class FusedTiles:
                         raise
                     break
         raise AssertionError("no launch was given")
-
-    def tune(self, block: Any, candidates: tuple[Launch, ...] = CANDIDATES) -> dict[Launch, float]:
-        """Seconds of each launch on a few waves of programs; the fastest is remembered for this kernel and width."""
-        width = _block_width(block.shape[1], self.scheme)
-        packed, _ = self._pack(block, width)
-        seconds: dict[Launch, float] = {}
-        for launch in candidates:
-            if not self._fits(launch):
-                continue
-            try:
-                seconds[launch] = self._time(packed, width, launch)
-            except triton().runtime.errors.OutOfResources:  # type: ignore[union-attr]
-                continue
-        if seconds:
-            _tuned[(self.source, width, str(self.device))] = min(seconds, key=lambda each: seconds[each])
-        return seconds
-
-    def _fits(self, launch: Launch) -> bool:
-        return launch.rows <= PAD and launch.columns <= PAD
-
-    def _time(self, packed: Any, width: int, launch: Launch) -> float:
-        """Seconds per kernel entry: the best of three launches of a few waves, after a first that compiles."""
-        chip = torch().cuda.get_device_properties(self.device).multi_processor_count
-        rows = min(padded(self.n_left) // launch.rows, 2 * chip * PAD // launch.rows)
-        self._launch(packed, width, launch, 1, limit=chip)
-        times = []
-        for _ in range(3):
-            start, stop = (torch().cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            self._launch(packed, width, launch, 1, limit=rows)
-            stop.record()
-            stop.synchronize()
-            times.append(float(start.elapsed_time(stop)) / 1e3)
-        return float(float(min(times)) / (rows * launch.rows * padded(self.n_right)))

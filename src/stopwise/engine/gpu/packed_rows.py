@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from stopwise._support.arrays import Tensor, TensorType
 from stopwise._support.torch import torch
 from stopwise.engine.gpu.fused_source import Scheme, row_length
 from stopwise.kernels.expressions import Dot, Ops, Sides, SquaredDistance, Term
@@ -13,39 +12,34 @@ PAD = 256
 """Prepared rows are padded to a multiple of this, so that no tile needs a mask."""
 
 
-class TorchOps(Ops):
+class TorchOps(Ops[Tensor]):
     """Element-wise arithmetic on torch tensors."""
 
-    def affine(self, value: Any, slope: float, shift: float) -> Any:
+    def affine(self, value: Tensor, slope: float, shift: float) -> Tensor:
         return value * slope + shift
 
-    def add(self, first: Any, second: Any) -> Any:
+    def add(self, first: Tensor, second: Tensor) -> Tensor:
         return first + second
 
-    def multiply(self, first: Any, second: Any) -> Any:
+    def multiply(self, first: Tensor, second: Tensor) -> Tensor:
         return first * second
 
-    def exp2(self, value: Any) -> Any:
+    def exp2(self, value: Tensor) -> Tensor:
         return torch().exp2(value)
 
-    def root(self, value: Any) -> Any:
+    def root(self, value: Tensor) -> Tensor:
         return torch().sqrt(value.clamp(min=0))
 
 
-def evaluate(form: Form, leaves: list[Any]) -> Any:
+def evaluate(form: Form, leaves: list[Tensor]) -> Tensor:
     """The form's value from its leaves' values."""
-    memo: dict[Term, Any] = dict(zip(form.leaves, leaves, strict=True))
+    memo: dict[Term, Tensor] = dict(zip(form.leaves, leaves, strict=True))
     return form.term.value(TorchOps(), memo)
 
 
-def diagonal_of(form: Form, rows: Any) -> Any:
+def diagonal_of(form: Form, rows: Tensor) -> Tensor:
     """k(x, x) for every row of a float64 tensor."""
     return evaluate(form, [leaf.diagonal(rows) for leaf in form.leaves])
-
-
-def sides_of(leaf: Dot, rows: Any, origin: Any) -> Sides:
-    """Both sides of a leaf, float64, on the rows' device."""
-    return leaf.sides(rows, origin, rows.new_tensor)
 
 
 def padded(count: int) -> int:
@@ -53,7 +47,7 @@ def padded(count: int) -> int:
     return -(-count // PAD) * PAD
 
 
-def split(values: Any, pieces: int, dtype: Any) -> list[Any]:
+def split(values: Tensor, pieces: int, dtype: TensorType) -> list[Tensor]:
     """A float tensor as a sum of `pieces` tensors of a shorter type, largest first."""
     out = []
     for _ in range(pieces):
@@ -63,8 +57,8 @@ def split(values: Any, pieces: int, dtype: Any) -> list[Any]:
     return out
 
 
-def _halves(core: Any, sides: Sides, scheme: Scheme, left: bool) -> Any:
-    """[x, constant, 1, shift] with x in one or two float16 pieces and the constants in three.
+def _halves(core: Tensor, sides: Sides, left: bool) -> Tensor:
+    """[x, constant, 1, shift] with x in two float16 pieces and the constants in three.
 
     Small products come first, then the large ones next to the constants that cancel them, the shift last: the matrix
     units round towards zero at every step, so each sum is kept as small as it can be.
@@ -75,41 +69,38 @@ def _halves(core: Any, sides: Sides, scheme: Scheme, left: bool) -> Any:
     ones = [library.ones_like(pieces[0])] * 3
     shift = [each * one for each, one in zip(split(core.new_tensor(sides.shift), 3, half), ones, strict=True)]
     lead = [high, *pieces, *ones, *ones] if left else [high, *ones, *pieces, *shift]
-    if scheme.dot == "f16x1":
-        return library.cat(lead, 1)
     return library.cat([high, low, *lead] if left else [low, high, *lead], 1)
 
 
-def _singles(core: Any, sides: Sides, left: bool) -> Any:
+def _singles(core: Tensor, sides: Sides, left: bool) -> Tensor:
     constant = sides.constant[:, None]
     ones = torch().ones_like(constant)
     parts = [core, constant, ones] if left else [core, ones, constant + sides.shift]
     return torch().cat(parts, 1).to(torch().float32)
 
 
-def prepare_leaf(leaf: Dot, rows: Any, origin: Any, scheme: Scheme, *, left: bool) -> Any:
+def prepare_leaf(leaf: Dot, rows: Tensor, origin: Tensor, scheme: Scheme, *, left: bool) -> Tensor:
     """The rows of one side of a leaf as the fused kernel reads them: padded with zeros, contiguous."""
     n, d = rows.shape
     if scheme.dot == "difference":
         out = rows.new_zeros((d, padded(n)), dtype=torch().float32)
         if isinstance(leaf, SquaredDistance):
-            out[:, :n] = leaf.scaled(rows, origin, rows.new_tensor).T
+            out[:, :n] = leaf.scaled(rows, origin).T
         else:
-            out[:, :n] = sides_of(leaf, rows, origin).left.T
+            out[:, :n] = leaf.sides(rows, origin).left.T
         return out
-    sides = sides_of(leaf, rows, origin)
+    sides = leaf.sides(rows, origin)
     core = sides.left if left else sides.right
-    half = scheme.dot.startswith("f16")
-    ready = _halves(core, sides, scheme, left) if half else _singles(core, sides, left)
+    ready = (_halves if scheme.dot == "f16x3" else _singles)(core, sides, left)
     out = ready.new_zeros((padded(n), row_length(scheme, d)))
     out[:n, : ready.shape[1]] = ready
     return out
 
 
-def largest_entry(form: Form, rows: Any, origin: Any) -> float:
+def largest_entry(form: Form, rows: Tensor, origin: Tensor) -> float:
     """The largest number that would stand in a prepared row: what decides whether float16 can hold it."""
     sizes = [0.0]
     for leaf in form.leaves:
-        sides = sides_of(leaf, rows, origin)
+        sides = leaf.sides(rows, origin)
         sizes += [float(part.abs().max()) for part in (sides.left, sides.constant) if part.numel()]
     return max(sizes)

@@ -5,19 +5,19 @@ Inner products are taken in float64 (a distance is a difference of large numbers
 
 from __future__ import annotations
 
-from typing import Any
-
+from stopwise._support.arrays import Device, Tensor, TensorType
 from stopwise._support.torch import torch
-from stopwise.engine.gpu.packed_rows import evaluate, sides_of
+from stopwise.engine.gpu.packed_rows import evaluate
 from stopwise.kernels.expressions import SquaredDistance
 from stopwise.kernels.forms import Form
 
 _HOST_BUDGET = 1 << 28
+"""Bytes that tiles on the host may take: a quarter of a gibibyte, more than any cache."""
 _COPIES = 5
 """Tiles of this many float64 copies are alive at once, at most, while an expression is evaluated."""
 
 
-def free_bytes(device: Any) -> int:
+def free_bytes(device: Device) -> int:
     """Device memory that can still be had; on the host, a modest budget."""
     if device.type != "cuda":
         return _HOST_BUDGET
@@ -30,15 +30,17 @@ def free_bytes(device: Any) -> int:
 class TorchTiles:
     """k(left, right) as something that multiplies, tile by tile."""
 
-    def __init__(self, form: Form, left: Any, right: Any, origin: Any, *, same: bool, dtype: Any) -> None:
+    def __init__(
+        self, form: Form, left: Tensor, right: Tensor, origin: Tensor, *, same: bool, dtype: TensorType
+    ) -> None:
         self.form, self.dtype, self.same = form, dtype, same
         self.n_left, self.n_right = len(left), len(right)
-        self._left = [sides_of(leaf, left, origin) for leaf in form.leaves]
-        self._right = self._left if same else [sides_of(leaf, right, origin) for leaf in form.leaves]
+        self._left = [leaf.sides(left, origin) for leaf in form.leaves]
+        self._right = self._left if same else [leaf.sides(right, origin) for leaf in form.leaves]
         budget = free_bytes(left.device) // 4
         self.tile = max(1, min(self.n_left, budget // max(1, 8 * _COPIES * self.n_right)))
 
-    def rows(self, first: int, last: int) -> Any:
+    def rows(self, first: int, last: int) -> Tensor:
         """k between some rows on the left and all on the right."""
         leaves = []
         for leaf, x, z in zip(self.form.leaves, self._left, self._right, strict=True):
@@ -50,7 +52,7 @@ class TorchTiles:
             leaves.append(value.to(self.dtype))
         return evaluate(self.form, leaves)
 
-    def product(self, block: Any) -> Any:
+    def product(self, block: Tensor) -> Tensor:
         """k(left, right) @ block. Where memory runs out in flight, the tile is halved and the walk goes on."""
         block = block.to(self.dtype)
         out = block.new_empty((self.n_left, block.shape[1]))
