@@ -6,11 +6,11 @@ Every function takes a fitted estimator and optionally the axes to draw on, and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
-from stopwise._support.arrays import Array
+from stopwise._support.arrays import Array, ArrayLike
 from stopwise._support.matplotlib import library
 from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.prediction.host import predict_rows
@@ -18,7 +18,7 @@ from stopwise.tables import shown
 from stopwise.views.comparison import Comparison
 from stopwise.views.curves import Chosen, chosen, has_rows, observed, readings, risks
 from stopwise.views.curves import crossing as crossing_of
-from stopwise.views.facts import describe
+from stopwise.views.facts import Model, describe
 
 library()
 if TYPE_CHECKING:
@@ -38,18 +38,20 @@ _LINES = {
     "leave-one-out of ridge": (BLUE, "-"),
 }
 _MARKERS = "osD^vP*X<>hd"
+Compared: TypeAlias = Comparison | Mapping[str, Model] | Sequence[Model]
+"""What can be compared: the rules of one fit, or several fitted models, with or without names."""
 
 
-def _axes(ax: Axes | None, **size: Any) -> Axes:
+def _axes(ax: Axes | None, width: float = 5.6) -> Axes:
     if ax is not None:
         return ax
     from matplotlib import pyplot
 
-    made: Axes = pyplot.subplots(figsize=(size.get("width", 5.6), size.get("height", 3.8)), layout="constrained")[1]
+    made: Axes = pyplot.subplots(figsize=(width, 3.8), layout="constrained")[1]
     return made
 
 
-def _finish(ax: Axes, title: str, legend: bool = True, **labels: Any) -> Axes:
+def _finish(ax: Axes, title: str, legend: bool = True, **labels: str) -> Axes:
     ax.set(title=title, **labels)
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(alpha=0.25, linewidth=0.6)
@@ -83,7 +85,7 @@ def _freedom_axis(ax: Axes, of: Chosen, grid: Array) -> None:
     scale.spines[["right", "bottom"]].set_visible(False)
 
 
-def crossing(model: Any, ax: Axes | None = None, *, response: int = 0) -> Axes:
+def crossing(model: Model, ax: Axes | None = None, *, response: int = 0) -> Axes:
     """Local complexity against its threshold over step_sum, with the stop.
 
     Where another rule than `Critical` decided, the threshold is the one with the estimate's own norm as radius, drawn
@@ -103,7 +105,7 @@ def crossing(model: Any, ax: Axes | None = None, *, response: int = 0) -> Axes:
     return _finish(ax, f"Why it stopped: rule {of.rule}", xlabel="step_sum", ylabel="complexity")
 
 
-def path(model: Any, ax: Axes | None = None, *, response: int = 0) -> Axes:
+def path(model: Model, ax: Axes | None = None, *, response: int = 0) -> Axes:
     """The risk estimates of all rules along the path, with degrees of freedom as a second scale."""
     of = chosen(model, response)
     grid, ax = _clock(of), _axes(ax)
@@ -119,7 +121,7 @@ def path(model: Any, ax: Axes | None = None, *, response: int = 0) -> Axes:
     return ax
 
 
-def spectrum(model: Any, ax: Axes | None = None, *, response: int = 0) -> Axes:
+def spectrum(model: Model, ax: Axes | None = None, *, response: int = 0) -> Axes:
     """Eigenvalues of the normalised kernel matrix against the level that the stop sets, 1 / step_sum."""
     of, ax = chosen(model, response), _axes(ax)
     values = model.eigenvalues_[model.eigenvalues_ > 0]
@@ -136,13 +138,15 @@ def spectrum(model: Any, ax: Axes | None = None, *, response: int = 0) -> Axes:
     return _finish(ax, "Spectrum and critical radius", xlabel="index", ylabel="eigenvalue")
 
 
-def fit(model: Any, ax: Axes | None = None, *, X: Any = None, y: Any = None, response: int = 0) -> Axes:
+def fit(
+    model: Model, ax: Axes | None = None, *, X: ArrayLike | None = None, y: ArrayLike | None = None, response: int = 0
+) -> Axes:
     """The fit: a curve with its band over the points (one covariate), or predicted against observed (several).
 
     The band is two standard deviations of the estimated mean; bias is not in it.
     """
     of, ax = chosen(model, response), _axes(ax)
-    target = observed(of) if y is None else np.asarray(y, dtype=np.float64).reshape(len(y), -1)[:, response]
+    target = observed(of) if y is None else np.asarray(y, dtype=np.float64).reshape(np.shape(y)[0], -1)[:, response]
     if model.n_features_in_ == 1 and (X is not None or len(model.X_fit_) == len(target)):
         rows = np.asarray(model.X_fit_ if X is None else X, dtype=np.float64)[:, 0]
         names = getattr(model, "feature_names_in_", ["x"])
@@ -160,7 +164,7 @@ def fit(model: Any, ax: Axes | None = None, *, X: Any = None, y: Any = None, res
     return _finish(ax, "Predicted against observed", legend=False, xlabel="predicted", ylabel="observed")
 
 
-def residuals(model: Any, ax: Axes | None = None, *, response: int = 0) -> Axes:
+def residuals(model: Model, ax: Axes | None = None, *, response: int = 0) -> Axes:
     """Residuals against fitted values, with the noise level."""
     of, ax = chosen(model, response), _axes(ax)
     fitted = of.path.fit()
@@ -171,7 +175,7 @@ def residuals(model: Any, ax: Axes | None = None, *, response: int = 0) -> Axes:
     return _finish(ax, "Residuals", xlabel="fitted", ylabel="observed - fitted")
 
 
-def compare(what: Comparison | Mapping[str, Any] | Sequence[Any], ax: Axes | None = None) -> Axes:
+def compare(what: Compared, ax: Axes | None = None) -> Axes:
     """Where each rule or model stops and its leave-one-out error (filled) and held-out error (hollow).
 
     `what`: a `Comparison` (`stopwise compare`), several fitted models, or models by name.
@@ -211,18 +215,15 @@ def compare(what: Comparison | Mapping[str, Any] | Sequence[Any], ax: Axes | Non
     return ax
 
 
-def _entries(what: Any) -> list[tuple[str, float, float | None, float | None]]:
+def _entries(what: Compared) -> list[tuple[str, float, float | None, float | None]]:
     """Name, clock reading, leave-one-out and held-out error of everything to compare."""
     if isinstance(what, Comparison):
         return [(row.rule, row.step_sum, row.rmse_loo, row.rmse_holdout) for row in what.rows]
-    named = what if isinstance(what, Mapping) else {f"{i + 1}: {_name(model)}": model for i, model in enumerate(what)}
+    models = [] if isinstance(what, Mapping) else what
+    numbered = {f"{i + 1}: {model.kernel_.name}, {chosen(model).rule}": model for i, model in enumerate(models)}
+    named = what if isinstance(what, Mapping) else numbered
     out: list[tuple[str, float, float | None, float | None]] = []
     for name, model in named.items():
         of, left_out = chosen(model), describe(model)["rmse_loo"]
         out.append((str(name), of.stop.step_sum, left_out[0] if isinstance(left_out, list) else left_out, None))
     return out
-
-
-def _name(model: Any) -> str:
-    of = chosen(model)
-    return f"{model.kernel_.name}, {of.rule}"

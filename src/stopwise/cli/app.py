@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import sys
 import threading
-from types import ModuleType
+from types import FrameType
 from typing import Any, NoReturn
 
 import click
@@ -32,7 +31,7 @@ def one_line(problem: BaseException) -> str:
     return shown(" ".join(text.split()), 1000)
 
 
-def _terminated(number: int, frame: Any) -> NoReturn:
+def _terminated(number: int, frame: FrameType | None) -> NoReturn:
     raise SystemExit(TERMINATED)
 
 
@@ -44,7 +43,7 @@ def _mild_streams() -> None:
 
 
 class Commands(click.Group):
-    """The group of commands, `reproduce` among them wherever the experiments are installed."""
+    """The group of commands; `reproduce` is imported when it is asked for, since it brings joblib and more."""
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         if not standalone_mode:
@@ -73,24 +72,8 @@ class Commands(click.Group):
         return sorted([*super().list_commands(ctx), "reproduce"])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return _reproduce() if cmd_name == "reproduce" else super().get_command(ctx, cmd_name)
+        if cmd_name != "reproduce":
+            return super().get_command(ctx, cmd_name)
+        from stopwise.experiments.command import reproduce
 
-
-def _reproduce() -> click.Command:
-    """The command of the experiments, or one that says they are missing."""
-    try:
-        found: Any = importlib.import_module("stopwise.experiments.command")
-    except ImportError:
-        return _not_there()
-    if isinstance(found, ModuleType):
-        commands = [value for value in vars(found).values() if isinstance(value, click.Command)]
-        named = [command for command in commands if command.name == "reproduce"]
-        found = (named or commands or [_not_there()])[0]
-    return found if isinstance(found, click.Command) else _not_there()
-
-
-def _not_there() -> click.Command:
-    def run() -> NoReturn:
-        raise click.ClickException("the paper's experiments are not part of this installation of stopwise")
-
-    return click.Command("reproduce", callback=run, help="Run the paper's experiments.")
+        return reproduce

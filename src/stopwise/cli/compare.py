@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Any
 
@@ -10,26 +9,17 @@ import click
 
 from stopwise.cli import options
 from stopwise.cli.fit import read
-from stopwise.cli.output import Notes, Progress, emit_json, number, print_facts, print_table
+from stopwise.cli.output import Notes, emit_json, print_facts, print_table
 from stopwise.examples import EXAMPLES
 from stopwise.io import atomic_path
 from stopwise.tables import shown
 from stopwise.views.comparison import Comparison
 from stopwise.views.comparison import compare as compare_rules
-from stopwise.views.facts import length_scale, plain
-
-
-def _plotter() -> Any:
-    try:
-        return importlib.import_module("stopwise.plot").compare
-    except ModuleNotFoundError as problem:
-        if problem.name == "stopwise.plot":
-            raise click.ClickException("this installation of stopwise draws no figures; leave --figure out") from None
-        raise click.ClickException(f"--figure needs {problem.name}: pip install 'stopwise[report]'") from None
+from stopwise.views.facts import length_scale, number, plain
 
 
 def _draw(comparison: Comparison, figure: Path) -> None:
-    axes = _plotter()(comparison)
+    axes = options.optional("stopwise.plot", "--figure").compare(comparison)
     with atomic_path(figure) as temporary:
         axes.figure.savefig(temporary, format=figure.suffix.lstrip(".") or "png", dpi=150, bbox_inches="tight")
 
@@ -64,17 +54,17 @@ def compare(data: Path | None, holdout: float, figure: Path | None, as_json: boo
     """Where each rule stops on one path, beside cross-validated ridge: stop, error and cost."""
     options.check_outputs(data, figure)
     if figure:
-        _plotter()
+        options.optional("stopwise.plot", "--figure")
     notes = Notes(quiet=quiet or as_json)
     table = {name: given.pop(name) for name in ("example", "target", "separator", "features", "exclude", "missing")}
-    with Progress("reading", notes.quiet):
+    with notes.progress("reading"):
         training = read(data, max_levels=given.pop("max_levels"), **table)
     for note in training.notes:
         notes.add(note)
     matrix = training.features.to_numpy()
     settings = {"kernel": options.kernel_for(given["kernel"], given["length_scale"], matrix), "solver": given["solver"]}
     settings |= {"noise_std": options.noise_for(given["noise_std"]), "fit_intercept": given["intercept"]}
-    with Progress("comparing", notes.quiet), notes.listening():
+    with notes.progress("comparing"), notes.listening():
         comparison = compare_rules(matrix, training.target, holdout=holdout, seed=given["seed"], **settings)
         if figure:
             _draw(comparison, figure)

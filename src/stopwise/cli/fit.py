@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import sys
 import time
 from pathlib import Path
@@ -13,15 +12,16 @@ import click
 import numpy as np
 import pyarrow as pa
 
+from stopwise._support.arrays import Array
 from stopwise.cli import options
 from stopwise.cli.fit_cluster import fit_in_chunks
-from stopwise.cli.output import Notes, Progress, emit_json, number, print_facts
+from stopwise.cli.output import Notes, emit_json, print_facts
 from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.examples import EXAMPLES, load_example
 from stopwise.io import atomic_path, write_model
 from stopwise.rules.explanation import explain
 from stopwise.tables import Training, prepare, quoted, read_whole, shown
-from stopwise.views.facts import describe
+from stopwise.views.facts import Model, describe, number
 
 
 def read(data: Path | None, example: str | None, target: str | None, separator: str | None, **given: Any) -> Training:
@@ -46,8 +46,8 @@ def read(data: Path | None, example: str | None, target: str | None, separator: 
     return prepare(table, target, **given)
 
 
-def _estimator(matrix: Any, rule: str, filter: str, given: dict[str, Any]) -> Any:
-    settings = {
+def _estimator(matrix: Array, rule: str, filter: str, given: dict[str, Any]) -> Model:
+    settings: dict[str, Any] = {
         "kernel": options.kernel_for(given["kernel"], given["length_scale"], matrix),
         "rule": rule,
         "noise_std": options.noise_for(given["noise_std"]),
@@ -59,23 +59,12 @@ def _estimator(matrix: Any, rule: str, filter: str, given: dict[str, Any]) -> An
     return KernelRidgeRegressor(**settings) if filter == "ridge" else KernelGradientRegressor(filter=filter, **settings)
 
 
-def report_writer() -> Any:
-    """`stopwise.pages.write`, or an error that names the extra it needs."""
-    try:
-        return importlib.import_module("stopwise.pages").write
-    except ModuleNotFoundError as problem:
-        if problem.name == "stopwise.pages":
-            raise click.ClickException("this installation of stopwise has no reports; leave --report out") from None
-        raise click.ClickException(f"--report needs {problem.name}: pip install 'stopwise[report]'") from None
-
-
-def _write(model: Any, training: Training, out: Path | None, report: Path | None, notes: Notes) -> None:
-    writer = report_writer() if report else None
+def _write(model: Model, training: Training, out: Path | None, report: Path | None, notes: Notes) -> None:
     with contextlib.ExitStack() as files:
         if out:
             write_model(model, files.enter_context(atomic_path(out)), training.columns)
-        if report and writer:
-            writer(
+        if report:
+            options.optional("stopwise.pages", "--report").write(
                 model,
                 files.enter_context(atomic_path(report)),
                 X=training.features,
@@ -109,7 +98,7 @@ def fit(data: Path | None, out: Path | None, report: Path | None, as_json: bool,
     started = time.perf_counter()
     options.check_outputs(data, out, report)
     if report:
-        report_writer()
+        options.optional("stopwise.pages", "--report")
     notes = Notes(quiet=quiet or as_json)
     table = {name: given.pop(name) for name in ("example", "target", "separator", "features", "exclude", "missing")}
     written = {"model": str(out) if out else None, "report": str(report) if report else None}
@@ -118,14 +107,14 @@ def fit(data: Path | None, out: Path | None, report: Path | None, as_json: bool,
         model, result = fit_in_chunks(estimator, data, out, report, table, notes)
         _tell(model, result | {"warnings": notes.lines, **written}, as_json, quiet)
         return
-    with Progress("reading", notes.quiet):
+    with notes.progress("reading"):
         training = read(data, max_levels=given.pop("max_levels"), **table)
     for note in training.notes:
         notes.add(note)
-    with Progress(f"fitting {len(training.target):,} rows", notes.quiet), notes.listening():
+    with notes.progress(f"fitting {len(training.target):,} rows"), notes.listening():
         estimator = _estimator(training.features.to_numpy(), given["rule"], given["filter"], given)
         model = estimator.fit(training.features, training.target)
-    with Progress("writing", notes.quiet), notes.listening():
+    with notes.progress("writing"), notes.listening():
         _write(model, training, out, report, notes)
         facts = describe(model)
     result = {"rows": len(training.target), "features": list(training.columns.features)}
@@ -133,7 +122,7 @@ def fit(data: Path | None, out: Path | None, report: Path | None, as_json: bool,
     _tell(model, result | {"warnings": notes.lines, **written}, as_json, quiet)
 
 
-def _tell(model: Any, result: dict[str, Any], as_json: bool, quiet: bool) -> None:
+def _tell(model: Model, result: dict[str, Any], as_json: bool, quiet: bool) -> None:
     if as_json:
         emit_json(result)
     elif not quiet:
@@ -155,21 +144,13 @@ def print_summary(result: dict[str, Any], why: str) -> None:
         ("stop", f"{steps}step_sum {number(result['step_sum'])} (rule {result['rule']})"),
         ("why", why),
         ("complexity", f"{number(result['degrees_of_freedom'])} degrees of freedom"),
-        (
-            "error",
-            f"in sample {number(result['rmse_fit'])}, leave-one-out {number(result['rmse_loo'])} (root mean square)",
-        ),
+        ("error", f"root mean square {number(result['rmse_fit'])}, leave-one-out {number(result['rmse_loo'])}"),
         ("solver", result["solver"]),
     ]
     if result.get("landmarks"):
         low, high = result["bracket"]
-        facts.append(
-            (
-                "bracket",
-                f"step_sum {number(low)} to {number(high)}, with {result['landmarks']:,} landmarks "
-                f"that capture {100 * result['captured']:.4g} % of the trace",
-            )
-        )
+        seen = f"{result['landmarks']:,} landmarks that capture {100 * result['captured']:.4g} % of the trace"
+        facts.append(("bracket", f"step_sum {number(low)} to {number(high)}, with {seen}"))
     if result["seconds"] is not None:
         facts.append(("time", f"{number(result['seconds'], 3)} s"))
     facts += [(name, shown(result[name], 300)) for name in ("model", "report") if result[name]]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from types import ModuleType
+from typing import Any, Literal, TypeVar
 
 import click
 import numpy as np
 from click.shell_completion import CompletionItem
 
 from stopwise._support.arrays import Array
-from stopwise.kernels import Radial, Sobolev, as_kernel
+from stopwise.kernels import Kernel, Radial, Sobolev, as_kernel
 from stopwise.rules import _NAMED as NAMED_RULES
 from stopwise.tables import FORMATS, MAX_LEVELS, MISSING
 
@@ -97,10 +99,10 @@ def names_among(given: Sequence[str], columns: Sequence[str]) -> list[str]:
     return names
 
 
-def kernel_for(name: str, length_scale: str | None, covariates: Array) -> Any:
+def kernel_for(name: str, length_scale: str | None, covariates: Array) -> Kernel | Literal["auto"]:
     """The kernel meant by the options; a Sobolev kernel is stretched over data that leave [0, 1]."""
-    kernel = "auto" if name == "auto" else as_kernel(name)
-    if kernel != "auto" and name == "precomputed":
+    kernel: Kernel | Literal["auto"] = "auto" if name == "auto" else as_kernel(name)
+    if name == "precomputed":
         raise click.UsageError("a precomputed kernel takes a matrix, not a table: use the Python library")
     if length_scale is not None:
         if not isinstance(kernel, Radial):
@@ -113,12 +115,20 @@ def kernel_for(name: str, length_scale: str | None, covariates: Array) -> Any:
     return kernel
 
 
-def noise_for(text: str) -> Any:
+def noise_for(text: str) -> float | str:
     """A number where it is one, else the name of an estimator."""
     try:
         return float(text)
     except ValueError:
         return text
+
+
+def optional(module: str, option: str) -> ModuleType:
+    """The module that an option needs, or an error that names the extra."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as problem:
+        raise click.ClickException(f"{option} needs {problem.name}: pip install 'stopwise[report]'") from None
 
 
 def check_outputs(data: Path | None, *outputs: Path | None) -> None:

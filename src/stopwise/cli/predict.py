@@ -15,10 +15,12 @@ from typing import Any, cast
 import click
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from stopwise._support.arrays import Array
+from stopwise._support.progress import Progress
 from stopwise.cli import options
-from stopwise.cli.output import Notes, Progress, print_facts
+from stopwise.cli.output import Notes, print_facts
 from stopwise.cli.prediction_writers import JsonSink, Sink, file_sink
 from stopwise.estimators.prediction.training_range import Mask, outside
 from stopwise.exceptions import ExtrapolationWarning
@@ -28,6 +30,7 @@ from stopwise.tables import MISSING, Columns, Numeric, Source, TableError, find_
 from stopwise.views.facts import parts
 
 _BATCH = 16_384
+"""Rows predicted at once: 130 kB a column, whatever the size of the file."""
 
 
 def columns_of(saved: Saved, sources: list[Source]) -> Columns:
@@ -88,7 +91,7 @@ class Predictor:
         self.ranges: Array = self.model.feature_range_
         self.names, self.tally = columns.features, Tally()
 
-    def predict(self, batch: Any) -> dict[str, Array]:
+    def predict(self, batch: pa.RecordBatch) -> dict[str, Array]:
         """Predictions (and their standard deviations) for a batch, NaN where there is none."""
         X, gaps, unseen = self.columns.encode(batch, fill=self.missing == "median")
         if self.missing == "refuse" and gaps.any():
@@ -136,7 +139,7 @@ class Predictor:
         return {f"{kind}{end}": values[k, :, j] for j, end in enumerate(ends) for k, kind in enumerate(kinds)}
 
 
-def _batches(sources: list[Source], columns: Columns) -> Iterator[Any]:
+def _batches(sources: list[Source], columns: Columns) -> Iterator[pa.RecordBatch]:
     for source in sources:
         for batch in source.batches(columns.types, _BATCH):
             for first in range(0, batch.num_rows, _BATCH):
@@ -147,7 +150,8 @@ def _stream(predictor: Predictor, sources: list[Source], sink: Sink, progress: P
     empty = True
     for batch in _batches(sources, predictor.columns):
         sink.write(predictor.predict(batch))
-        progress.what, empty = f"{predictor.tally.rows:,} rows predicted", False
+        progress.show(f"{predictor.tally.rows:,} rows predicted")
+        empty = False
     if empty:
         raise TableError("the table has no rows to predict")
 
@@ -183,21 +187,28 @@ def predict(
     notes, saved, sources = Notes(quiet or as_json), read_model(model), find_sources(data, separator)
     predictor = Predictor(saved, columns_of(saved, sources), std=std, missing=missing)
     with contextlib.ExitStack() as files:
-        inside = as_json and out is None
-        sink = JsonSink(files) if inside else files.enter_context(file_sink(out))
-        progress = files.enter_context(Progress("predicting", notes.quiet))
+        table = JsonSink(files) if as_json and out is None else None
+        sink: Sink = files.enter_context(file_sink(out)) if table is None else table
+        progress = files.enter_context(notes.progress("predicting"))
         with warnings.catch_warnings():
             # Counted over the whole file here, rather than batch by batch.
             warnings.simplefilter("ignore", ExtrapolationWarning)
             _stream(predictor, sources, sink, progress)
-        if inside:
-            _finish(predictor, notes, sink, model, out, started, as_json=True)
-    if not inside:
+        if table is not None:
+            _finish(predictor, notes, table, model, out, started, as_json=True)
+    if table is None:
         _finish(predictor, notes, None, model, out, started, as_json=as_json)
 
 
 def _finish(
-    predictor: Predictor, notes: Notes, sink: Any, model: Path, out: Path | None, started: float, *, as_json: bool
+    predictor: Predictor,
+    notes: Notes,
+    sink: JsonSink | None,
+    model: Path,
+    out: Path | None,
+    started: float,
+    *,
+    as_json: bool,
 ) -> None:
     tally = predictor.tally
     for line in tally.sentences():

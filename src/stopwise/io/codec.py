@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from stopwise._support.arrays import Array
 from stopwise.exceptions import CannotSave
 from stopwise.io.types import ENUMS, build, find_type, type_name
 
-Tensor = npt.NDArray[Any]
-_TENSOR_KINDS = "fiub"
+Tensor: TypeAlias = Array
+"""What a file holds beside its document: an array of at most 8 bytes a number."""
 _SCALARS = {np.dtype(name).name for name in ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "?")}
 
 
@@ -30,7 +30,7 @@ class Encoder:
         self._seen: dict[Any, dict[str, Any]] = {}
         self._alive: list[Tensor] = []
 
-    def encode(self, value: Any, where: str) -> Any:
+    def encode(self, value: object, where: str) -> Any:
         """The JSON that stands for a value; `where` names it in errors and tensors."""
         if value is None or isinstance(value, bool | str) or type(value) is int:
             return value
@@ -47,11 +47,11 @@ class Encoder:
             return {"$": "dict", "is": {key: self.encode(part, f"{where}.{key}") for key, part in value.items()}}
         return self._typed(value, where)
 
-    def _typed(self, value: Any, where: str) -> Any:
-        for name, enum in ENUMS.items():
+    def _typed(self, value: object, where: str) -> dict[str, Any]:
+        for kind, enum in ENUMS.items():
             if isinstance(value, enum):
-                return {"$": name, "is": value.name}
-        cls = type(value)
+                return {"$": kind, "is": value.name}
+        cls: type[Any] = type(value)
         known = type_name(cls)
         if known is not None:
             fields = {f.name: self.encode(getattr(value, f.name), f"{where}.{f.name}") for f in dataclasses.fields(cls)}
@@ -66,7 +66,7 @@ class Encoder:
             if not all(isinstance(part, str) for part in value.ravel()):
                 raise CannotSave(f"this model cannot be saved: {where} is an array of Python objects, not of numbers")
             return {"$": "strings", "shape": list(value.shape), "is": [str(part) for part in value.ravel()]}
-        if value.dtype.kind not in _TENSOR_KINDS or value.dtype.itemsize > 8:
+        if value.dtype.kind not in "fiub" or value.dtype.itemsize > 8:
             raise CannotSave(f"this model cannot be saved: {where} is an array of {value.dtype}")
         key = (value.__array_interface__["data"][0], value.shape, value.strides, value.dtype.str)
         if key not in self._seen:

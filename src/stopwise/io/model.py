@@ -17,6 +17,8 @@ from stopwise.io.container import read_container, write_container
 from stopwise.io.first_schema import fitted_fields
 from stopwise.io.types import check_kernel
 from stopwise.io.validate import check_fitted
+from stopwise.tables.columns import Columns
+from stopwise.views.facts import Model
 
 SCHEMA = 2
 Document = dict[str, Any]
@@ -34,18 +36,19 @@ _MALFORMED = (ValueError, TypeError, KeyError, AttributeError, IndexError, Overf
 class Saved:
     """A model read from a file, with what the command line knew of its table (or None) and the library versions."""
 
-    model: Any
-    table: Any
+    model: Model
+    table: Columns | None
     versions: dict[str, str]
     schema: int
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """The releases that a model was made, or a page written, with."""
     names = ("stopwise", "numpy", "scipy", "scikit-learn")
     return {"python": platform.python_version()} | {name: metadata.version(name) for name in names}
 
 
-def describe(model: Any, table: Any = None) -> tuple[Document, dict[str, Tensor]]:
+def describe(model: Model, table: Columns | None = None) -> tuple[Document, dict[str, Tensor]]:
     """The JSON document and the tensors that a model's file holds."""
     cls = type(model)
     if _ESTIMATORS.get(cls.__name__) is not cls:
@@ -56,7 +59,7 @@ def describe(model: Any, table: Any = None) -> tuple[Document, dict[str, Tensor]
     encoder = Encoder()
     parameters = model.get_params(deep=False)
     encoded = {each.name: encoder.encode(getattr(fitted, each.name), each.name) for each in fields(fitted)}
-    document = {"format": "stopwise model", "schema": SCHEMA, "estimator": cls.__name__, "versions": _versions()}
+    document = {"format": "stopwise model", "schema": SCHEMA, "estimator": cls.__name__, "versions": versions()}
     document |= {key: encoded.pop(name) for key, name in _LIFTED.items()}
     document["parameters"] = {
         name: encoder.encode(value, f"the parameter {name}") for name, value in parameters.items()
@@ -66,7 +69,7 @@ def describe(model: Any, table: Any = None) -> tuple[Document, dict[str, Tensor]
     return document, encoder.tensors
 
 
-def write_model(model: Any, path: str | os.PathLike[str], table: Any = None) -> None:
+def write_model(model: Model, path: str | os.PathLike[str], table: Columns | None = None) -> None:
     """Save a fitted model, with the description of the table it was fitted to."""
     write_container(path, *describe(model, table))
 
@@ -91,7 +94,7 @@ def _check_schema(path: str | os.PathLike[str], document: Document, whole: bool)
         raise ModelFileError(f"{path} is damaged or was tampered with: its content does not match its checksum")
 
 
-def _rebuild(document: Document, tensors: dict[str, Tensor]) -> tuple[Any, Any]:
+def _rebuild(document: Document, tensors: dict[str, Tensor]) -> tuple[Model, Columns | None]:
     decoder = Decoder(tensors)
     cls = _ESTIMATORS[document["estimator"]]
     model = cls(**{name: decoder.decode(value) for name, value in document["parameters"].items()})
@@ -121,7 +124,7 @@ def read_model(path: str | os.PathLike[str]) -> Saved:
         raise ModelFileError(f"{path} does not hold a usable model: {problem}") from problem
 
 
-def save(model: Any, path: str | os.PathLike[str]) -> None:
+def save(model: Model, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator to a `.stopwise` file.
 
     The file is safetensors with a JSON header: numbers and names, no code. It takes its place in one step, so a kill
@@ -131,7 +134,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     write_model(model, path)
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str]) -> Model:
     """Read an estimator back from a `.stopwise` file, exactly as it was saved.
 
     Nothing in the file is run. Schema, checksum, types and shapes are checked; `ModelFileError` says what is wrong.

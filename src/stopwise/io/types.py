@@ -82,7 +82,7 @@ def find_type(name: str) -> type[Any]:
     return found
 
 
-def check_kernel(kernel: Any) -> None:
+def check_kernel(kernel: Kernel) -> None:
     """Raise CannotSave, saying what and why, if a part of this kernel cannot be written down."""
     if type(kernel) in REFUSED:
         raise CannotSave(f"this model cannot be saved: {REFUSED[type(kernel)]}")

@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from stopwise._support.arrays import ArrayLike
 from stopwise.pages.page import render
+from stopwise.views.facts import Model
 
 __all__ = ["render", "write"]
 
 
 def write(
-    model: Any,
+    model: Model,
     path: str | os.PathLike[str],
     *,
-    X: Any = None,
-    y: Any = None,
+    X: ArrayLike | None = None,
+    y: ArrayLike | None = None,
     target: str | None = None,
     command: str | None = None,
     warnings: Sequence[str] = (),

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import platform
 from collections.abc import Sequence
-from functools import cache
-from importlib import metadata, resources
+from functools import cache, partial
+from importlib import resources
 from typing import Any
 
 import jinja2
 
+from stopwise._support.arrays import ArrayLike
+from stopwise.io.model import versions
 from stopwise.pages.payload import MOST_PAIRS, MOST_POINTS, Payload, as_script
 from stopwise.rules import Stop
 from stopwise.rules.explanation import explain
 from stopwise.tables import shown
 from stopwise.views.curves import Chosen, chosen, has_rows, stops
-from stopwise.views.facts import describe, relevance, rmse_leave_one_out
+from stopwise.views.facts import Model, describe, number, relevance, rmse_leave_one_out
 
 _MOST_LINES = 40
+"""Lines of any list on the page; how many more there are is said in a number."""
 _NAME, _LINE = 80, 600
+"""Characters of a name, and of a sentence, that are shown: hostile tables have longer ones."""
 _DESCRIBED = {
     "kernel": "kernel",
     "length_scale": "length scale",
@@ -32,10 +35,10 @@ _DESCRIBED = {
 
 
 def render(
-    model: Any,
+    model: Model,
     *,
-    X: Any = None,
-    y: Any = None,
+    X: ArrayLike | None = None,
+    y: ArrayLike | None = None,
     target: str | None = None,
     command: str | None = None,
     warnings: Sequence[str] = (),
@@ -64,7 +67,7 @@ def render(
             selection=_selection(model),
             warnings=[shown(line, _LINE) for line in list(warnings)[:_MOST_LINES]],
             more_warnings=max(len(warnings) - _MOST_LINES, 0),
-            versions=_versions(),
+            versions=versions(),
             command=None if command is None else shown(command, 4000),
         )
     )
@@ -82,23 +85,11 @@ def _digest(text: str) -> str:
 @cache
 def _environment() -> jinja2.Environment:
     made = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters["number"] = number
+    made.filters["number"] = partial(number, missing="-")
     return made
 
 
-def number(value: Any, digits: int = 4) -> str:
-    """A number, or several, for people."""
-    if isinstance(value, list | tuple):
-        some = ", ".join(number(part, 3) for part in value[:6])
-        return f"{some}, ... ({len(value)})" if len(value) > 6 else some
-    if value is None:
-        return "-"
-    if isinstance(value, str):
-        return value
-    return f"{value:,}" if isinstance(value, int) else f"{value:.{digits}g}"
-
-
-def _names(model: Any) -> list[str]:
+def _names(model: Model) -> list[str]:
     given = getattr(model, "feature_names_in_", None)
     return [f"feature {j + 1}" for j in range(model.n_features_in_)] if given is None else [str(v) for v in given]
 
@@ -110,7 +101,7 @@ def _facts(of: Chosen, payload: Payload) -> list[tuple[str, str]]:
     for key, label in _DESCRIBED.items():
         value = facts[key]
         several = isinstance(value, list) and key in ("noise_std", "hilbert_radius")
-        out.append((label, shown(number(value[0] if several else value), 300)))
+        out.append((label, shown(number(value[0] if several else value, missing="-"), 300)))
     return out
 
 
@@ -126,7 +117,7 @@ def _notes(of: Chosen, payload: Payload) -> list[str]:
     if total > MOST_PAIRS:
         out.append(
             f"Curves use the {MOST_PAIRS} leading of {total:,} eigenpairs, which leaves out "
-            f"{number(payload._omitted(), 2)} (root mean square) of the fit at the chosen stop, and more far beyond it."
+            f"{number(payload.omitted(), 2)} (root mean square) of the fit at the chosen stop, and more far beyond it."
         )
     return out
 
@@ -149,7 +140,7 @@ def _rules(of: Chosen) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["step_sum"])
 
 
-def _features(model: Any, names: list[str]) -> dict[str, Any] | None:
+def _features(model: Model, names: list[str]) -> dict[str, Any] | None:
     """Length scale and relevance of every feature, the most relevant first, and how many were left off."""
     weights = relevance(model)
     table = getattr(model.selection_, "features", None)
@@ -164,7 +155,7 @@ def _features(model: Any, names: list[str]) -> dict[str, Any] | None:
     return {"rows": rows[:_MOST_LINES], "more": max(len(rows) - _MOST_LINES, 0), "ranked": weights is not None}
 
 
-def _selection(model: Any) -> dict[str, Any] | None:
+def _selection(model: Model) -> dict[str, Any] | None:
     table = model.selection_
     if table is None or not hasattr(table, "reason"):
         return None
@@ -173,8 +164,3 @@ def _selection(model: Any) -> dict[str, Any] | None:
         "rows": list(table)[:_MOST_LINES],
         "more": max(len(table) - _MOST_LINES, 0),
     }
-
-
-def _versions() -> dict[str, str]:
-    names = ("stopwise", "numpy", "scipy", "scikit-learn")
-    return {"python": platform.python_version()} | {name: metadata.version(name) for name in names}

@@ -8,31 +8,34 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from stopwise._support.arrays import Array
+from stopwise._support.arrays import Array, ArrayLike
 from stopwise.estimators.fitted import fitted_of
 from stopwise.filters import CutOff, GradientDescent, GradientFlow, Ridge, SteppedFilter
 from stopwise.kernels import Precomputed
 from stopwise.schedules import Constant
-from stopwise.views.curves import Chosen, crossing, directions, has_rows, observed, readings, risks
+from stopwise.views.curves import Chosen, Crossing, crossing, directions, has_rows, observed, readings, risks
 from stopwise.views.facts import plain, relevance, rmse_leave_one_out
 
 MOST_POINTS, MOST_PAIRS, MOST_VALUES = 300, 256, 4096
-_CURVE, _PROFILE, _PROFILES, _BACKGROUND = 200, 30, 6, 60
-_BLOCK = 40_000_000
-"""Kernel entries that partial dependence may cost."""
+"""Rows drawn, eigenpairs for curves, and eigenvalues for sums that are embedded: a page of about a megabyte."""
+_CURVE, _PROFILE, _PROFILES = 200, 30, 6
+"""Points of a curve over one covariate and of a profile over one of several, and how many profiles are drawn."""
+_BACKGROUND, _BLOCK = 60, 40_000_000
+"""Rows that a profile is averaged over, fewer where that would cost more kernel entries than this: a second."""
 
 
-def packed(values: Any) -> dict[str, Any]:
+def packed(values: ArrayLike) -> dict[str, Any]:
     """An array as base64 of little-endian doubles: every digit kept, a third of the size of text."""
     array = np.ascontiguousarray(values, dtype="<f8")
     return {"shape": list(array.shape), "base64": base64.b64encode(array.tobytes()).decode("ascii")}
 
 
-def as_script(value: Any) -> str:
+def as_script(value: dict[str, Any]) -> str:
     """JSON that is safe inside a script element, whatever the strings in it say."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -51,18 +54,18 @@ def closed_form(of: Chosen) -> dict[str, Any] | None:
 class Payload:
     """Everything that is embedded for one response of a model, made once."""
 
-    def __init__(self, of: Chosen, X: Any, y: Any, target: str, names: list[str]) -> None:
+    def __init__(self, of: Chosen, X: ArrayLike | None, y: ArrayLike | None, target: str, names: list[str]) -> None:
         self.of, self.target, self.names = of, target, names
         self.clocks = np.append(0.0, readings(of, 240 if closed_form(of) else 120))
         self.at = int(np.argmin(np.abs(self.clocks - of.stop.step_sum)))
         values = of.path.spectrum.eigenvalues
         self.kept = np.flatnonzero(values > 1e-300)[:MOST_PAIRS]
         self.rows = self._rows(X)
-        self.y = None if y is None and of.path.response is None else self._responses(y)
+        self.y = self._responses(y)
         self.n_rows = 0 if self.y is None else len(self.y)
         self.points = np.unique(np.linspace(0, self.n_rows - 1, min(self.n_rows, MOST_POINTS)).round().astype(int))
 
-    def _rows(self, X: Any) -> Array | None:
+    def _rows(self, X: ArrayLike | None) -> Array | None:
         model = self.of.model
         if isinstance(model.kernel_, Precomputed):
             return None
@@ -72,8 +75,10 @@ class Payload:
         whole = fitted.features is None and fitted.spread is None
         return np.asarray(model.X_fit_, dtype=np.float64) if whole else None
 
-    def _responses(self, y: Any) -> Array:
-        return observed(self.of) if y is None else np.asarray(y, dtype=np.float64).reshape(len(y), -1)[:, 0]
+    def _responses(self, y: ArrayLike | None) -> Array | None:
+        if y is not None:
+            return np.asarray(y, dtype=np.float64).reshape(np.shape(y)[0], -1)[:, 0]
+        return None if self.of.path.response is None else observed(self.of)
 
     # ---- parts ----------------------------------------------------------------------------------------------------
 
@@ -95,20 +100,12 @@ class Payload:
             "intercept": bool(path.intercept),
             "noise": float(of.sigma * path.scale),
             "critical": float(np.atleast_1d(of.model.critical_radius_)[0]) if of.stop.step_sum > 0 else None,
-            "crossing": None if curve is None else self._crossing(curve),
+            "crossing": None if curve is None else _crossing(curve),
             "risks": {} if curve is None else {name: _finite(v) for name, v in risks(of, grid).items()},
             "freedom": _finite(path.degrees_of_freedom(grid)),
             "left_out": self._left_out(),
             **self._numbers(),
             **self._pairs(),
-        }
-
-    def _crossing(self, curve: Any) -> dict[str, Any]:
-        return {
-            "complexity": _finite(curve.complexity),
-            "threshold": _finite(curve.threshold),
-            "decided": curve.decided,
-            "crosses": curve.crosses,
         }
 
     def _left_out(self) -> list[float | None] | None:
@@ -143,18 +140,18 @@ class Payload:
         """Leading pairs, points, and either the curve or the profiles."""
         path, kept = self.of.path, self.kept
         values = path.spectrum.eigenvalues
-        out: dict[str, Any] = {"pairs": packed(values[kept]), "coefficients": packed(path.coefficients[kept])}
-        out["gains"] = None if closed_form(self.of) else packed(path.filter.gain(values[kept], self.clocks))
-        out["omitted"] = self._omitted()
-        out["points"] = self._points()
-        out["curve"] = out["profiles"] = None
-        if self.rows is not None and self.rows.shape[1] == 1:
-            out["curve"] = self._curve()
-        elif self.rows is not None:
-            out["profiles"] = self._profiles()
-        return out
+        one = self.rows is not None and self.rows.shape[1] == 1
+        return {
+            "pairs": packed(values[kept]),
+            "coefficients": packed(path.coefficients[kept]),
+            "gains": None if closed_form(self.of) else packed(path.filter.gain(values[kept], self.clocks)),
+            "omitted": self.omitted(),
+            "points": self._points(),
+            "curve": self._curve() if one else None,
+            "profiles": None if one or self.rows is None else self._profiles(),
+        }
 
-    def _omitted(self) -> float:
+    def omitted(self) -> float:
         """The root mean square, in units of y, of what the leading pairs leave out of the fit at the chosen stop."""
         path = self.of.path
         rest = np.setdiff1d(np.arange(path.coefficients.size), self.kept)
@@ -209,6 +206,11 @@ class Payload:
         return out
 
 
-def _finite(values: Any) -> list[float | None]:
+def _crossing(curve: Crossing) -> dict[str, Any]:
+    both = {"complexity": _finite(curve.complexity), "threshold": _finite(curve.threshold)}
+    return both | {"decided": curve.decided, "crosses": curve.crosses}
+
+
+def _finite(values: ArrayLike | Sequence[Array | None]) -> list[float | None]:
     found: list[float | None] = plain(np.asarray(values, dtype=np.float64))
     return found

@@ -9,14 +9,14 @@ from typing import Any, cast
 import numpy as np
 from sklearn.model_selection import KFold
 
-from stopwise._support.arrays import Array
+from stopwise._support.arrays import Array, ArrayLike
 from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.prediction.host import predict_in_tiles
 from stopwise.filters import Ridge
 from stopwise.path import Path
 from stopwise.rules import Critical, Fixed, Reason, Stop, as_rule, clock_grid, stop_at
-from stopwise.views.facts import rmse_leave_one_out
+from stopwise.views.facts import Model, rmse_leave_one_out
 
 RULES: dict[str, Any] = {
     "auto": "auto",
@@ -26,6 +26,7 @@ RULES: dict[str, Any] = {
 }
 RIDGE = "ridge, 5-fold"
 _FOLDS = 5
+"""Folds of the cross-validated ridge that rules are compared with: the usual number."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Comparison:
     """All rows, the model whose path they share, and how many rows were fitted and held out."""
 
     rows: tuple[Row, ...]
-    model: Any
+    model: Model
     n_rows: int
     n_holdout: int
     seconds: float
@@ -59,7 +60,7 @@ class Comparison:
         return [asdict(row) for row in self.rows]
 
 
-def predict_at(model: Any, X: Array, step_sums: Any, path: Path | None = None) -> Array:
+def predict_at(model: Model, X: Array, step_sums: ArrayLike, path: Path | None = None) -> Array:
     """Predictions of a fitted single-response model had it stopped elsewhere: (m,) or (m, g) for g clock readings.
 
     `path` may be another filter on the same spectrum, `model.path_.along(...)`.
@@ -80,7 +81,7 @@ def _rmse(predicted: Array, target: Array) -> Array:
     return cast(Array, np.sqrt(np.mean((predicted.T - target) ** 2, axis=-1)))
 
 
-def _held_out_stop(model: Any, X: Array, y: Array) -> Stop:
+def _held_out_stop(model: Model, X: Array, y: Array) -> Stop:
     """Hold-out needs rows, not a path: a second fit with the same kernel."""
     again = KernelGradientRegressor(
         model.kernel_, rule="holdout", filter=model.filter, schedule=model.schedule, fit_intercept=model.fit_intercept
@@ -88,7 +89,7 @@ def _held_out_stop(model: Any, X: Array, y: Array) -> Stop:
     return cast(Stop, again.set_params(random_state=model.random_state, solver=model.solver).fit(X, y).stop_)
 
 
-def cross_validated_ridge(model: Any, X: Array, y: Array, seed: int) -> float:
+def cross_validated_ridge(model: Model, X: Array, y: Array, seed: int) -> float:
     """The inverse penalty with the smallest error over 5 folds, on the kernel that a model uses."""
     grid = clock_grid(model.path_.along(Ridge()), ratio=1.25)
     errors = np.zeros_like(grid)
@@ -102,7 +103,7 @@ def cross_validated_ridge(model: Any, X: Array, y: Array, seed: int) -> float:
 class _Judge:
     """Turns a stop into a row: its errors, and the seconds since the last one."""
 
-    def __init__(self, model: Any, held_X: Array, held_y: Array) -> None:
+    def __init__(self, model: Model, held_X: Array, held_y: Array) -> None:
         self.model, self.held_X, self.held_y = model, held_X, held_y
         self.clock = time.perf_counter()
 
@@ -112,20 +113,11 @@ class _Judge:
         held = None
         if len(self.held_y):
             held = float(_rmse(predict_at(self.model, self.held_X, stop.step_sum, path), self.held_y))
-        row = Row(
-            rule=rule,
-            filter=path.filter.name,
-            iteration=stop.iteration,
-            step_sum=float(stop.step_sum),
-            reason=stop.reason.name,
-            degrees_of_freedom=float(path.degrees_of_freedom(stop.step_sum)),
-            rmse_loo=None if loo is None else float(loo),
-            rmse_holdout=held,
-            seconds=seconds,
-            fits=fits,
-        )
         self.clock = time.perf_counter()
-        return row
+        at, freedom = float(stop.step_sum), float(path.degrees_of_freedom(stop.step_sum))
+        left_out = None if loo is None else float(loo)
+        name, reason = path.filter.name, stop.reason.name
+        return Row(rule, name, stop.iteration, at, reason, freedom, left_out, held, seconds, fits)
 
 
 def compare(X: Array, y: Array, *, holdout: float = 0.0, seed: int = 0, **settings: Any) -> Comparison:
@@ -156,7 +148,7 @@ def compare(X: Array, y: Array, *, holdout: float = 0.0, seed: int = 0, **settin
     return Comparison(tuple(rows), model, len(kept), len(held), time.perf_counter() - started)
 
 
-def _rows(model: Any, X: Array, y: Array, judge: _Judge, seed: int) -> list[Row]:
+def _rows(model: Model, X: Array, y: Array, judge: _Judge, seed: int) -> list[Row]:
     path, sigma = model.path_, model.noise_std_ / model.path_.scale
     used = fitted_of(model).to_features(X)
     rows = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -19,16 +19,17 @@ from stopwise.problem import count_replicates, groups_of
 from stopwise.rules import GCV, SURE, Critical, Discrepancy, LeaveOneOut, Minimax, Prudent, Rule, Stop
 from stopwise.rules.critical import SELF_CONSTANT
 from stopwise.rules.prudent import LeftOut
+from stopwise.views.facts import Model, stops_of
 
 _ENTRIES = 2_000_000_000
-"""Rows x eigenpairs x readings up to which leave-one-out errors are drawn."""
+"""Rows x eigenpairs x readings up to which leave-one-out errors are drawn: a second or two of products."""
 
 
 @dataclass(frozen=True)
 class Chosen:
     """One response of a fitted model: its path, its stop, noise level and Hilbert radius (problem units)."""
 
-    model: Any
+    model: Model
     path: Path
     stop: Stop
     sigma: float
@@ -40,11 +41,11 @@ class Chosen:
         return self.stop.evidence.rule or fitted_of(self.model).rule.name
 
 
-def chosen(model: Any, response: int = 0) -> Chosen:
+def chosen(model: Model, response: int = 0) -> Chosen:
     """The response of a fitted model that a figure is about."""
     if not hasattr(model, "path_"):
         raise ValueError("this estimator is not fitted yet: call fit before drawing it")
-    stops = [model.stop_] if isinstance(model.stop_, Stop) else list(model.stop_)
+    stops = stops_of(model)
     if not 0 <= response < len(stops):
         raise ValueError(f"response must be from 0 to {len(stops) - 1}, got {response!r}")
     path = model.path_.column(response)
@@ -112,15 +113,9 @@ def crossing(of: Chosen, step_sums: Array) -> Crossing:
     crosses = of.stop.step_sum if decided else None
     if not decided and of.sigma > 0 and not isinstance(path.filter, NuMethod):
         crosses = Critical(hilbert_radius="self").select(path, of.sigma).step_sum
-    return Crossing(
-        step_sums=step_sums,
-        complexity=local_complexity_of(density, 1 / np.sqrt(step_sums)),
-        threshold=threshold,
-        constant=constant,
-        radius=stated if fixed else None,
-        decided=decided,
-        crosses=crosses,
-    )
+    complexity = local_complexity_of(density, 1 / np.sqrt(step_sums))
+    stated_radius = stated if fixed else None
+    return Crossing(step_sums, complexity, threshold, constant, stated_radius, decided, crosses)
 
 
 # ---- risk estimates ---------------------------------------------------------------------------------------------
@@ -158,8 +153,8 @@ def risks(of: Chosen, step_sums: Array) -> dict[str, Array]:
         "in sample": path.mean_squared_residual(step_sums),
         "SURE": SURE().criterion(path, sigma, step_sums) + sigma**2,
         "GCV": path.gcv(step_sums),
+        "worst case": Minimax().criterion(path, sigma, of.radius, step_sums) + sigma**2,
     }
-    squared["worst case"] = Minimax().criterion(path, sigma, of.radius, step_sums) + sigma**2
     if has_rows(path, step_sums.size):
         squared["leave-one-out"] = path.leave_one_out_error(step_sums)
         if of.rule == Prudent.name:
@@ -172,23 +167,16 @@ def stops(of: Chosen) -> dict[str, Stop]:
     """Where each rule would stop on this path; rules that need rows only where these are at hand."""
     if of.path.step_sum_cap == 0 or of.sigma <= 0 or isinstance(of.path.filter, NuMethod):
         return {}
-    found: dict[str, Rule] = {
-        "critical": Critical(),
-        "critical, self": Critical(hilbert_radius="self"),
-        "minimax": Minimax(),
-        "sure": SURE(),
-        "gcv": GCV(),
-        "discrepancy": Discrepancy(),
-    }
-    if has_rows(of.path, 300):
-        found["loo"] = LeaveOneOut()
-    return {name: rule.select(of.path, of.sigma) for name, rule in found.items()}
+    rules: list[Rule] = [Critical(), Critical(hilbert_radius="self"), Minimax(), SURE(), GCV(), Discrepancy()]
+    rules += [LeaveOneOut()] if has_rows(of.path, 300) else []
+    own_norm = rules[1]
+    return {rule.name + ", self" * (rule is own_norm): rule.select(of.path, of.sigma) for rule in rules}
 
 
 # ---- the estimate anywhere, at any stop -------------------------------------------------------------------------
 
 
-def directions(model: Any, X: Array) -> tuple[Array, Array]:
+def directions(model: Model, X: Array) -> tuple[Array, Array]:
     """psi (m, k) with f(x) = offset + scale sum_j weight_j c_j psi_j(x), and what lies outside of it, squared.
 
     The variance of f(x) is sigma^2 (sum_j weight_j^2 psi_j^2 + step_sum^2 outside + 1/n for an intercept).
@@ -200,6 +188,7 @@ def directions(model: Any, X: Array) -> tuple[Array, Array]:
         features = spread.landmarks.features(used).astype(np.float64) - spread.mean
         return features @ spread.rotation * np.sqrt(path.spectrum.eigenvalues / n), np.zeros(len(used))
     basis = path.spectrum.basis
+    assert basis is not None
     cross = CrossKernel(model.kernel_, used, model.X_fit_)
     root = np.ones(len(model.X_fit_)) if path.root_weights is None else path.root_weights
     psi, outside = np.empty((len(used), basis.width)), np.zeros(len(used))

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from stopwise._support.arrays import Array, ArrayLike
+from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.estimators.fitted import fitted_of
 from stopwise.kernels import Kernel
 from stopwise.kernels.radial import Radial
+from stopwise.path import Path
 from stopwise.rules import Stop
+
+Model: TypeAlias = KernelGradientRegressor | KernelRidgeRegressor
+"""A fitted estimator."""
 
 
 def parts(kernel: Kernel) -> Iterator[Kernel]:
@@ -22,14 +28,14 @@ def parts(kernel: Kernel) -> Iterator[Kernel]:
             yield from parts(inner)
 
 
-def length_scale(kernel: Kernel) -> Any:
+def length_scale(kernel: Kernel) -> object:
     """The length scale(s) of the one radial kernel inside, a list of them for several, None for none."""
     found = [part.length_scale for part in parts(kernel) if isinstance(part, Radial)]
     scales = [list(value) if isinstance(value, tuple) and len(value) > 1 else np.ravel(value)[0] for value in found]
     return None if not scales else scales[0] if len(scales) == 1 else scales
 
 
-def relevance(model: Any) -> list[float] | None:
+def relevance(model: Model) -> list[float] | None:
     """How strongly each feature bends the fit: its spread over its length scale, the largest as 1.
 
     None where the kernel has one length scale for all; 0 for a feature that selection left out. Of an average of
@@ -46,7 +52,7 @@ def relevance(model: Any) -> list[float] | None:
     return [float(value) for value in out]
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Numbers as JSON knows them: numpy's as Python's, lists of one per response, what is not finite as None."""
     if isinstance(value, np.ndarray | list | tuple):
         return [plain(part) for part in value]
@@ -55,24 +61,38 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def rmse_leave_one_out(path: Any, step_sum: Any = None) -> Any:
+def number(value: float | str | Sequence[float] | None, digits: int = 4, missing: str = "unknown") -> str:
+    """A number, or the first six of several, for people."""
+    if value is None or isinstance(value, str):
+        return missing if value is None else value
+    if isinstance(value, Sequence):
+        some = ", ".join(number(part, digits, missing) for part in value[:6])
+        return some if len(value) <= 6 else f"{some}, ... ({len(value)} in all)"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.{digits}g}"
+
+
+def stops_of(model: Model) -> list[Stop]:
+    """The stop of every response."""
+    return [model.stop_] if isinstance(model.stop_, Stop) else list(model.stop_)
+
+
+def rmse_leave_one_out(path: Path, step_sum: ArrayLike | None = None) -> Array | None:
     """Root mean squared leave-one-out residual (rows counted by weight); None where leverages are unknown."""
     try:
         residuals = np.asarray(path.leave_one_out(step_sum))
     except ValueError:
         return None
     weights = None if path.root_weights is None else path.root_weights**2
-    return np.sqrt(np.average(residuals**2, axis=0, weights=weights))
+    return cast(Array, np.sqrt(np.average(residuals**2, axis=0, weights=weights)))
 
 
-def describe(model: Any) -> dict[str, Any]:
+def describe(model: Model) -> dict[str, Any]:
     """The facts of a fit by the names of the public interface; several responses give lists."""
-    stops = [model.stop_] if isinstance(model.stop_, Stop) else list(model.stop_)
+    stops, path = stops_of(model), model.path_
 
     def pick(values: list[Any]) -> Any:
         return values[0] if isinstance(model.stop_, Stop) else values
 
-    path = model.path_
     return {
         "kernel": model.kernel_.name,
         "length_scale": plain(length_scale(model.kernel_)),
