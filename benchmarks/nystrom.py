@@ -123,9 +123,9 @@ def on_workers(count, n, m, d):
         first = timed(client, lambda: source.stream(landmarks))
         parts = np.array_split(small, 8)
         gram = ChunkedGram(client, kernel, small, client.scatter(parts), [len(part) for part in parts])
-        block = gram.split(np.random.default_rng(4).standard_normal((len(small), 16)))
-        client.gather(list(gram.product(gram.split(np.ones((len(small), 1)))).parts))
-        return first, timed(client, lambda: client.gather(list(gram.product(block).parts)))
+        block = np.random.default_rng(4).standard_normal((len(small), 16))
+        gram.multiply(np.ones((len(small), 1)))
+        return first, timed(client, lambda: gram.multiply(block))
 
 
 def workers(n, m, d, rounds=3):

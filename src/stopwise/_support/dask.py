@@ -6,16 +6,19 @@ import importlib
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stopwise._support.threads import thread_count
 
 if TYPE_CHECKING:
+    from dask.base import DaskMethodsMixin
     from dask.delayed import Delayed as Delayed
     from distributed import Client as Client
     from distributed import Future as Future
+
+    Collection: TypeAlias = DaskMethodsMixin
 else:  # dask is optional, and none of its types is needed to run
-    Client = Delayed = Future = Any
+    Client = Collection = Delayed = Future = Any
 
 _GRAPH_LIMIT = "256 MiB"
 """Landmarks travel inside the graph, so that a worker's death cannot lose them; dask's own limit warns at 10 MB."""

@@ -15,7 +15,7 @@ import pytest
 import stopwise as sw
 from stopwise.cli.out_of_core import fit_folder
 from stopwise.engine.cluster.chunks import PartitionError
-from stopwise.engine.cluster.cluster_operator import OnCluster
+from stopwise.engine.cluster.cluster_operator import ChunkedGram
 
 pytest.importorskip("distributed", reason='needs the dask extra: pip install "stopwise[dask]"')
 pytestmark = [
@@ -170,7 +170,7 @@ def test_killing_a_worker_during_exact_products_gives_the_same_fit(client, monke
     covariates, y = data(8, 200)
     make = partial(sw.KernelGradientRegressor, KERNEL, solver="krylov", rule="gcv", tol=0.2)
     whole = make().fit(covariates, y)
-    pid, multiply, calls = next(iter(client.run(os.getpid).values())), OnCluster.multiply, []
+    pid, multiply, calls = next(iter(client.run(os.getpid).values())), ChunkedGram._gram_product, []
 
     def deadly(self, block):
         calls.append(len(calls))
@@ -178,7 +178,7 @@ def test_killing_a_worker_during_exact_products_gives_the_same_fit(client, monke
             os.kill(pid, signal.SIGKILL)
         return multiply(self, block)
 
-    monkeypatch.setattr(OnCluster, "multiply", deadly)
+    monkeypatch.setattr(ChunkedGram, "_gram_product", deadly)
     fitted = make().fit(chunked(covariates, (100, 100)), chunked(y, (100, 100)))
     assert len(calls) >= 3
     client.wait_for_workers(2, timeout=60)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from stopwise._support.arrays import Array
-from stopwise._support.dask import dask, is_dask, is_frame
+from stopwise._support.arrays import Array, ArrayLike
+from stopwise._support.dask import Client, Collection, Delayed, dask, is_dask, is_frame
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class PartitionError(ValueError):
@@ -48,7 +51,7 @@ class Layout:
 class Chunks:
     """Delayed `Rows` with their names, how many rows each has, and what they look like."""
 
-    parts: tuple[Any, ...]
+    parts: tuple[Delayed, ...]
     labels: tuple[str, ...]
     lengths: tuple[int, ...]
     layout: Layout
@@ -63,7 +66,7 @@ class Chunks:
 # ---- checks, run by workers ---------------------------------------------------------------------------------------
 
 
-def _column(table: Any, name: str, layout: Layout, label: str) -> Array:
+def _column(table: pd.DataFrame, name: str, layout: Layout, label: str) -> Array:
     if name not in table.columns:
         raise PartitionError(f"{label} has no column {name!r}: it has {', '.join(map(repr, table.columns))}")
     column = table[name]
@@ -88,7 +91,7 @@ def _finite(values: Array, label: str, names: Sequence[str]) -> None:
         )
 
 
-def rows_of_table(table: Any, layout: Layout, label: str) -> Rows:
+def rows_of_table(table: pd.DataFrame, layout: Layout, label: str) -> Rows:
     """Checked rows of a pandas table."""
     features, targets = layout.features or (), layout.targets or ()
     names = [*features, *targets]
@@ -100,11 +103,13 @@ def rows_of_table(table: Any, layout: Layout, label: str) -> Rows:
     return Rows(covariates, np.ascontiguousarray(values[:, d:]), weights)
 
 
-def rows_of_arrays(x: Any, y: Any, weights: Any, layout: Layout, label: str) -> Rows:
+def rows_of_arrays(
+    X: ArrayLike | pd.DataFrame, responses: ArrayLike, weights: ArrayLike | None, layout: Layout, label: str
+) -> Rows:
     """Checked rows of blocks of arrays (or of pandas tables without their names)."""
-    if hasattr(x, "columns") and layout.features is not None:
-        x = np.column_stack([_column(x, name, layout, label) for name in layout.features])
-    x, y = np.asarray(x), np.asarray(y)
+    if layout.features is not None and hasattr(X, "columns"):
+        X = np.column_stack([_column(cast("pd.DataFrame", X), name, layout, label) for name in layout.features])
+    x, y = np.asarray(X), np.asarray(responses)
     for name, block in (("X", x), ("y", y)):
         if block.dtype.kind not in "fiub":
             raise PartitionError(f"{label}: {name} is {block.dtype}, not a number in every row")
@@ -113,14 +118,14 @@ def rows_of_arrays(x: Any, y: Any, weights: Any, layout: Layout, label: str) -> 
     expected = dict(layout.dtypes or ()).get("X")
     if expected is not None and str(x.dtype) != expected:
         raise PartitionError(f"{label}: X is {x.dtype} and the first partition has {expected}")
-    responses = (y[:, None] if y.ndim == 1 else y).astype(np.float64)
-    if len(responses) != len(x):
-        raise PartitionError(f"{label}: X has {len(x)} rows and y has {len(responses)}; cut both at the same rows")
+    y = (y[:, None] if y.ndim == 1 else y).astype(np.float64)
+    if len(y) != len(x):
+        raise PartitionError(f"{label}: X has {len(x)} rows and y has {len(y)}; cut both at the same rows")
     covariates = np.ascontiguousarray(x, dtype=layout.precision)
     names = [f"column {name!r}" for name in layout.features or ()]
     _finite(covariates, label, names or [f"feature {j} of X" for j in range(x.shape[1])])
-    _finite(responses, label, [f"column {j} of y" for j in range(responses.shape[1])])
-    return Rows(covariates, responses, None if weights is None else _weights(np.asarray(weights), label, len(x)))
+    _finite(y, label, [f"column {j} of y" for j in range(y.shape[1])])
+    return Rows(covariates, y, None if weights is None else _weights(np.asarray(weights), label, len(x)))
 
 
 def _weights(values: Array, label: str, n_rows: int | None = None) -> Array:
@@ -135,12 +140,14 @@ def _weights(values: Array, label: str, n_rows: int | None = None) -> Array:
 # ---- dask collections -----------------------------------------------------------------------------------------------
 
 
-def chunks_of_collections(X: Any, y: Any, weights: Any, precision: str, client: Any) -> Chunks:
+def chunks_of_collections(
+    X: Collection, y: Collection, weights: Collection | None, precision: str, client: Client
+) -> Chunks:
     """Chunks of dask (or numpy) X, y and weights, cut where X is cut."""
     features = tuple(str(name) for name in X.columns) if is_frame(X) else None
-    dtypes = _dtypes(X)
-    width = X.shape[1]
-    layout = Layout(features, None, dtypes=dtypes, n_features=int(width), precision=precision)
+    typed = X.dtypes.items() if is_frame(X) else [("X", X.dtype)]
+    dtypes = tuple((str(name), str(dtype)) for name, dtype in typed)
+    layout = Layout(features, None, dtypes=dtypes, n_features=int(X.shape[1]), precision=precision)
     single = getattr(y, "ndim", 1) == 1
     x_parts = _row_blocks(X)
     y_parts, w_parts = _aligned(y, X, len(x_parts), "y"), _aligned(weights, X, len(x_parts), "sample_weight")
@@ -151,30 +158,24 @@ def chunks_of_collections(X: Any, y: Any, weights: Any, precision: str, client: 
     return Chunks(tuple(parts), labels, tuple(lengths), layout, single)
 
 
-def _dtypes(X: Any) -> tuple[tuple[str, str], ...]:
-    if is_frame(X):
-        return tuple((str(name), str(dtype)) for name, dtype in X.dtypes.items())
-    return (("X", str(X.dtype)),)
-
-
-def _row_blocks(value: Any) -> list[Any]:
+def _row_blocks(value: Collection) -> list[Delayed]:
     if is_frame(value):
         return list(value.to_delayed(optimize_graph=True))
     whole = value if value.ndim == 1 or value.numblocks[1] == 1 else value.rechunk({1: -1})
     return list(whole.to_delayed().ravel())
 
 
-def _lengths(value: Any) -> list[int] | None:
+def _lengths(value: Collection) -> list[int] | None:
     if is_frame(value) or any(np.isnan(size) for size in value.chunks[0]):
         return None
     return [int(size) for size in value.chunks[0]]
 
 
-def _aligned(value: Any, X: Any, count: int, name: str) -> list[Any]:
+def _aligned(value: Collection | None, X: Collection, count: int, name: str) -> list[Delayed | None]:
     """Blocks of y or weights for the blocks of X; a numpy array is cut like X."""
     if value is None:
         return [None] * count
-    known = None if is_frame(X) else _lengths(X)
+    known = _lengths(X)
     if not is_dask(value):
         if known is None:
             raise ValueError(f"{name} must be a dask collection too where the partitions of X have unknown lengths")
@@ -189,7 +190,7 @@ def _aligned(value: Any, X: Any, count: int, name: str) -> list[Any]:
     return blocks
 
 
-def count_rows(parts: Sequence[Any], client: Any) -> list[int]:
+def count_rows(parts: Sequence[Delayed], client: Client) -> list[int]:
     """How many rows each chunk has: a pass that also finds what is wrong with any of them."""
     length = dask().delayed(len, pure=False)
     return [int(n) for n in client.gather(client.compute([length(part) for part in parts]))]

@@ -1,25 +1,20 @@
-"""The exact engine on a cluster: rows on the client, products and the Krylov basis on workers."""
+"""The exact engine on a cluster: rows and the Krylov basis on the client, products on workers."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, cast
-
 import numpy as np
 
-from stopwise._support.arrays import Array
-from stopwise._support.dask import dask
+from stopwise._support.arrays import Array, Index
+from stopwise._support.dask import Client, dask
 from stopwise.engine.cluster.chunks import Chunks, Rows
-from stopwise.engine.cluster.cluster_operator import ChunkedGram, OnCluster
-from stopwise.engine.cluster.cluster_store import ClusterBasis, ClusterStore
+from stopwise.engine.cluster.cluster_operator import ChunkedGram
 from stopwise.engine.operators import Operator
-from stopwise.engine.solvers.krylov_solver import KrylovSolver, canonical_order
+from stopwise.engine.solvers.krylov_solver import KrylovSolver
 from stopwise.engine.solvers.plan import Plan, Solution
-from stopwise.engine.spectrum.block_krylov import Store
 from stopwise.problem import Problem, make_problem
 
 
-def chunk_covariates(rows: Rows, features: Any, dtype: str) -> Array:
+def chunk_covariates(rows: Rows, features: Index | None, dtype: str) -> Array:
     """The covariates of one chunk, as the kernel takes them."""
     if rows.weights is not None and not np.all(rows.weights > 0):
         raise ValueError('rows of weight zero must be left out before solver="krylov" on a cluster')
@@ -32,9 +27,8 @@ class ClusterKrylov:
 
     name = "krylov"
 
-    def __init__(self, client: Any, chunks: Chunks, features: Any) -> None:
+    def __init__(self, client: Client, chunks: Chunks, features: Index | None) -> None:
         self.client, self.chunks, self.features = client, chunks, features
-        self._order: Array | None = None
 
     def whole(self, *, intercept: bool, seed: int) -> Problem:
         """All rows on the client: n d numbers, never n^2."""
@@ -50,26 +44,10 @@ class ClusterKrylov:
         take = dask().delayed(chunk_covariates, pure=False)
         dtype = np.dtype(plan.dtype).name
         chunks = self.client.compute([take(part, self.features, dtype) for part in self.chunks.parts])
-        self._order = canonical_order(problem)
-        gram = ChunkedGram(
-            self.client,
-            plan.kernel,
-            problem.covariates,
-            chunks,
-            self.chunks.lengths,
-            weights=problem.weights,
-            centred=problem.intercept,
-        )
-        return cast(Operator, OnCluster(gram))
-
-    def _store(self, operator: OnCluster, limit: int) -> Store:
-        assert self._order is not None
-        return ClusterStore(operator, self._order)
+        weights, centred, lengths = problem.weights, problem.intercept, self.chunks.lengths
+        rows = problem.covariates
+        return ChunkedGram(self.client, plan.kernel, rows, chunks, lengths, weights=weights, centred=centred)
 
     def solve(self, problem: Problem, plan: Plan) -> Solution:
-        """As `KrylovSolver.solve`; a basis too large for the client is left behind, and with it fitted values."""
-        solution = KrylovSolver(self.name, self._operator, self._store).solve(problem, plan)
-        spectrum = solution.path.spectrum
-        basis: Any = spectrum.basis
-        kept = None if isinstance(basis, ClusterBasis) else basis
-        return replace(solution, path=replace(solution.path, spectrum=replace(spectrum, basis=kept)))
+        """As `KrylovSolver.solve`."""
+        return KrylovSolver(self.name, self._operator).solve(problem, plan)
