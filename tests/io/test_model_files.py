@@ -292,10 +292,10 @@ def tampered(saved, tmp_path, change):
         (lambda d, t: d["learned"].update(__class__=None), "not something a model learns"),
         (lambda d, t: d["learned"].pop("dual_coef"), "dual_coef' is missing"),
         (lambda d, t: d["learned"]["dual_coef"].update(tensor="covariates"), "intercept"),
-        (lambda d, t: d["learned"].update(n_features=3), "columns for 3 features"),
+        (lambda d, t: d["learned"].update(n_features=3), "for 3 features"),
         (lambda d, t: d["parameters"].update(surprise=1), "surprise"),
         (lambda d, t: d.update(estimator="Pipeline"), "Pipeline"),
-        (lambda d, t: d.update(stop=[]), "one stop per response"),
+        (lambda d, t: d.update(stop=[]), "one stop per response|stops"),
         (lambda d, t: d.update(stop={"$": "list"}), "list"),
         (lambda d, t: d.pop("learned"), "learned"),
         (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib import metadata
 from typing import Any
 
@@ -29,7 +29,7 @@ OLDEST = 1
 _ESTIMATORS = {cls.__name__: cls for cls in (KernelGradientRegressor, KernelRidgeRegressor)}
 _LIFTED = {"kernel": "kernel", "stop": "stops", "solver": "solver", "feature_names": "feature_names"}
 """Parts that stand at the top of the document, where people look for them."""
-_MALFORMED = (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError)
+_MALFORMED = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,11 @@ def _rebuild(document: Document, tensors: dict[str, Tensor]) -> tuple[Model, Col
     known = {each.name for each in fields(Fitted)}
     if set(learned) != known:
         raise ValueError(f"{sorted(set(learned) ^ known)[0]!r} is missing, or not something a model learns")
-    fitted = Fitted(**learned)
+    fitted = replace(Fitted(**learned), device=None)  # where it was fitted is no place here
     check_fitted(fitted)
+    model._validate_params()
+    model.plan(fitted.kernel)  # every parameter is one that a fit would take
+    model.random_seed()
     model._fitted = fitted
     return model, decoder.decode(document["table"])
 

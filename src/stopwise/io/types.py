@@ -13,6 +13,7 @@ from stopwise import filters, kernels, landmarks, noise, path, rules, schedules,
 from stopwise.engine.landmarks.decomposition import Spread
 from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Moments, Stream
 from stopwise.exceptions import CannotSave
+from stopwise.io.validate import check_fields
 from stopwise.kernels import FromCallable, FromSklearn, Kernel, Precomputed
 from stopwise.kernels.base import Constant, Product, Scaled, Sum
 from stopwise.rules import Certainty, Evidence, Reason
@@ -116,6 +117,7 @@ def build(cls: type[Any], fields: dict[str, Any]) -> Any:
         fields = _stop_of_first_schema(fields)
     if sorted(expected) != sorted(fields):
         raise ValueError(f"{type_name(cls)} has the fields {expected}, the file gives {sorted(fields)}")
+    check_fields(cls, fields)
     if cls.__dataclass_params__.init:
         return cls(**fields)
     # Constructors written by hand take the fields in the same order under friendlier names.

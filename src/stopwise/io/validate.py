@@ -1,60 +1,181 @@
-"""Do the parts of a loaded model fit together?"""
+"""Do the parts of a loaded model fit together? Types from their annotations, then finite numbers, then shapes."""
 
 from __future__ import annotations
 
+import dataclasses
+import enum
+import math
+import types
+import typing
+from collections.abc import Hashable
+from functools import cache
+from typing import Any, Literal, Union, cast
+
 import numpy as np
 
+from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.estimators.fitted import Fitted
-from stopwise.filters import Filter
-from stopwise.kernels import Kernel
+from stopwise.estimators.prediction.host import predict_rows
+from stopwise.filters import SteppedFilter
 from stopwise.path import Path
-from stopwise.rules import Reason, Stop
-from stopwise.spectrum import Spectrum
+from stopwise.rules import Certainty, Evidence
+from stopwise.selection.result import Selection
+from stopwise.spectrum import Basis
+
+_OPEN = {(Basis, "rows"): (np.ndarray, FeatureRows)}
+"""Fields that hold more than their annotation says: rows that are made again at each use."""
+_FREE = (Evidence, Certainty, Selection)
+"""Tables for people, in which a number may be missing or infinite."""
+_MOST_STEPS = 1e16
+"""A count of steps or samples beyond which a float no longer tells one from the next."""
 
 
-def _must(holds: bool, what: str) -> None:
+def must(holds: bool, what: str) -> None:
+    """Raise ValueError unless this holds."""
     if not holds:
         raise ValueError(what)
 
 
+@cache
+def _hints(cls: Hashable) -> dict[str, Any]:
+    return typing.get_type_hints(cast(type[Any], cls))
+
+
+def check_fields(cls: type[Any], fields: dict[str, Any]) -> None:
+    """Raise ValueError, naming the field, unless every value is of the type that its field declares."""
+    for name, value in fields.items():
+        allowed = _OPEN.get((cls, name))
+        fits = isinstance(value, allowed) if allowed else of_type(value, _hints(cast(Hashable, cls))[name])
+        must(fits, f"{cls.__name__}.{name} cannot be a {type(value).__name__}")
+
+
+def of_type(value: object, hint: Any) -> bool:
+    """Whether a decoded value is what an annotation says; whole numbers serve as floats."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any or hint is object:
+        return True
+    if hint is None or hint is type(None):
+        return value is None
+    if origin in (Union, types.UnionType):
+        return any(of_type(value, each) for each in inner)
+    if origin is Literal:
+        return any(type(value) is type(each) and value == each for each in inner)
+    if origin is np.ndarray:
+        return isinstance(value, np.ndarray | np.generic)  # a number is an array of no dimension
+    if origin in (tuple, list):
+        parts = isinstance(value, origin) and list(value)
+        if not isinstance(parts, list):
+            return False
+        if origin is list or (len(inner) == 2 and inner[1] is Ellipsis):
+            return all(of_type(part, inner[0]) for part in parts)
+        return len(parts) == len(inner) and all(of_type(part, each) for part, each in zip(parts, inner, strict=True))
+    if origin is dict:
+        return isinstance(value, dict)
+    if hint is float:
+        return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return isinstance(value, hint) if isinstance(hint, type) else True
+
+
+def check_finite(value: object, where: str) -> None:
+    """Raise ValueError, naming the part, if any number in it is not finite (tables for people aside)."""
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        must(bool(np.isfinite(value).all()), f"{where} is not finite")
+    elif isinstance(value, float) and not where.endswith((".horizon", ".step")):
+        must(math.isfinite(value), f"{where} is not finite")
+    elif isinstance(value, list | tuple):
+        for part in value:
+            check_finite(part, where)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, (type, enum.Enum, *_FREE)):
+        for each in dataclasses.fields(value):
+            check_finite(getattr(value, each.name), f"{where}.{each.name}")
+
+
 def check_fitted(fitted: Fitted) -> None:
-    """Raise ValueError, naming the part, unless types and shapes agree with one another."""
-    _must(isinstance(fitted.kernel, Kernel), "the kernel is not a kernel")
+    """Raise ValueError, naming the part, unless types, numbers and shapes agree with one another."""
+    check_fields(Fitted, {each.name: getattr(fitted, each.name) for each in dataclasses.fields(Fitted)})
+    for each in dataclasses.fields(Fitted):
+        check_finite(getattr(fitted, each.name), each.name)
     _check_weights(fitted)
-    outputs, stops = fitted.dual_coef.shape[1], fitted.stops
-    _must(isinstance(stops, tuple) and len(stops) == outputs, "there must be one stop per response")
-    _must(all(isinstance(s, Stop) and isinstance(s.reason, Reason) for s in stops), "a stop is not a stop")
-    _must(outputs == 1 or not fitted.single, "several responses cannot be one column")
-    _must(np.shape(fitted.noise_std) == (outputs,), "there must be one noise level per response")
+    outputs = fitted.dual_coef.shape[1]
+    must(len(fitted.stops) == outputs, "there must be one stop per response")
+    must(outputs == 1 or not fitted.single, "several responses cannot be one column")
+    must(np.shape(fitted.noise_std) == (outputs,), "there must be one noise level per response")
+    must(bool(np.all((fitted.noise_std >= 0) & (fitted.noise_std < 1e150))), "a noise level is negative or overflows")
+    _check_columns(fitted)
     _check_path(fitted.path, outputs)
-    names = fitted.feature_names
-    _must(names is None or len(names) == fitted.n_features, "there must be one name per feature")
+    _check_variances(fitted, outputs)
+    for stop in fitted.stops:
+        counted = stop.iteration is None or 0 <= stop.iteration <= _MOST_STEPS
+        must(counted and stop.step_sum >= 0, "a stop cannot lie before the start, or beyond counting")
+
+
+def _matrix(values: object, kinds: str, shape: tuple[int | None, ...]) -> bool:
+    """Whether a value is an array of one of these kinds of numbers and this shape (None: any length)."""
+    if not isinstance(values, np.ndarray) or values.dtype.kind not in kinds or values.ndim != len(shape):
+        return False
+    return all(wanted is None or wanted == got for wanted, got in zip(shape, values.shape, strict=True))
 
 
 def _check_weights(fitted: Fitted) -> None:
     rows, dual = fitted.covariates, fitted.dual_coef
-    _must(isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.dtype.kind == "f", "covariates are not a matrix")
-    _must(isinstance(dual, np.ndarray) and dual.ndim == 2, "dual_coef is not an array of 2 dimensions")
-    _must(len(dual) == len(rows), f"dual_coef has {len(dual)} rows for {len(rows)} rows of covariates")
-    _must(bool(np.isfinite(rows).all() and np.isfinite(dual).all()), "covariates or dual_coef are not finite")
-    _must(np.shape(fitted.intercept) == dual.shape[1:], "intercept and dual_coef disagree in shape")
-    features = fitted.features
-    width = fitted.n_features if features is None else len(np.arange(fitted.n_features)[features])
-    _must(rows.shape[1] == width, f"covariates have {rows.shape[1]} columns for {width} features")
-    fitted.kernel.check(rows)
+    must(_matrix(rows, "f", (None, None)) and rows.size > 0, "covariates are not a matrix")
+    must(_matrix(dual, "f", (None, None)) and dual.shape[1] > 0, "dual_coef is not an array of 2 dimensions")
+    must(len(dual) == len(rows), f"dual_coef has {len(dual)} rows for {len(rows)} rows of covariates")
+    must(_matrix(fitted.intercept, "f", dual.shape[1:]), "intercept and dual_coef disagree in shape")
+    mean = fitted.mean_row
+    must(mean is None or _matrix(mean, "f", (len(rows),)), "mean_row must have one entry per row of covariates")
+
+
+def _check_columns(fitted: Fitted) -> None:
+    """The number of columns is bounded by arrays that the file holds, not by what it claims."""
+    width, names, ranges = fitted.n_features, fitted.feature_names, fitted.feature_range
+    must(_matrix(ranges, "f", (2, width)), f"feature_range must be (2, {width}) for {width} features")
+    must(names is None or _matrix(names, "OU", (width,)), "there must be one name per feature")
+    features, used = fitted.features, width
+    if features is not None:
+        ordered = _matrix(features, "iu", (None,)) and bool(np.all(np.diff(features) > 0)) and len(features) > 0
+        must(ordered and features[0] >= 0 and features[-1] < width, "features must be column numbers in order")
+        used = len(features)
+    columns = fitted.covariates.shape[1]
+    must(columns == used, f"covariates have {columns} columns for {used} features")
+    kept = fitted.kept_rows
+    must(kept is None or _matrix(kept, "iu", (None,)), "kept_rows must be row numbers")
+    fitted.kernel.check(fitted.covariates)
+    must(bool(np.isfinite(fitted.kernel(fitted.covariates[:1])).all()), "the kernel does not fit the covariates")
 
 
 def _check_path(path: Path, outputs: int) -> None:
-    _must(isinstance(path, Path), "path_ is not a path")
-    for part, kind in ((path.spectrum, Spectrum), (path.filter, Filter)):
-        _must(isinstance(part, kind), f"the path's {kind.__name__.lower()} is not one")
-    known = path.spectrum.eigenvalues.shape
-    _must(len(known) == 1, "eigenvalues must be a list of numbers")
-    fits = path.coefficients.shape == (*known, outputs) or (outputs == 1 and path.coefficients.shape == known)
-    _must(fits, "coefficients and eigenvalues disagree")
+    values = path.spectrum.eigenvalues
+    must(_matrix(values, "f", (None,)), "eigenvalues must be a list of numbers")
+    shape = path.coefficients.shape
+    fits = shape == (len(values), outputs) or (outputs == 1 and shape == values.shape)
+    must(fits, "coefficients and eigenvalues disagree")
+    must(bool(np.all(values >= 0)) and 0 < path.n_samples <= _MOST_STEPS, "there cannot be so many samples")
+    must(math.isfinite(path.spectrum.largest_bound), "the largest eigenvalue is not finite")
     basis = path.spectrum.basis
     if basis is not None:
         width = basis.rows.shape[1] if basis.rotation is None else basis.rotation.shape[1]
-        _must(width == known[0], "eigenvectors and eigenvalues disagree in number")
-        _must(path.response is None or len(path.response) == len(basis.rows), "responses and eigenvectors disagree")
-    _must(path.chosen is None or len(path.chosen) == outputs, "there must be one chosen stop per response")
+        must(basis.rotation is None or len(basis.rotation) == basis.rows.shape[1], "eigenvectors have no such rotation")
+        must(width == len(values), "eigenvectors and eigenvalues disagree in number")
+        must(path.response is None or len(path.response) == len(basis.rows), "responses and eigenvectors disagree")
+        root = path.root_weights
+        must(root is None or (root.shape == (len(basis.rows),) and bool(np.all(root > 0))), "weights must be positive")
+    must(path.chosen is not None and len(path.chosen) == outputs, "there must be one chosen stop per response")
+    for what in (path.scale, path.offset, path.energy):
+        must(np.shape(what) in ((), (outputs,)), "there must be one scale, offset and energy per response")
+    steps = path.filter.iteration(max(path.chosen or (0.0,))) if isinstance(path.filter, SteppedFilter) else 0.0
+    must(0 <= float(steps) <= _MOST_STEPS, "the stop is beyond counting")
+
+
+def _check_variances(fitted: Fitted, outputs: int) -> None:
+    """One prediction with its deviation is made: what cannot be computed is no model."""
+    basis, spread = fitted.path.spectrum.basis, fitted.spread
+    if spread is None:
+        must(basis is not None and len(basis.rows) == len(fitted.covariates), "eigenvectors and covariates disagree")
+    given = np.zeros((1, fitted.n_features), fitted.covariates.dtype)
+    given[:, slice(None) if fitted.features is None else fitted.features] = fitted.covariates[:1]
+    with np.errstate(all="ignore"):
+        values = predict_rows(fitted, given, True, False, 1)
+    must(all(np.isfinite(part).all() and np.size(part) == outputs for part in values), "its predictions are not finite")

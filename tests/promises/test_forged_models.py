@@ -1,0 +1,154 @@
+"""A model file forged field by field, with its checksum mended, is refused or predicts finite numbers."""
+
+import copy
+import signal
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+
+import stopwise as sw
+from stopwise.exceptions import ModelFileError
+from stopwise.io.container import read_container, write_container
+
+MOST_BYTES, MOST_SECONDS = 200 * 2**20, 5
+VALUES = (
+    *("text", "\x1b[31mred\x1b[0m\x07", "", 7, -1, 0, 10**18, -(10**18), 1e300, 2.5, True, None, [], {}),
+    *([1, 2, 3], {"$": "float", "is": "nan"}, {"$": "float", "is": "inf"}, {"$": "tuple", "is": [0, 0]}),
+    *({"$": "dict", "is": {}}, {"$": "kernels.Linear", "fields": {}}, {"$": "no.Such", "fields": {}}),
+)
+
+
+def filled(tensor, number, whole):
+    """A tensor of the same kind, all one number."""
+    return np.full_like(tensor, number if tensor.dtype.kind == "f" else whole)
+
+
+CHANGES = (
+    lambda t: t[:0],
+    lambda t: t[:-1],
+    lambda t: np.concatenate([t, t]),
+    lambda t: t.T.copy(),
+    lambda t: t.reshape(-1),
+    lambda t: filled(t, np.nan, 0),
+    lambda t: filled(t, np.inf, 1),
+    lambda t: filled(t, 1e300, 100),
+    lambda t: filled(t, -1.0, True),
+    lambda t: -t if t.dtype.kind == "f" else t[:1],
+    lambda t: t.astype(np.int8),
+    lambda t: t.astype(np.float32),
+)
+
+
+def places(node, where=()):
+    """Every place in a JSON document, as the keys that lead there."""
+    yield where
+    children = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, child in children:
+        yield from places(child, (*where, key))
+
+
+def changed(document, where, value):
+    """The document with another value at a place."""
+    out = copy.deepcopy(document)
+    node = out
+    for key in where[:-1]:
+        node = node[key]
+    node[where[-1]] = value
+    return out
+
+
+def forgeries(document, tensors):
+    """Every field with every wrong value, then every tensor with every wrong change."""
+    for where in places(document):
+        if where:
+            for value in VALUES:
+                yield f"{where} = {value!r}", changed(document, where, value), tensors
+            parent_changed = copy.deepcopy(document)
+            node = parent_changed
+            for key in where[:-1]:
+                node = node[key]
+            del node[where[-1]]
+            yield f"{where} left out", parent_changed, tensors
+    for name, tensor in tensors.items():
+        for change in CHANGES:
+            yield f"tensor {name} changed", document, {**tensors, name: np.ascontiguousarray(change(tensor))}
+
+
+def models(rng):
+    X = rng.normal(size=(24, 2))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=24)
+    yield sw.KernelGradientRegressor().fit(X, y), X
+    yield sw.KernelGradientRegressor("gaussian", solver="nystrom", n_landmarks=6).fit(X, np.c_[y, -y]), X
+    yield sw.KernelRidgeRegressor("matern32", solver="krylov", rule="critical").fit(X, y), X
+
+
+def harmless(path, X):
+    """Load and predict within the limits; whether the file was refused."""
+
+    def late(*_):
+        raise TimeoutError("took too long")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(MOST_SECONDS)
+    tracemalloc.start()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                model = sw.load(path)
+            except ModelFileError:
+                return True
+            width = model.n_features_in_
+            new = X if width == X.shape[1] else np.zeros((3, width))
+            mean, std = model.predict(new, return_std=True)
+            assert np.isfinite(mean).all()
+            assert np.isfinite(std).all()
+            return False
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+        assert peak < MOST_BYTES
+
+
+def attack(tmp_path, rng, every):
+    """Forge, load, predict; how many files, and how many were refused."""
+    tried = refused = 0
+    for number, (model, X) in enumerate(models(rng)):
+        source, target = tmp_path / f"{number}.stopwise", tmp_path / "forged.stopwise"
+        sw.save(model, source)
+        document, tensors, _ = read_container(source)
+        for index, (what, forged, arrays) in enumerate(forgeries(document, tensors)):
+            if index % every == number % every:
+                write_container(target, forged, arrays)
+                try:
+                    refused += harmless(target, X)
+                except Exception as error:
+                    raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
+                tried += 1
+    return tried, refused
+
+
+def test_a_forged_field_is_refused_or_harmless(tmp_path, rng, record_property):
+    tried, refused = attack(tmp_path, rng, every=97)
+    record_property("tally", f"forged model files: {refused} of {tried} refused, the others predict finite numbers")
+    assert tried > 300
+
+
+@pytest.mark.deep
+def test_thousands_of_forged_fields_are_refused_or_harmless(tmp_path, rng, record_property):
+    tried, refused = attack(tmp_path, rng, every=5)
+    record_property("tally", f"forged model files: {refused} of {tried} refused, the others predict finite numbers")
+    assert tried >= 3000
+
+
+def test_a_claim_of_many_columns_allocates_nothing(tmp_path, rng):
+    model, X = next(models(rng))
+    sw.save(model, tmp_path / "m.stopwise")
+    document, tensors, _ = read_container(tmp_path / "m.stopwise")
+    document["learned"]["n_features"] = 400_000_000
+    write_container(tmp_path / "m.stopwise", document, tensors)
+    assert harmless(tmp_path / "m.stopwise", X)
