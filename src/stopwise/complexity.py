@@ -9,15 +9,17 @@ quadratic, so it is solved by a sort and one quadratic.
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array, ArrayLike
 from stopwise._support.checks import is_finite, positive, real_array
+from stopwise.filters import TWO_E as TWO_E
 from stopwise.spectrum import Density, spread_density
 
-TWO_E = 2 * math.e
+_ROUNDING = 1e-8
+"""By how much a trace may fall short of the eigenvalues given, relative to their sum: single precision or better."""
 
 
 def as_density(eigenvalues: ArrayLike, n_samples: float | None, trace: float | None) -> Density:
@@ -32,10 +34,7 @@ def as_density(eigenvalues: ArrayLike, n_samples: float | None, trace: float | N
     if not count >= 1:
         raise ValueError(f"n_samples must be at least 1, got {count:g}")
     known = _sum(values)
-    total = known if trace is None else _number(trace, "trace")
-    if total < known * (1 - 1e-8):
-        raise ValueError(f"trace must be at least the sum of the eigenvalues given, {known:g}; got {total:g}")
-    return spread_density(np.sort(values)[::-1], total, count)
+    return spread_density(np.sort(values)[::-1], known if trace is None else _checked_trace(trace, known), count)
 
 
 def _sum(values: Array) -> float:
@@ -46,10 +45,12 @@ def _sum(values: Array) -> float:
     return total
 
 
-def _number(value: Any, what: str) -> float:
-    if not is_finite(value):
-        raise ValueError(f"{what} must be a finite number, got {value!r}")
-    return float(value)
+def _checked_trace(trace: object, known: float) -> float:
+    if not is_finite(trace):
+        raise ValueError(f"trace must be a finite number, got {trace!r}")
+    if trace < known * (1 - _ROUNDING):
+        raise ValueError(f"trace must be at least the sum of the eigenvalues given, {known:g}; got {float(trace):g}")
+    return float(trace)
 
 
 def check_noise(noise_std: float) -> float:
@@ -117,18 +118,14 @@ def critical_step_sum(
 ) -> float:
     """The largest step_sum that RWY14's inequality allows, 1 / critical_radius^2."""
     density = as_density(eigenvalues, n_samples, trace)
-    target = critical_target(
-        density.n_samples,
-        check_noise(noise_std),
-        positive(hilbert_radius, "hilbert_radius"),
-        positive(constant, "constant"),
-    )
+    return _critical(density, density.n_samples, noise_std, positive(hilbert_radius, "hilbert_radius"), constant)
+
+
+def _critical(density: Density, n_samples: float, noise_std: float, hilbert_radius: float, constant: float) -> float:
+    target = critical_target(n_samples, check_noise(noise_std), hilbert_radius, positive(constant, "constant"))
     if not np.any(density.values > 0):
         raise ValueError("all eigenvalues are zero: there is no positive critical radius; the kernel explains nothing")
-    return _in_range(step_sum_at(density, target), noise_std)
-
-
-def _in_range(step_sum: float, noise_std: float) -> float:
+    step_sum = step_sum_at(density, target)
     if not 0 < step_sum < math.inf:
         raise ValueError(
             f"the critical step_sum is beyond what a float holds (noise_std {noise_std!r}): rescale y, noise_std "
@@ -141,19 +138,14 @@ def critical_radius(
     eigenvalues: ArrayLike,
     noise_std: float,
     *,
-    hilbert_radius: float = 1.0,
-    constant: float = TWO_E,
     n_samples: float | None = None,
     trace: float | None = None,
+    hilbert_radius: float = 1.0,
+    constant: float = TWO_E,
 ) -> float:
     """The smallest eps > 0 with Rhat(eps) <= R eps^2 / (c sigma): RWY14 eq. (7), exact (E7)."""
     step_sum = critical_step_sum(
-        eigenvalues,
-        noise_std,
-        hilbert_radius=hilbert_radius,
-        constant=constant,
-        n_samples=n_samples,
-        trace=trace,
+        eigenvalues, noise_std, hilbert_radius=hilbert_radius, constant=constant, n_samples=n_samples, trace=trace
     )
     return 1 / math.sqrt(step_sum)
 
@@ -167,20 +159,13 @@ def population_critical_radius(
     """
     values = real_array(eigenvalues, "eigenvalues")
     density = as_density(values, None, None)
-    left = 0.0 if trace is None else _number(trace, "trace") - _sum(values)
-    if left < -1e-8 * abs(values.sum()):
-        raise ValueError(f"trace must be at least the sum of the eigenvalues given, {values.sum():g}; got {trace!r}")
+    left = 0.0 if trace is None else _checked_trace(trace, _sum(values)) - _sum(values)
     if left > 0:
         # Infinitely many unseen eigenvalues, each negligible: they add their whole sum to every minimum.
         tiny = 1e-12
-        density = Density(
-            np.append(density.values, left * tiny), np.append(density.multiplicities, 1 / tiny), density.n_samples
-        )
-    sigma, c = check_noise(noise_std), positive(constant, "constant")
-    target = critical_target(positive(n_samples, "n_samples"), sigma, 1.0, c)
-    if not np.any(density.values > 0):
-        raise ValueError("all eigenvalues are zero: there is no positive critical radius; the kernel explains nothing")
-    return 1 / math.sqrt(_in_range(step_sum_at(density, target), noise_std))
+        counts = np.append(density.multiplicities, 1 / tiny)
+        density = Density(np.append(density.values, left * tiny), counts, density.n_samples)
+    return 1 / math.sqrt(_critical(density, positive(n_samples, "n_samples"), noise_std, 1.0, constant))
 
 
 def bound_before_stop(step_sum: ArrayLike) -> Array:

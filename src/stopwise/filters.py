@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from typing import ClassVar, TypeAlias, cast
 
 import numpy as np
 
@@ -18,15 +19,22 @@ from stopwise._support.arrays import Array, ArrayLike
 from stopwise._support.checks import at_least_zero, is_finite
 from stopwise.schedules import Constant, Schedule, as_schedule, largest_step
 
-CONSTANT_2E = 2 * math.e
+TWO_E = 2 * math.e
+"""The constant of RWY14's stopping inequality, from the proof: descent shrinks so that S^2 <= 1 / (2 e eta lambda)."""
+Clock: TypeAlias = float | Array
+"""One clock reading, or a column of them."""
 
 
 class Filter(ABC):
-    """A way of fitting less than everything; bound to the largest eigenvalue before use."""
+    """A way of fitting less than everything; bound to the largest eigenvalue before use.
+
+    A subclass gives `_shrinkage`, and `_gain` or `_weight`; where it `_broadcasts`, a column of clock readings may take
+    the place of a single one in all of them.
+    """
 
     name: ClassVar[str]
     has_steps: ClassVar[bool] = False
-    default_constant: ClassVar[float] = CONSTANT_2E
+    default_constant: ClassVar[float] = TWO_E
     """The constant of the stopping inequality that this filter's own shrinkage bound gives."""
 
     def bind(self, largest_eigenvalue: float) -> Filter:
@@ -34,20 +42,25 @@ class Filter(ABC):
         return self
 
     @abstractmethod
-    def _weight(self, eigenvalues: Array, step_sum: Any) -> Array:
-        """gain / lambda at one clock reading."""
-
-    @abstractmethod
-    def _shrinkage(self, eigenvalues: Array, step_sum: Any) -> Array:
+    def _shrinkage(self, eigenvalues: Array, step_sum: Clock) -> Array:
         """S at one clock reading."""
 
-    @property
-    def _broadcasts(self) -> bool:
-        """True where these also take a column of clock readings, all at once."""
-        return False
-
-    def _gain(self, eigenvalues: Array, step_sum: Any) -> Array:
+    def _gain(self, eigenvalues: Array, step_sum: Clock) -> Array:
+        """1 - S at one clock reading."""
         return cast(Array, self._weight(eigenvalues, step_sum) * eigenvalues)
+
+    def _weight(self, eigenvalues: Array, step_sum: Clock) -> Array:
+        """gain / lambda at one clock reading; its limit where lambda is zero (or the quotient would overflow)."""
+        positive = eigenvalues > np.finfo(np.float64).tiny
+        quotient = self._gain(eigenvalues, step_sum) / np.where(positive, eigenvalues, 1.0)
+        return np.where(positive, quotient, self._weight_at_zero(step_sum))
+
+    def _weight_at_zero(self, step_sum: Clock) -> Clock:
+        """The limit of gain / lambda at lambda = 0: the distance travelled."""
+        return self.snap(step_sum)
+
+    def _broadcasts(self) -> bool:
+        return True
 
     def snap(self, step_sum: ArrayLike) -> Array:
         """The last clock reading at or before `step_sum` that the filter can stop at."""
@@ -65,15 +78,13 @@ class Filter(ABC):
         """(1 - S) / lambda with its limit at lambda = 0; same shape as `shrinkage`."""
         return self._each(self._weight, eigenvalues, step_sum)
 
-    def _each(self, rule: Any, eigenvalues: ArrayLike, step_sum: ArrayLike) -> Array:
+    def _each(self, rule: Callable[[Array, Clock], Array], eigenvalues: ArrayLike, step_sum: ArrayLike) -> Array:
         values, sums = _checked(eigenvalues, step_sum)
         if sums.ndim == 0:
-            return cast(Array, rule(values, float(sums)))
-        if self._broadcasts:
-            return cast(Array, rule(values, sums[..., None]))
-        return cast(
-            Array, np.stack([rule(values, float(s)) for s in sums]) if sums.size else np.empty((0, values.size))
-        )
+            return rule(values, float(sums))
+        if self._broadcasts():
+            return rule(values, sums[..., None])
+        return np.stack([rule(values, float(s)) for s in sums]) if sums.size else np.empty((0, values.size))
 
 
 def _checked(eigenvalues: ArrayLike, step_sum: ArrayLike) -> tuple[Array, Array]:
@@ -85,12 +96,6 @@ def _checked(eigenvalues: ArrayLike, step_sum: ArrayLike) -> tuple[Array, Array]
             "the kernel, or stop earlier"
         )
     return values, sums
-
-
-def _gain_over(eigenvalues: Array, gain: Array, limit: ArrayLike) -> Array:
-    """gain / lambda, and `limit` where lambda is zero (or so small that the quotient overflows)."""
-    positive = eigenvalues > np.finfo(np.float64).tiny
-    return cast(Array, np.where(positive, gain / np.where(positive, eigenvalues, 1.0), limit))
 
 
 class SteppedFilter(Filter):
@@ -114,7 +119,7 @@ class SteppedFilter(Filter):
 class GradientDescent(SteppedFilter):
     """S = prod over tau < t of (1 - alpha_tau lambda) (RWY14, shrinkage matrices)."""
 
-    schedule: Any = "auto"
+    schedule: object = "auto"
     name: ClassVar[str] = "descent"
 
     def bind(self, largest_eigenvalue: float) -> GradientDescent:
@@ -131,22 +136,18 @@ class GradientDescent(SteppedFilter):
     def iteration(self, step_sum: ArrayLike) -> Array:
         return self._bound_schedule().iteration(step_sum)
 
-    @property
     def _broadcasts(self) -> bool:
         return isinstance(self.schedule, Constant)
 
-    def _log(self, eigenvalues: Array, step_sum: Any) -> Array:
+    def _log(self, eigenvalues: Array, step_sum: Clock) -> Array:
         iteration = self.iteration(step_sum)
         return self._bound_schedule().log_shrinkage(eigenvalues, iteration if iteration.ndim else float(iteration))
 
-    def _shrinkage(self, eigenvalues: Array, step_sum: Any) -> Array:
+    def _shrinkage(self, eigenvalues: Array, step_sum: Clock) -> Array:
         return cast(Array, np.exp(self._log(eigenvalues, step_sum)))
 
-    def _gain(self, eigenvalues: Array, step_sum: Any) -> Array:
+    def _gain(self, eigenvalues: Array, step_sum: Clock) -> Array:
         return cast(Array, -np.expm1(self._log(eigenvalues, step_sum)))
-
-    def _weight(self, eigenvalues: Array, step_sum: Any) -> Array:
-        return _gain_over(eigenvalues, self._gain(eigenvalues, step_sum), self.snap(step_sum))
 
 
 @dataclass(frozen=True)
@@ -156,14 +157,10 @@ class Ridge(Filter):
     name: ClassVar[str] = "ridge"
     default_constant: ClassVar[float] = 4.0
 
-    @property
-    def _broadcasts(self) -> bool:
-        return True
-
-    def _shrinkage(self, eigenvalues: Array, step_sum: Any) -> Array:
+    def _shrinkage(self, eigenvalues: Array, step_sum: Clock) -> Array:
         return cast(Array, 1.0 / (1.0 + step_sum * eigenvalues))
 
-    def _weight(self, eigenvalues: Array, step_sum: Any) -> Array:
+    def _weight(self, eigenvalues: Array, step_sum: Clock) -> Array:
         return cast(Array, step_sum / (1.0 + step_sum * eigenvalues))
 
 
@@ -173,18 +170,11 @@ class GradientFlow(Filter):
 
     name: ClassVar[str] = "flow"
 
-    @property
-    def _broadcasts(self) -> bool:
-        return True
-
-    def _shrinkage(self, eigenvalues: Array, step_sum: Any) -> Array:
+    def _shrinkage(self, eigenvalues: Array, step_sum: Clock) -> Array:
         return cast(Array, np.exp(-step_sum * eigenvalues))
 
-    def _gain(self, eigenvalues: Array, step_sum: Any) -> Array:
+    def _gain(self, eigenvalues: Array, step_sum: Clock) -> Array:
         return cast(Array, -np.expm1(-step_sum * eigenvalues))
-
-    def _weight(self, eigenvalues: Array, step_sum: Any) -> Array:
-        return _gain_over(eigenvalues, self._gain(eigenvalues, step_sum), step_sum)
 
 
 @dataclass(frozen=True)
@@ -193,21 +183,14 @@ class CutOff(Filter):
 
     name: ClassVar[str] = "cutoff"
 
-    @property
-    def _broadcasts(self) -> bool:
-        return True
+    def _shrinkage(self, eigenvalues: Array, step_sum: Clock) -> Array:
+        return 1.0 - self._gain(eigenvalues, step_sum)
 
-    def _kept(self, eigenvalues: Array, step_sum: float) -> Any:
-        return eigenvalues * step_sum >= 1.0
+    def _gain(self, eigenvalues: Array, step_sum: Clock) -> Array:
+        return np.where(eigenvalues * step_sum >= 1.0, 1.0, 0.0)
 
-    def _shrinkage(self, eigenvalues: Array, step_sum: Any) -> Array:
-        return np.where(self._kept(eigenvalues, step_sum), 0.0, 1.0)
-
-    def _gain(self, eigenvalues: Array, step_sum: Any) -> Array:
-        return np.where(self._kept(eigenvalues, step_sum), 1.0, 0.0)
-
-    def _weight(self, eigenvalues: Array, step_sum: Any) -> Array:
-        return _gain_over(eigenvalues, self._gain(eigenvalues, step_sum), 0.0)
+    def _weight_at_zero(self, step_sum: Clock) -> Clock:
+        return 0.0
 
 
 MAX_NU_STEPS = 200_000
@@ -251,45 +234,32 @@ class NuMethod(SteppedFilter):
         k = np.where(self.step_sum(k) > target, k - 1, k)
         return cast(Array, np.minimum(k, MAX_NU_STEPS))
 
-    def weight(self, eigenvalues: ArrayLike, step_sum: ArrayLike) -> Array:
-        values, sums = _checked(eigenvalues, step_sum)
-        wanted = np.atleast_1d(self.iteration(sums)).astype(np.int64)
-        x, nu = np.clip(values / self._scale(), 0.0, 1.0), self.nu
-        out = np.zeros((wanted.size, values.size))
+    def _weight(self, eigenvalues: Array, step_sum: Clock) -> Array:
+        wanted = np.ravel(self.iteration(step_sum)).astype(np.int64)
+        x, nu = np.clip(eigenvalues / self._scale(), 0.0, 1.0), self.nu
+        out = np.zeros((wanted.size, eigenvalues.size))
         before, now, due = np.zeros_like(x), np.zeros_like(x), set(wanted.tolist())
         for k in range(1, int(wanted.max(initial=0)) + 1):
             mu, omega = 0.0, (4 * nu + 2) / (4 * nu + 1)
             if k > 1:
-                mu = (
-                    (k - 1)
-                    * (2 * k - 3)
-                    * (2 * k + 2 * nu - 1)
-                    / ((k + 2 * nu - 1) * (2 * k + 4 * nu - 1) * (2 * k + 2 * nu - 3))
-                )
-                omega = 4 * (2 * k + 2 * nu - 1) * (k + nu - 1) / ((k + 2 * nu - 1) * (2 * k + 4 * nu - 1))
+                below = (k + 2 * nu - 1) * (2 * k + 4 * nu - 1)
+                mu = (k - 1) * (2 * k - 3) * (2 * k + 2 * nu - 1) / (below * (2 * k + 2 * nu - 3))
+                omega = 4 * (2 * k + 2 * nu - 1) * (k + nu - 1) / below
             before, now = now, now + mu * (now - before) + omega * (1.0 - x * now)
             if k in due:
                 out[wanted == k] = now
         out /= self._scale()
-        return cast(Array, out[0] if sums.ndim == 0 else out)
+        return cast(Array, out if np.ndim(step_sum) else out[0])
 
-    def gain(self, eigenvalues: ArrayLike, step_sum: ArrayLike) -> Array:
-        return cast(Array, self.weight(eigenvalues, step_sum) * np.asarray(eigenvalues, dtype=np.float64))
-
-    def shrinkage(self, eigenvalues: ArrayLike, step_sum: ArrayLike) -> Array:
-        return cast(Array, 1.0 - self.gain(eigenvalues, step_sum))
-
-    def _weight(self, eigenvalues: Array, step_sum: Any) -> Array:
-        return self.weight(eigenvalues, step_sum)
-
-    def _shrinkage(self, eigenvalues: Array, step_sum: Any) -> Array:
-        return self.shrinkage(eigenvalues, step_sum)
+    def _shrinkage(self, eigenvalues: Array, step_sum: Clock) -> Array:
+        return cast(Array, 1.0 - self._gain(eigenvalues, step_sum))
 
 
 _NAMED = {cls.name: cls for cls in (GradientDescent, GradientFlow, CutOff, NuMethod, Ridge)}
+"""Filters by the names that `filter=` takes."""
 
 
-def as_filter(value: object, schedule: Any = "auto") -> Filter:
+def as_filter(value: object, schedule: object = "auto") -> Filter:
     """A filter from an instance or a name; `schedule` goes to gradient descent."""
     if isinstance(value, GradientDescent) and value.schedule == "auto":
         return GradientDescent(schedule)

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 from stopwise._support.arrays import Array, ArrayLike
 from stopwise._support.checks import at_least_zero, flag, is_finite, is_number, real_array
+from stopwise._support.minimum import lowest_on_log_scale
 from stopwise.filters import Ridge
 from stopwise.kernels import as_matrix
 from stopwise.path import Path
+
+Given: TypeAlias = ArrayLike | None
 
 
 class NoiseEstimator(ABC):
@@ -37,18 +39,9 @@ class NoiseEstimator(ABC):
 
     @abstractmethod
     def estimate(
-        self, X: ArrayLike | None, y: ArrayLike | None, *, path: Path | None = None, weights: Array | None = None
+        self, X: Given = None, y: Given = None, *, path: Path | None = None, weights: Array | None = None
     ) -> float:
         """The standard deviation of the noise, in the units of y."""
-
-    def _path(self, path: Path | None) -> Path:
-        if path is None:
-            raise ValueError(f"the noise estimator {type(self).__name__} reads a spectrum: give path=")
-        if not isinstance(path, Path):
-            raise TypeError(f"path must be a path, such as model.path_; got {path!r}")
-        if path.coefficients.ndim != 1:
-            raise ValueError("the noise level is estimated for one response at a time: give path.column(j)")
-        return path
 
 
 @dataclass(frozen=True)
@@ -66,12 +59,7 @@ class Known(NoiseEstimator):
             )
 
     def estimate(
-        self,
-        X: ArrayLike | None = None,
-        y: ArrayLike | None = None,
-        *,
-        path: Path | None = None,
-        weights: Array | None = None,
+        self, X: Given = None, y: Given = None, *, path: Path | None = None, weights: Array | None = None
     ) -> float:
         return float(self.noise_std)
 
@@ -112,7 +100,7 @@ class _FromRows(NoiseEstimator):
         """The variance of the noise from checked rows: a number for (n,), one for each column of (n, q)."""
 
     def estimate(
-        self, X: ArrayLike | None, y: ArrayLike | None, *, path: Path | None = None, weights: Array | None = None
+        self, X: Given = None, y: Given = None, *, path: Path | None = None, weights: Array | None = None
     ) -> float:
         if X is None or y is None:
             raise ValueError(f"the noise estimator {type(self).__name__} needs rows: give X and y")
@@ -271,8 +259,29 @@ class NearestNeighbour(_FromRows):
         return (groups.within + _squares(groups.means - groups.means[other], spread)) / (groups.spare + spread.size)
 
 
+class _FromPath(NoiseEstimator):
+    """Estimators that read a spectrum."""
+
+    needs_path: ClassVar[bool] = True
+
+    @abstractmethod
+    def _path_variance(self, path: Path) -> float:
+        """The variance of the noise of one response, problem units."""
+
+    def estimate(
+        self, X: Given = None, y: Given = None, *, path: Path | None = None, weights: Array | None = None
+    ) -> float:
+        if path is None:
+            raise ValueError(f"the noise estimator {type(self).__name__} reads a spectrum: give path=")
+        if not isinstance(path, Path):
+            raise TypeError(f"path must be a path, such as model.path_; got {path!r}")
+        if path.coefficients.ndim != 1:
+            raise ValueError("the noise level is estimated for one response at a time: give path.column(j)")
+        return float(path.scale) * math.sqrt(max(self._path_variance(path), 0.0))
+
+
 @dataclass(frozen=True)
-class SpectralTail(NoiseEstimator):
+class SpectralTail(_FromPath):
     """The mean of ytilde_j^2 beyond the k leading eigenvectors; its bias is at most n lambda_{k+1} R^2 / (n - k).
 
     `leading` (k) is half the sample by default, or as many as the spectrum is sure of.
@@ -280,7 +289,6 @@ class SpectralTail(NoiseEstimator):
 
     leading: int | Literal["auto"] = "auto"
     name: ClassVar[str] = "spectral-tail"
-    needs_path: ClassVar[bool] = True
     needs_pairs: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -288,15 +296,7 @@ class SpectralTail(NoiseEstimator):
         if not named and not (is_number(self.leading) and isinstance(self.leading, Integral) and self.leading >= 0):
             raise ValueError(f'leading must be "auto" or a whole number of at least 0, got {self.leading!r}')
 
-    def estimate(
-        self,
-        X: ArrayLike | None = None,
-        y: ArrayLike | None = None,
-        *,
-        path: Path | None = None,
-        weights: Array | None = None,
-    ) -> float:
-        path = self._path(path)
+    def _path_variance(self, path: Path) -> float:
         sure = path.spectrum.rank  # beyond it every direction is noise, and which comes first is chance
         if path.spectrum.converged is not None:
             sure = min(sure, int(np.argmin(np.append(path.spectrum.converged, False))))
@@ -305,67 +305,38 @@ class SpectralTail(NoiseEstimator):
             raise ValueError(f"leading must lie between 0 and n - 1 = {path.n_samples - 1:g}, got {wanted}")
         k = min(wanted, sure)
         tail = float(path.energy - (path.coefficients[:k] ** 2).sum())
-        return float(path.scale) * math.sqrt(max(tail, 0.0) / (path.n_samples - k - float(path.intercept)))
+        return tail / (path.n_samples - k - float(path.intercept))
 
 
-def _minimise(path: Path, function: Callable[[float], float]) -> float:
-    """Where a function of the clock (zero included) is smallest: a log grid, then a bounded search around its best."""
+def _lowest(path: Path, function: Callable[[float], float]) -> float:
+    """Where a function of the clock, zero included, is smallest."""
     if path.step_sum_cap == 0:
         return 0.0
-    grid = np.concatenate([[0.0], np.geomspace(1e-3 / path.spectrum.largest_bound, path.step_sum_cap, 80)])
-    values = np.array([function(float(point)) for point in grid])
-    best = int(np.argmin(values))
-    if not 1 < best < grid.size - 1:
-        return float(grid[best])
-    with np.errstate(invalid="ignore"):  # no parabola goes through an infinite value: the search then halves
-        found = minimize_scalar(
-            lambda u: function(math.exp(u)),
-            bounds=(math.log(grid[best - 1]), math.log(grid[best + 1])),
-            method="bounded",
-            options={"xatol": 1e-8},
-        )
-    return math.exp(found.x) if found.fun <= values[best] else float(grid[best])
+    grid = np.append(0.0, np.geomspace(1e-3 / path.spectrum.largest_bound, path.step_sum_cap, 80))
+    return lowest_on_log_scale(grid, np.array([function(float(point)) for point in grid]), function)[0]
 
 
 @dataclass(frozen=True)
-class ResidualGCV(NoiseEstimator):
+class ResidualGCV(_FromPath):
     """The residual of the ridge fit that GCV chooses: RSS / (n - df)."""
 
     name: ClassVar[str] = "gcv"
-    needs_path: ClassVar[bool] = True
 
-    def estimate(
-        self,
-        X: ArrayLike | None = None,
-        y: ArrayLike | None = None,
-        *,
-        path: Path | None = None,
-        weights: Array | None = None,
-    ) -> float:
-        ridge = self._path(path).along(Ridge())
-        at = np.asarray(_minimise(ridge, lambda step_sum: float(ridge.gcv(np.asarray(step_sum)))))
+    def _path_variance(self, path: Path) -> float:
+        ridge = path.along(Ridge())
+        at = np.asarray(_lowest(ridge, lambda step_sum: float(ridge.gcv(np.asarray(step_sum)))))
         free = ridge.n_samples - float(ridge.degrees_of_freedom(at)) - float(ridge.intercept)
-        rss = ridge.n_samples * float(ridge.mean_squared_residual(at))
-        return float(ridge.scale) * math.sqrt(rss / max(free, 1e-8 * ridge.n_samples))
+        return ridge.n_samples * float(ridge.mean_squared_residual(at)) / max(free, 1e-8 * ridge.n_samples)
 
 
 @dataclass(frozen=True)
-class Evidence(NoiseEstimator):
+class Evidence(_FromPath):
     """Marginal likelihood: y ~ N(0, s^2 (I + q K)), s profiled out and q maximised (an intercept costs one degree)."""
 
     name: ClassVar[str] = "evidence"
-    needs_path: ClassVar[bool] = True
 
-    def estimate(
-        self,
-        X: ArrayLike | None = None,
-        y: ArrayLike | None = None,
-        *,
-        path: Path | None = None,
-        weights: Array | None = None,
-    ) -> float:
-        path = self._path(path)
-        return float(path.scale) * math.sqrt(self.profile(path)[1])
+    def _path_variance(self, path: Path) -> float:
+        return self.profile(path)[1]
 
     def variance_at(self, path: Path, ratio: float) -> float:
         """s^2(q) = (1/n) sum_j ytilde_j^2 / (1 + q lambda_j), problem units."""
@@ -380,25 +351,14 @@ class Evidence(NoiseEstimator):
 
     def profile(self, path: Path) -> tuple[float, float, float]:
         """The maximising q, its s^2 and the score there (problem units)."""
-        if path.spectrum.largest_bound == 0 or float(path.energy) == 0:
-            return 0.0, self.variance_at(path, 0.0), self.score(path, 0.0)
-        ratio = _minimise(path, lambda q: self.score(path, q))
+        nothing = path.spectrum.largest_bound == 0 or float(path.energy) == 0
+        ratio = 0.0 if nothing else _lowest(path, lambda q: self.score(path, q))
         return ratio, self.variance_at(path, ratio), self.score(path, ratio)
 
 
-_NAMED: dict[str, NoiseEstimator] = {
-    estimator.name: estimator
-    for estimator in (
-        HallMarron(),
-        Rice(),
-        GasserSrokaJennen(),
-        NearestNeighbour(),
-        SpectralTail(),
-        ResidualGCV(),
-        Evidence(),
-    )
-}
-_NAMED["auto"] = Evidence()
+_ALL = (HallMarron, Rice, GasserSrokaJennen, NearestNeighbour, SpectralTail, ResidualGCV, Evidence)
+_NAMED: Mapping[str, NoiseEstimator] = {cls.name: cls() for cls in _ALL} | {"auto": Evidence()}
+"""Estimators by the names that `noise_std=` takes."""
 
 
 def noise_levels(estimator: NoiseEstimator, X: ArrayLike, responses: Array, path: Path) -> Array:

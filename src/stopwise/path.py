@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import TypeAlias, cast
 
 import numpy as np
 
@@ -20,13 +20,19 @@ from stopwise.filters import Filter, SteppedFilter, as_filter
 from stopwise.spectrum import Density, Spectrum
 
 _TILE = 2**20
-"""Entries of a table of stopping points by rows that are made at once."""
+"""Entries of a table of stopping points by rows that are made at once: 8 MiB."""
 _SMALLEST = 1e-280
 """A largest eigenvalue below this would send the clock beyond what a float holds."""
 _SATURATED = 1e-10
 """Leverages closer to 1 than this leave no residual to divide by."""
 UNSURE = 0.01
 """Share of the degrees of freedom left over, below which an unfinished spectrum knows it no better than its error."""
+
+
+PerResponse: TypeAlias = float | Array
+"""A number for one response, or one for each of several."""
+Readings: TypeAlias = ArrayLike | None
+"""A clock reading (or number of iterations), or a list of them; None for the chosen stop."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +51,8 @@ class Path:
     intercept: bool = False
     root_weights: Array | None = None
     response: Array | None = None
-    scale: Any = 1.0
-    offset: Any = 0.0
+    scale: PerResponse = 1.0
+    offset: PerResponse = 0.0
     chosen: tuple[float, ...] | None = None
     horizon: float = math.inf
     """How far an unfinished spectrum can be read: beyond it the estimate is not this path's but an interpolation."""
@@ -85,34 +91,37 @@ class Path:
         """
         return (1e18 if self.spectrum.basis is None else 1e13) / max(self.spectrum.largest_bound, _SMALLEST)
 
-    def step_sums(self, step_sum: ArrayLike | None = None, iteration: ArrayLike | None = None) -> Array:
+    def step_sums(self, step_sum: Readings = None, iteration: Readings = None) -> Array:
         """The clock reading(s) meant by the arguments: the last iterate not past `step_sum`."""
         if iteration is not None:
             if step_sum is not None:
                 raise ValueError("give step_sum or iteration, not both")
             if not isinstance(self.filter, SteppedFilter):
                 raise ValueError(f"the {self.filter.name} filter has no iterations: give step_sum")
-            counts = real_array(iteration, "iteration")
-            if np.any(~((counts >= 0) & (counts < math.inf))) or np.any(counts != np.floor(counts)):
-                raise ValueError(f"iteration must be a whole number of at least 0, got {iteration!r}")
-            _check_list(counts, "iteration")
-            return self.filter.step_sum(counts)
+            return self.filter.step_sum(_readings(iteration, "iteration"))
         if step_sum is None:
             if self.chosen is None:
                 raise ValueError("no stop has been chosen on this path: give step_sum or iteration")
             chosen = np.asarray(self.chosen)
             return cast(Array, chosen[0] if self.coefficients.ndim == 1 else chosen)
-        sums = real_array(step_sum, "step_sum")
-        if np.any(~((sums >= 0) & (sums < math.inf))):
-            raise ValueError(f"step_sum must be at least 0 and finite, got {step_sum!r}: path_.step_sum_cap is the end")
-        _check_list(sums, "step_sum")
-        return self.filter.snap(sums)
+        return self.filter.snap(_readings(step_sum, "step_sum"))
+
+    @property
+    def n_responses(self) -> int:
+        """How many response vectors there are."""
+        return 1 if self.coefficients.ndim == 1 else int(self.coefficients.shape[1])
+
+    @property
+    def row_weights(self) -> Array:
+        """How often each row counts."""
+        if self.root_weights is not None:
+            return cast(Array, self.root_weights**2)
+        return np.ones(1 if self.spectrum.basis is None else len(self.spectrum.basis.rows))
 
     def column(self, index: int) -> Path:
         """The path of one of several response vectors."""
-        outputs = 1 if self.coefficients.ndim == 1 else self.coefficients.shape[1]
-        if not 0 <= index < outputs:
-            raise ValueError(f"this path has {outputs} response(s), numbered from 0; got {index!r}")
+        if not 0 <= index < self.n_responses:
+            raise ValueError(f"this path has {self.n_responses} response(s), numbered from 0; got {index!r}")
         if self.coefficients.ndim == 1:
             return self
         return replace(
@@ -120,8 +129,8 @@ class Path:
             coefficients=self.coefficients[:, index],
             energy=self.energy[index],
             response=None if self.response is None else self.response[:, index],
-            scale=float(self.scale[index]) if np.ndim(self.scale) else self.scale,
-            offset=float(self.offset[index]) if np.ndim(self.offset) else self.offset,
+            scale=float(self.scale[index]) if isinstance(self.scale, np.ndarray) else self.scale,
+            offset=float(self.offset[index]) if isinstance(self.offset, np.ndarray) else self.offset,
             chosen=None if self.chosen is None else (self.chosen[index],),
         )
 
@@ -129,7 +138,7 @@ class Path:
         """The same data along another filter (bound here)."""
         return replace(self, filter=as_filter(filter).bind(self.spectrum.largest_bound), chosen=None)
 
-    def _evaluate(self, rule: Callable[[Path, Array], Array], step_sum: Any, iteration: Any) -> Any:
+    def _evaluate(self, rule: Callable[[Path, Array], Array], step_sum: Readings, iteration: Readings) -> Array:
         """rule(path, step_sums); several responses at their own chosen stops are taken one by one."""
         sums = self.step_sums(step_sum, iteration)
         if step_sum is None and iteration is None and self.coefficients.ndim == 2:
@@ -166,7 +175,7 @@ class Path:
         noise = self.density.total(weight * (weight * values)) * noise_std**2 / self.n_samples
         return cast(Array, self.squared_hilbert_norm(step_sum) - self.beside_responses(noise))
 
-    def degrees_of_freedom(self, step_sum: ArrayLike | None = None, *, iteration: ArrayLike | None = None) -> Array:
+    def degrees_of_freedom(self, step_sum: Readings = None, *, iteration: Readings = None) -> Array:
         """sum_j gain_j: the trace of the smoother, without the intercept."""
         sums = self.step_sums(step_sum, iteration)
         return self.density.total(self.filter.gain(self.density.values, sums))
@@ -201,7 +210,7 @@ class Path:
 
     # ---- in the units of y, for people ------------------------------------------------------------------------
 
-    def fit(self, step_sum: ArrayLike | None = None, *, iteration: ArrayLike | None = None) -> Array:
+    def fit(self, step_sum: Readings = None, *, iteration: Readings = None) -> Array:
         """Fitted values at the training rows: (n,), (g, n), (n, q) or (g, n, q)."""
         values = self._evaluate(lambda path, sums: path._fit(sums), step_sum, iteration)
         return cast(Array, self.offset + self.scale * values)
@@ -218,11 +227,8 @@ class Path:
 
     def _filtered(self, factors: Array) -> Array:
         """factors (k,) or (g, k) times the coefficients, laid out as (k, [g], [q])."""
-        columns = factors.T
-        if self.coefficients.ndim == 1:
-            return cast(Array, columns * (self.coefficients if factors.ndim == 1 else self.coefficients[:, None]))
-        middle = self.coefficients if factors.ndim == 1 else self.coefficients[:, None, :]
-        return cast(Array, columns[..., None] * middle)
+        columns = factors.T if self.coefficients.ndim == 1 else factors.T[..., None]
+        return cast(Array, columns * (self.coefficients if factors.ndim == 1 else self.coefficients[:, None]))
 
     def _by_row(self, factors: Array) -> Array:
         rows = self._rows(self._filtered(factors))
@@ -231,29 +237,26 @@ class Path:
     def _fit(self, sums: Array) -> Array:
         return self._by_row(self.filter.gain(self.spectrum.eigenvalues, sums))
 
-    def dual_coef(self, step_sum: ArrayLike | None = None, *, iteration: ArrayLike | None = None) -> Array:
+    def dual_coef(self, step_sum: Readings = None, *, iteration: Readings = None) -> Array:
         """Weights a with f(x) = sum_i a_i k(x, x_i) + intercept, from gain / lambda and its limit."""
 
         def weights(path: Path, sums: Array) -> Array:
             return path._by_row(path.filter.weight(path.spectrum.eigenvalues, sums))
 
-        rows = self._evaluate(weights, step_sum, iteration)
-        axis = 0 if rows.ndim - (self.coefficients.ndim == 2) == 1 else 1
-        counts = np.ones(rows.shape[axis]) if self.root_weights is None else self.root_weights**2
-        counts = counts.reshape([-1 if a == axis else 1 for a in range(rows.ndim)])
-        rows = rows * counts
+        counts = self.row_weights if self.coefficients.ndim == 1 else self.row_weights[:, None]
+        rows = self._evaluate(weights, step_sum, iteration) * counts
         if self.intercept:
             # Eigenvectors of eigenvalue zero may hold a share of the constant, which is the intercept's alone: the
             # weight step_sum there would blow it up.
-            rows = rows - counts * (rows.sum(axis=axis, keepdims=True) / self.n_samples)
+            rows = rows - counts * (rows.sum(axis=-counts.ndim, keepdims=True) / self.n_samples)
         return cast(Array, rows * (self.scale / self.n_samples))
 
-    def residual_norm(self, step_sum: ArrayLike | None = None, *, iteration: ArrayLike | None = None) -> Array:
+    def residual_norm(self, step_sum: Readings = None, *, iteration: Readings = None) -> Array:
         """Root mean square of y - fit, in the units of y."""
         squared = self._evaluate(lambda path, sums: path.mean_squared_residual(sums), step_sum, iteration)
         return cast(Array, self.scale * np.sqrt(squared))
 
-    def hilbert_norm(self, step_sum: ArrayLike | None = None, *, iteration: ArrayLike | None = None) -> Array:
+    def hilbert_norm(self, step_sum: Readings = None, *, iteration: Readings = None) -> Array:
         """||f||_H of the estimate (intercept aside), in the units of y."""
         squared = self._evaluate(lambda path, sums: path.squared_hilbert_norm(sums), step_sum, iteration)
         return cast(Array, self.scale * np.sqrt(squared))
@@ -269,10 +272,9 @@ class Path:
         if basis is None:
             raise ValueError("leverages need eigenvectors")
         values, sums = spectrum.eigenvalues, np.asarray(step_sum, dtype=np.float64)
-        n_rows = len(basis.rows)
-        weights = np.ones(n_rows) if self.root_weights is None else self.root_weights**2
-        fixed = weights / self.n_samples if self.intercept else np.zeros(n_rows)
-        if len(values) == n_rows:
+        weights = self.row_weights
+        fixed = weights / self.n_samples if self.intercept else np.zeros(weights.size)
+        if len(values) == weights.size:
             left = basis.squared(self.filter.shrinkage(values, sums).T).T + (weights - 1.0 - fixed)
         else:
             gains = self.filter.gain(values, sums)
@@ -289,23 +291,15 @@ class Path:
         rows = self._by_row(self.filter.shrinkage(self.spectrum.eigenvalues, sums))
         if self.response is None or len(self.spectrum.eigenvalues) == len(self.response):
             return rows
-        known = self._rows(self.coefficients)
-        outside = self.response / (1.0 if self.root_weights is None else self._column_weights()) - known
-        return cast(Array, rows + outside)
-
-    def _column_weights(self) -> Array:
-        assert self.root_weights is not None
-        return self.root_weights if self.coefficients.ndim == 1 else self.root_weights[:, None]
+        given = self.response if self.root_weights is None else (self.response.T / self.root_weights).T
+        return cast(Array, rows + (given - self._rows(self.coefficients)))
 
     def _leave_one_out(self, sums: Array) -> Array:
-        left = self.leverage_left(sums)
-        if self.coefficients.ndim == 2:
-            left = left[..., None]
-        residual = self._residual_rows(sums)
+        left, residual = self.beside_responses(self.leverage_left(sums)), self._residual_rows(sums)
         with np.errstate(divide="ignore", invalid="ignore"):
             return cast(Array, np.where(left > self._least_left(_SATURATED), residual / left, np.inf))
 
-    def leave_one_out(self, step_sum: ArrayLike | None = None, *, iteration: ArrayLike | None = None) -> Array:
+    def leave_one_out(self, step_sum: Readings = None, *, iteration: Readings = None) -> Array:
         """Leave-one-out residuals y_i - f_(-i)(x_i) in the units of y, by the leverage shortcut.
 
         Exact for ridge at a fixed penalty; for the other filters an approximation, within a few percent. Infinite
@@ -315,16 +309,14 @@ class Path:
 
     def leave_one_out_error(self, step_sum: ArrayLike) -> Array:
         """Mean squared leave-one-out residual in problem units (rows counted by weight)."""
-        sums = np.asarray(step_sum, dtype=np.float64)
-        weights = 1.0 if self.root_weights is None else self.root_weights**2
+        sums, weights = np.asarray(step_sum, dtype=np.float64), self.row_weights
 
         def some(at: Array) -> Array:
             squared = np.moveaxis(self._leave_one_out(at) ** 2, 1, -1)
             return cast(Array, (squared * weights).sum(axis=-1) / self.n_samples)
 
         # Many readings at once: a filter that is run step by step is then run once for all of them.
-        n_rows = 1 if self.spectrum.basis is None else len(self.spectrum.basis.rows)
-        count = max(1, _TILE // n_rows)
+        count = max(1, _TILE // weights.size)
         readings = np.atleast_1d(sums)
         out = np.concatenate([some(readings[first : first + count]) for first in range(0, len(readings), count)])
         return out if sums.ndim else cast(Array, out[0])
@@ -344,38 +336,47 @@ class Path:
         inside = self.spectrum.basis.coordinates(weighted)
         return inside, max(float(weighted @ weighted - inside @ inside), 0.0)
 
-    def squared_bias(self, truth: ArrayLike, step_sum: ArrayLike | None = None, *, iteration: Any = None) -> Array:
+    def squared_bias(self, truth: ArrayLike, step_sum: Readings = None, *, iteration: Readings = None) -> Array:
         """(1/n) sum_j S_j^2 ftilde_j^2 (RWY14, B_t^2), exact."""
         inside, outside = self._truth_coefficients(truth)
         shrinkage = self.filter.shrinkage(self.spectrum.eigenvalues, self.step_sums(step_sum, iteration))
         return cast(Array, (shrinkage**2 @ inside**2 + outside) / self.n_samples)
 
-    def variance(self, noise_std: float, step_sum: ArrayLike | None = None, *, iteration: Any = None) -> Array:
+    def variance(self, noise_std: float, step_sum: Readings = None, *, iteration: Readings = None) -> Array:
         """(sigma^2/n) sum_j gain_j^2 (RWY14, the mean of V_t), exact; plus sigma^2/n for an intercept."""
         spread = self.squared_gain_sum(self.step_sums(step_sum, iteration)) + float(self.intercept)
         return cast(Array, at_least_zero(noise_std, "noise_std") ** 2 * spread / self.n_samples)
 
     def risk(
-        self, truth: ArrayLike, noise_std: float, step_sum: ArrayLike | None = None, *, iteration: Any = None
+        self,
+        truth: ArrayLike,
+        noise_std: float,
+        step_sum: Readings = None,
+        *,
+        iteration: Readings = None,
     ) -> Array:
         """Mean squared error against the truth at the training rows, averaged over the noise: exact."""
-        return cast(
-            Array,
-            self.squared_bias(truth, step_sum, iteration=iteration)
-            + self.variance(noise_std, step_sum, iteration=iteration),
-        )
+        bias = self.squared_bias(truth, step_sum, iteration=iteration)
+        return cast(Array, bias + self.variance(noise_std, step_sum, iteration=iteration))
 
     def stopped_at(self, chosen: tuple[float, ...]) -> Path:
         """The same path with its chosen stop (one per response) as the default of every method."""
-        outputs = 1 if self.coefficients.ndim == 1 else self.coefficients.shape[1]
-        if np.shape(chosen) != (outputs,):
-            raise ValueError(f"a stop is needed for each of {outputs} response(s), as a tuple; got {chosen!r}")
+        if np.shape(chosen) != (self.n_responses,):
+            raise ValueError(f"a stop is needed for each of {self.n_responses} response(s), as a tuple; got {chosen!r}")
         return replace(self, chosen=chosen)
 
 
-def _check_list(values: Array, name: str) -> None:
+def _readings(given: ArrayLike, name: str) -> Array:
+    """Clock readings, or whole numbers of iterations: one or a list."""
+    values = real_array(given, name)
+    fits = (values >= 0) & (values < math.inf)
+    if name == "iteration" and not np.all(fits & (values == np.floor(values))):
+        raise ValueError(f"iteration must be a whole number of at least 0, got {given!r}")
+    if not np.all(fits):
+        raise ValueError(f"step_sum must be at least 0 and finite, got {given!r}: path_.step_sum_cap is the end")
     if values.ndim > 1:
         raise ValueError(f"{name} must be a number or a list of numbers, got shape {values.shape}")
+    return values
 
 
 def make_path(
@@ -385,8 +386,8 @@ def make_path(
     *,
     intercept: bool = False,
     root_weights: Array | None = None,
-    scale: Any = 1.0,
-    offset: Any = 0.0,
+    scale: PerResponse = 1.0,
+    offset: PerResponse = 0.0,
 ) -> Path:
     """A path for responses (n,) or (n, q), already centred if there is an intercept."""
     if spectrum.basis is None:

@@ -112,7 +112,7 @@ def path(model: Model, ax: Axes | None = None, *, response: int = 0) -> Axes:
     for name, values in risks(of, grid).items():
         colour, style = _LINES[name]
         ax.plot(grid, values, color=colour, linestyle=style, label=name)
-    ax.axhline(of.sigma * of.path.scale, color=_GREY, linewidth=0.8, linestyle="-.", label="noise level")
+    ax.axhline(of.sigma * float(of.path.scale), color=_GREY, linewidth=0.8, linestyle="-.", label="noise level")
     spread = float(np.sqrt(of.path.energy / of.path.n_samples) * of.path.scale)
     ax.set(xscale="log", ylim=(0, 1.35 * spread) if spread > 0 else None)
     _mark(ax, of)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from stopwise._support.checks import is_finite, is_number, real_array
 MAX_ITERATION = 2**53
 """Beyond this many steps neighbouring iterates are one floating-point number; searches end here."""
 _ROUNDING = 1e-10
+"""By how much a step may pass 1/lambda_1, relative to it: an eigenvalue is known to about this."""
 
 
 class InvalidSchedule(ValueError):
@@ -42,7 +43,7 @@ class Schedule(ABC):
         """eta_t = alpha_0 + ... + alpha_{t-1} (RWY14, running sum)."""
 
     @abstractmethod
-    def log_shrinkage(self, eigenvalues: Array, iteration: Any) -> Array:
+    def log_shrinkage(self, eigenvalues: Array, iteration: float | Array) -> Array:
         """sum over tau < t of log(1 - alpha_tau lambda)."""
 
     @abstractmethod
@@ -66,12 +67,12 @@ def largest_step(largest_eigenvalue: float) -> float:
     return min(1.0, 1.0 / largest_eigenvalue) if largest_eigenvalue > 0 else 1.0
 
 
-def _check_step(value: Any, name: str = "step_size") -> float:
+def _check_step(value: object) -> float:
     if not is_number(value):
-        raise TypeError(f"{name} must be a number, got {value!r} ({type(value).__name__})")
+        raise TypeError(f"step_size must be a number, got {value!r} ({type(value).__name__})")
     if not is_finite(value) or value <= 0:
         raise InvalidSchedule(
-            f"boundedness broken: {name} must be positive and finite, at most min(1, 1/lambda_1); got {value!r}"
+            f"boundedness broken: step_size must be positive and finite, at most min(1, 1/lambda_1); got {value!r}"
         )
     return float(value)
 
@@ -115,7 +116,7 @@ class Constant(Schedule):
     def step_sum(self, iteration: ArrayLike) -> Array:
         return cast(Array, _counts(iteration) * self.step)
 
-    def log_shrinkage(self, eigenvalues: Array, iteration: Any) -> Array:
+    def log_shrinkage(self, eigenvalues: Array, iteration: float | Array) -> Array:
         with np.errstate(invalid="ignore"):
             # No step leaves everything, also where one step would leave nothing.
             logs = np.asarray(iteration) * _log1p_negative(self.step * eigenvalues)
@@ -149,7 +150,9 @@ class _Searched(Schedule):
 
 
 _HEAD = 1024
+"""Terms added one by one: after them Euler-Maclaurin's next term is below rounding. Also steps taken at once."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
+"""Gauss-Legendre nodes and weights: full precision for a smooth integrand over a factor e."""
 
 
 @dataclass(frozen=True, init=False)
@@ -183,10 +186,10 @@ class PolynomialDecay(_Searched):
         sums = [float(self._sum(lambda s: s[..., None], np.zeros(1), float(t))[0]) for t in counts.ravel()]
         return cast(Array, np.array(sums).reshape(counts.shape))
 
-    def log_shrinkage(self, eigenvalues: Array, iteration: Any) -> Array:
-        return self._sum(lambda s: _log1p_negative(s[..., None] * eigenvalues), eigenvalues, iteration)
+    def log_shrinkage(self, eigenvalues: Array, iteration: float | Array) -> Array:
+        return self._sum(lambda s: _log1p_negative(s[..., None] * eigenvalues), eigenvalues, float(iteration))
 
-    def _sum(self, term: Any, like: Array, count: float) -> Array:
+    def _sum(self, term: Callable[[Array], Array], like: Array, count: float) -> Array:
         """Sum of term(alpha_t) over t < count; term maps steps of shape (m,) to (m, len(like))."""
 
         def steps(position: Array) -> Array:
@@ -250,29 +253,27 @@ class Sequence(_Searched):
         inside = np.minimum(counts, len(self.steps)).astype(np.int64)
         return cast(Array, self._sums[inside] + (counts - inside) * self.steps[-1])
 
-    def log_shrinkage(self, eigenvalues: Array, iteration: Any) -> Array:
-        inside = int(min(iteration, len(self.steps)))
+    def log_shrinkage(self, eigenvalues: Array, iteration: float | Array) -> Array:
+        inside = int(min(float(iteration), len(self.steps)))
         total = np.zeros_like(eigenvalues)
         for first in range(0, inside, _HEAD):
             steps = np.asarray(self.steps[first : min(first + _HEAD, inside)])
             total = total + _log1p_negative(steps[:, None] * eigenvalues).sum(axis=0)
-        rest = iteration - inside
+        rest = float(iteration) - inside
         if rest > 0:
             total = total + rest * _log1p_negative(self.steps[-1] * eigenvalues)
         return total
 
 
-def as_schedule(schedule: Any, largest_eigenvalue: float) -> Schedule:
+def as_schedule(schedule: object, largest_eigenvalue: float) -> Schedule:
     """A checked schedule from an instance, a number, a sequence, or "auto" (the largest valid constant step)."""
-    if isinstance(schedule, str):
-        if schedule != "auto":
-            raise ValueError(
-                f'schedule must be "auto", a number, a sequence or a sw.schedules instance; got {schedule!r}'
-            )
+    if isinstance(schedule, str) and schedule == "auto":
         return Constant(largest_step(largest_eigenvalue))
-    if schedule is None or isinstance(schedule, type | dict | set):
-        raise TypeError(f'schedule must be "auto", a number, a sequence or a sw.schedules instance; got {schedule!r}')
+    if schedule is None or isinstance(schedule, str | type | dict | set):
+        words = f'schedule must be "auto", a number, a sequence or a sw.schedules instance; got {schedule!r}'
+        raise ValueError(words) if isinstance(schedule, str) else TypeError(words)
     if not isinstance(schedule, Schedule):
-        schedule = Constant(cast(float, schedule)) if np.ndim(schedule) == 0 else Sequence(schedule)
+        given = cast(ArrayLike, schedule)
+        schedule = Constant(cast(float, given)) if np.ndim(given) == 0 else Sequence(cast(Array, given))
     schedule.check(largest_eigenvalue)
-    return cast(Schedule, schedule)
+    return schedule

@@ -18,6 +18,7 @@ import numpy as np
 from stopwise._support.arrays import Array
 
 _KEPT_ENTRIES = 40_000_000
+"""Squares of so many entries (320 MB) are kept; of more, they are made again at each use."""
 
 
 @dataclass(frozen=True)

@@ -166,40 +166,6 @@ def test_a_thinned_grid_keeps_its_start_its_end_and_every_eighth(size):
     assert prudent._thinned(grid).tolist() == kept
 
 
-@pytest.mark.parametrize("at", [2, 3, 20, 79])
-@pytest.mark.parametrize("shift", [0.86, 1.0, 1.16])
-def test_the_lowest_mean_is_found_between_the_readings_of_the_grid(at, shift):
-    """A parabola in the logarithm, with a ripple of the third power so that no parabola goes through it."""
-    bottom = math.log(GRID[at] * shift)
-
-    def mean(s):
-        u = math.log(s) - bottom if s else -60.0
-        return 2 + u**2 + 0.1 * abs(u) ** 3
-
-    where, value = prudent._lowest(Curve(mean), GRID)
-    assert where == pytest.approx(math.exp(bottom), rel=2e-7)
-    assert value == pytest.approx(2, rel=1e-12)
-
-
-def test_the_lowest_mean_at_an_end_stays_there():
-    for at, curve in ((0, lambda s: s), (1, lambda s: abs(s - GRID[1])), (80, lambda s: -s)):
-        assert prudent._lowest(Curve(curve), GRID) == (GRID[at], curve(GRID[at]))
-
-
-def test_the_lowest_mean_of_a_grid_is_kept_where_its_neighbourhood_is_worse():
-    spike = Curve(lambda s: 1.0 if s == GRID[30] else 2.0)
-    assert prudent._lowest(spike, GRID) == (GRID[30], 1.0)
-
-
-@pytest.mark.parametrize("beyond", [math.inf, math.nan])
-def test_readings_without_a_number_are_passed_over(beyond):
-    """Not a number never wins, and no warning comes from a parabola through infinity."""
-    mean = Curve(lambda s: 1 / (1 + s) if s <= GRID[30] else beyond)
-    where, value = prudent._lowest(mean, GRID)
-    assert where == pytest.approx(GRID[30], rel=1e-6)
-    assert value == pytest.approx(1 / (1 + GRID[30]), rel=1e-6)
-
-
 def by_refits(gram, y, weights, groups, allowance):
     """The least mean error on a fine grid of refits, and where the stretch within the allowance before it begins."""
     clock = np.geomspace(2, 60, 200)

@@ -108,7 +108,7 @@ class Critical(Rule):
         else:
             # With radius and noise given, the largest complexity that the known eigenvalues allow: never late.
             density = path.spectrum.bound
-            radius = float(self.hilbert_radius) / path.scale
+            radius = float(self.hilbert_radius) / float(path.scale)
         critical = step_sum_at(density, critical_target(path.n_samples, sigma, radius, constant))
         limit = path.step_sum_limit
         reason = Reason.CROSSING if critical <= limit else Reason.CAP

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_matrix
 
 from stopwise._support.arrays import Array
 from stopwise._support.checks import is_finite
+from stopwise._support.minimum import lowest_on_log_scale
 from stopwise.filters import Ridge
 from stopwise.path import Path
 from stopwise.rules.base import Data, Reason, Rule, Stop, clock_grid, stop_at
@@ -121,7 +121,7 @@ class Prudent(Rule):
         errors = LeftOut(ridge, groups, replicates)
         grid = clock_grid(ridge)
         grid = _thinned(grid[grid <= CEILING / (1.0 if data is None else data.kernel_scale)])
-        best, lowest = _lowest(errors, grid)
+        best, lowest = lowest_on_log_scale(grid, errors.mean(grid), lambda t: float(errors.mean(np.array([t]))[0]))
         at_best = errors(np.array([best]))[0]
         earliest = self._earliest(errors, grid, best, at_best)
         above, spread = errors.excess(np.array([earliest]), at_best)
@@ -160,19 +160,3 @@ class Prudent(Rule):
 def _thinned(grid: Array) -> Array:
     """Part of a grid, with its ends."""
     return np.unique(np.concatenate([grid[:2], grid[2::_COARSE], grid[-1:]]))
-
-
-def _lowest(errors: LeftOut, grid: Array) -> tuple[float, float]:
-    """Where the mean error is smallest along the clock, and its value."""
-    values = errors.mean(grid)
-    at = int(np.argmin(np.where(np.isfinite(values), values, np.inf)))
-    if at <= 1 or at == grid.size - 1:
-        return float(grid[at]), float(values[at])
-    with np.errstate(invalid="ignore"):  # no parabola goes through an infinite error: the search then halves
-        found = minimize_scalar(
-            lambda u: float(errors.mean(np.array([math.exp(u)]))[0]),
-            bounds=(math.log(grid[at - 1]), math.log(grid[at + 1])),
-            method="bounded",
-            options={"xatol": 1e-9},
-        )
-    return (math.exp(found.x), float(found.fun)) if found.fun <= values[at] else (float(grid[at]), float(values[at]))

@@ -115,7 +115,7 @@ class Minimax(Rule):
                 ),
             )
         else:
-            radius = float(self.hilbert_radius) / path.scale
+            radius = float(self.hilbert_radius) / float(path.scale)
         stop = minimise(path, lambda s: self.criterion(path, sigma, radius, s), self.reading)
         return stop.with_evidence(hilbert_radius=radius * path.scale, radius_capped=capped)
 

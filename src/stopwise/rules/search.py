@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from stopwise._support.arrays import Array
+from stopwise._support.minimum import lowest_on_log_scale
 from stopwise.filters import SteppedFilter
 from stopwise.path import Path
 from stopwise.rules.base import Reading, Reason, Stop, clock_grid, stop_at
@@ -84,16 +84,13 @@ def _refine(path: Path, criterion: Criterion, low: float, middle: float, high: f
         # All that are left; beyond 2^53, where floats are further apart than steps, some of them.
         counts = np.unique(np.floor(np.linspace(first, last, 5)))
         return float(path.filter.step_sum(counts[int(np.argmin(criterion(path.filter.step_sum(counts))))]))
-    if path.filter.name == "cutoff" or low == 0:
+    if path.filter.name == "cutoff":
         return middle
-    with np.errstate(invalid="ignore"):  # no parabola goes through an infinite criterion: the search then halves
-        result = minimize_scalar(
-            lambda u: float(criterion(np.asarray([np.exp(u)]))[0]),
-            bounds=(np.log(low), np.log(high)),
-            method="bounded",
-            options={"xatol": 1e-9},
-        )
-    return float(np.exp(result.x)) if result.fun <= criterion(np.asarray([middle]))[0] else middle
+
+    def value(step_sum: float) -> float:
+        return float(criterion(np.asarray([step_sum]))[0])
+
+    return lowest_on_log_scale(np.array([low, middle, high]), np.array([np.inf, value(middle), np.inf]), value)[0]
 
 
 def _first_rise_stepped(path: Path, criterion: Criterion) -> Stop:

@@ -1,0 +1,34 @@
+"""The smallest value of a function of a positive number, sought on a log scale."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from stopwise._support.arrays import Array
+
+_WIDTH = 1e-9
+"""How closely a minimum is placed, relative to where it is: its value is then good to rounding."""
+
+
+def lowest_on_log_scale(grid: Array, values: Array, function: Callable[[float], float]) -> tuple[float, float]:
+    """Where a function is smallest, and its value there.
+
+    The best point of an ascending `grid` with its `values` (one that is not finite is never the best), then a bounded
+    search between its neighbours; at the ends of the grid, and beside zero, the grid decides.
+    """
+    best = int(np.argmin(np.where(np.isfinite(values), values, np.inf)))
+    at, value = float(grid[best]), float(values[best])
+    if not 0 < best < len(grid) - 1 or grid[best - 1] == 0:
+        return at, value
+    with np.errstate(invalid="ignore"):  # no parabola goes through an infinite value: the search then halves
+        found = minimize_scalar(
+            lambda u: function(math.exp(u)),
+            bounds=(math.log(grid[best - 1]), math.log(grid[best + 1])),
+            method="bounded",
+            options={"xatol": _WIDTH},
+        )
+    return (math.exp(found.x), float(found.fun)) if found.fun <= value else (at, value)
