@@ -113,10 +113,14 @@ def make_problem(covariates: Array, y: Array, weights: Array | None, *, intercep
     responses = responses / first
     offset = np.zeros(responses.shape[1])
     if intercept:
-        offset = np.average(responses, axis=0, weights=weights)
-        responses = responses - offset
-        # What is below rounding of the mean is rounding: a constant y is constant.
-        responses[:, np.abs(responses).max(axis=0) <= 1e-14 * np.abs(offset)] = 0.0
+        # From one of the responses first: such differences are exact, so that a large offset costs no digits.
+        anchor = responses[0]
+        responses = responses - anchor
+        mean = np.average(responses, axis=0, weights=weights)
+        offset, responses = anchor + mean, responses - mean
+        # Differences of a few roundings of the offset are rounding: such a y is constant.
+        rounding = 4 * np.finfo(np.float64).eps * np.abs(offset)
+        responses[:, np.abs(responses).max(axis=0) <= rounding] = 0.0
     second = _power_of_two(responses)
     scale = first * second
     return Problem(covariates, responses / second, weights, scale, offset * first, intercept, seed)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import warnings
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TypeVar, cast
 
@@ -19,12 +22,15 @@ from stopwise.engine.solvers.solver_choice import choose_solver
 from stopwise.estimators.fitted import Fitted, Learner, fitted_of, make_fitted
 from stopwise.estimators.intake import Intake, take_responses, take_rows
 from stopwise.estimators.prediction.training_range import feature_range, widest
+from stopwise.exceptions import StopwiseWarning
 from stopwise.problem import Problem
 from stopwise.selection.choice import Chosen, choose_kernel
 from stopwise.spectrum import Basis
 
 FIRST_BATCH_LANDMARKS = 500
-"""How many rows of a first batch become landmarks under n_landmarks="auto": growing would need rows again."""
+"""How many of the first rows become landmarks under n_landmarks="auto": growing would need rows again."""
+SETTLING_ROWS = 2 * FIRST_BATCH_LANDMARKS
+"""So many rows are kept before kernel, scaling and landmarks are settled."""
 
 
 L = TypeVar("L", bound=Learner)
@@ -36,32 +42,37 @@ class BatchesMixin:
     def partial_fit(self: L, X: object, y: object, sample_weight: object = None) -> L:
         """Add rows to the fit, by the Nystrom solver's mergeable sums.
 
-        Landmarks, kernel and scaling are settled by the first batch, or given (`n_landmarks` as an array of points, a
-        kernel without "auto"). From then on the fit depends on the rows alone, not on their order or batches. After
-        `fit` with `solver="nystrom"` it continues that fit; a fit by another solver keeps no sums, and a new one
-        starts.
+        Kernel, scaling and landmarks are settled once 1,000 rows are seen (or as many as there are landmarks); until
+        then the rows are kept and the fit is made again with each batch. Given points as `n_landmarks` and a kernel
+        without "auto" there is nothing to wait for. Once settled, the fit depends on the rows alone, not on their
+        order or batches, and other parameters than the rule's no longer matter. After `fit` with `solver="nystrom"`
+        it continues that fit; a fit by another solver keeps no sums, and a new one starts.
         """
         self._validate_params()
         _check_solver(self)
-        with blas_threads(limit_of(self.n_jobs)):
+        with lock_of(self), blas_threads(limit_of(self.n_jobs)):
             before: Fitted | None = vars(self).get("_fitted")
-            before = None if before is None or before.stream is None else before
+            before = None if before is None or (before.stream is None and before.waiting is None) else before
             rows = take_rows(self, X, y, sample_weight, like=before, least=1, double=self.in_double)
-            rows = rows.without_idle_rows()
-            ranges = widest(None if before is None else before.feature_range, feature_range(rows.covariates))
-            if before is None or before.stream is None:
-                chosen, stream = _begin(self, rows)
-            else:
-                chosen = _as_before(before)
+            rows = replace(rows.without_idle_rows(), kept_rows=None)
+            if before is not None:
                 _check_responses(before, rows)
+            ranges = widest(None if before is None else before.feature_range, feature_range(rows.covariates))
+            if before is not None and before.stream is not None and before.waiting is None:
+                _warn_unheard(self, before, rows)
                 used = rows.covariates if before.features is None else rows.covariates[:, before.features]
                 stream = _extended(before.stream, used, rows.responses, rows.weights)
-            self._fitted = _resolved(self, replace(rows, kept_rows=None), stream, chosen, ranges)
+                self._fitted = _resolved(self, rows, stream, _as_before(before), ranges)
+            else:
+                rows = rows if before is None or before.waiting is None else _together(before.waiting, rows)
+                chosen, stream = _begin(self, rows)
+                fitted = _resolved(self, rows, stream, chosen, ranges)
+                self._fitted = replace(fitted, waiting=rows if _waits(self, rows) else None)
         return self
 
     def merge(self: L, other: object) -> L:
-        """Add all rows that another estimator has seen (same landmarks, kernel and intercept) to this one."""
-        with blas_threads(limit_of(self.n_jobs)):
+        """Add all rows that another estimator has seen (same columns, landmarks, kernel and intercept) to this one."""
+        with lock_of(self), blas_threads(limit_of(self.n_jobs)):
             (mine, ours), (others, theirs) = _with_stream(self), _with_stream(other)
             if not ours.landmarks.same_as(theirs.landmarks):
                 raise ValueError(
@@ -70,6 +81,10 @@ class BatchesMixin:
                 )
             if ours.intercept != theirs.intercept or len(ours.unit) != len(theirs.unit):
                 raise ValueError("only fits with the same fit_intercept and number of responses merge")
+            if mine.columns != others.columns:
+                raise ValueError(
+                    f"only fits of the same columns in the same order merge: {mine.columns} and {others.columns}"
+                )
             mapped = theirs.moments.mapped(theirs.unit / ours.unit, (theirs.shift - ours.shift) / ours.unit)
             stream = replace(ours, moments=ours.moments + mapped)
             ranges = widest(mine.feature_range, cast(Array, others.feature_range))
@@ -81,12 +96,67 @@ class BatchesMixin:
         fitted = fitted_of(self)
         self._validate_params()
         with blas_threads(limit_of(self.n_jobs)):
-            rows = replace(_new_responses(fitted, y), kept_rows=fitted.kept_rows)
+            rows = replace(_new_responses(fitted, y), kept_rows=fitted.kept_rows, n_given=fitted.n_given)
             plan = self.plan(fitted.kernel)
             problem = rows.problem(intercept=fitted.path.intercept, seed=self.random_seed())
             solution = _resolved_rows(fitted, problem, plan)
             self._fitted = make_fitted(rows, _as_before(fitted), plan, solution, fitted.feature_range)
         return self
+
+
+def lock_of(estimator: object) -> AbstractContextManager[bool]:
+    """One batch at a time: what a batch adds to must not change meanwhile."""
+    lock: AbstractContextManager[bool] = vars(estimator).setdefault("_lock", threading.RLock())
+    return lock
+
+
+def _waits(estimator: Learner, rows: Intake) -> bool:
+    """Whether these rows are too few to settle kernel, scaling and landmarks by."""
+    given = estimator.n_landmarks
+    points, kernel = as_points(given), estimator.kernel_parameter()
+    if points is not None and kernel is not None and not kernel.needs_scale:
+        return False
+    wanted = given.count if isinstance(given, Choice) else given if isinstance(given, int) else 0
+    return len(rows.covariates) < max(SETTLING_ROWS, wanted)
+
+
+def _together(first: Intake, second: Intake) -> Intake:
+    """The rows of two batches."""
+    weights = None
+    if first.weights is not None or second.weights is not None:
+        each = [np.ones(len(part.covariates)) if part.weights is None else part.weights for part in (first, second)]
+        weights = np.concatenate(each)
+    return replace(
+        first,
+        covariates=np.concatenate([first.covariates, second.covariates]),
+        responses=np.concatenate([first.responses, second.responses]),
+        weights=weights,
+        n_given=first.n_given + second.n_given,
+    )
+
+
+def _warn_unheard(estimator: Learner, before: Fitted, rows: Intake) -> None:
+    """Say what came too late to be heard: a column that starts to vary, parameters that are settled."""
+    ranges, used = before.feature_range, before.features
+    if ranges is not None and used is not None:
+        idle = np.setdiff1d(np.arange(before.n_features), used)
+        late = idle[np.any(rows.covariates[:, idle] != ranges[0, idle], axis=0)]
+        if late.size:
+            warnings.warn(
+                f"column {late[0]} did not vary in the rows that settled the kernel and is not used; fit all rows at "
+                "once, or begin anew with a batch in which it varies",
+                StopwiseWarning,
+                stacklevel=3,
+            )
+    given, stream = estimator.kernel_parameter(), cast(Stream, before.stream)
+    other_kernel = given is not None and not given.needs_scale and given != before.kernel
+    if other_kernel or estimator.fit_intercept != stream.intercept:
+        warnings.warn(
+            "kernel and intercept were settled by the batches before, and other parameters come too late for them: "
+            "call fit to begin anew",
+            StopwiseWarning,
+            stacklevel=3,
+        )
 
 
 def _as_before(fitted: Fitted) -> Chosen:
@@ -165,7 +235,7 @@ def _new_responses(fitted: Fitted, y: object) -> Intake:
         raise ValueError("refit needs the rows of the fit, and a fit in batches or on a cluster keeps none: fit again")
     values = take_responses(on_host(y))
     kept, n_rows = fitted.kept_rows, len(basis.rows)
-    if kept is not None and len(values) > int(kept.max()):
+    if kept is not None and len(values) == fitted.n_given:
         values = values[kept]
     if values.ndim not in (1, 2) or len(values) != n_rows:
         raise ValueError(f"y must have one entry for each of the {n_rows} rows of the fit, got shape {values.shape}")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from stopwise._support.torch import on_host
 from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.engine.solvers.plan import Solution
+from stopwise.estimators.intake import Intake
 from stopwise.exceptions import StopwiseWarning
 from stopwise.path import Path
 from stopwise.rules import Stop
@@ -23,13 +26,32 @@ _FALL = {"short": 0.05, "long": 0.25}
 _TAIL, _TAIL_SHARE, _TAIL_ROWS = 0.01, 0.5, 100
 
 
+_LEAST_LEVELS = 512
+"""A column that varies over fewer steps of its own rounding than this has lost digits that a fit would miss."""
+
+
 class TrustWarning(StopwiseWarning):
     """A fit that its own numbers cast doubt on."""
 
 
-def warn_of_doubts(selection: Any, solution: Solution) -> None:
+def lost_digits(rows: Intake) -> list[str]:
+    """Columns in which an offset so large was added that few different values are left."""
+    reasons: list[str] = []
+    for name, values in (("X", on_host(rows.covariates)), ("y", rows.responses)):
+        low, high = values.min(axis=0), values.max(axis=0)
+        step = np.spacing(np.maximum(np.abs(low), np.abs(high)))
+        levels = (high - low) / step
+        reasons += [
+            f"column {column} of {name} has lost its digits: beside {high[column]:.3g} only about {levels[column]:.0f} "
+            "values can be told apart; subtract the offset first"
+            for column in np.flatnonzero((levels > 0) & (levels < _LEAST_LEVELS))[:3]
+        ]
+    return reasons
+
+
+def warn_of_doubts(selection: Any, solution: Solution, more: Sequence[str] = ()) -> None:
     """One warning with every reason to doubt a fit, if there are any."""
-    reasons = doubts(selection, solution)
+    reasons = [*more, *doubts(selection, solution)]
     if reasons:
         warnings.warn("; ".join(reasons), TrustWarning, stacklevel=3)
 

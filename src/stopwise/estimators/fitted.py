@@ -51,11 +51,15 @@ class Fitted:
     """Columns of X that the kernel sees; None for all."""
     kept_rows: Array | None = None
     """Training rows that count, of those given; None for all."""
+    n_given: int = 0
+    """How many training rows were given."""
     feature_range: Array | None = None
     """Smallest and largest value of each feature, (2, d); None for a precomputed kernel."""
     mean_row: Array | None = None
     spread: Spread | None = None
     stream: Stream | None = None
+    waiting: Intake | None = None
+    """Rows of a fit in batches that are too few to settle kernel and landmarks by; kept until they are enough."""
     device: str | None = None
     precision: str | None = None
 
@@ -82,6 +86,11 @@ class Fitted:
     def critical_radii(self) -> list[float]:
         """1 / sqrt of the clock reading that decided."""
         return [1 / math.sqrt(stop.crossing) if stop.crossing > 0 else math.inf for stop in self.stops]
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns, or their numbers."""
+        return [str(name) for name in (range(self.n_features) if self.feature_names is None else self.feature_names)]
 
     def to_features(self, X: Array) -> Array:
         """Checked covariates as the kernel takes them."""
@@ -162,6 +171,7 @@ def make_fitted(rows: Intake, chosen: Chosen, plan: Plan, solution: Solution, fe
         feature_names=rows.feature_names,
         features=chosen.features,
         kept_rows=kept,
+        n_given=rows.n_given,
         feature_range=None if isinstance(plan.kernel, Precomputed) else feature_range,
         mean_row=solution.mean_row,
         spread=solution.spread,

@@ -93,6 +93,8 @@ class Intake:
     feature_names: Array | None = None
     kept_rows: Array | None = None
     """Rows that count, of those given; None for all."""
+    n_given: int = 0
+    """How many rows were given, those of weight zero included."""
 
     def problem(self, *, intercept: bool, seed: int) -> Problem:
         """The rows as the rooms behind want them."""
@@ -132,10 +134,12 @@ def take_rows(
     like: Names | None = None,
     least: int = 2,
     double: bool = True,
+    copy: bool = True,
 ) -> Intake:
     """Rows for a fit, checked; with the columns of `like`, an earlier fit, where that is given.
 
     `least`: how few rows will do. `double`: covariates in float64 even where they came in float32.
+    `copy`: covariates are the fit's own, whatever the caller does with X later.
     """
     check_kind(X, "X")
     check_kind(y, "y")
@@ -155,15 +159,19 @@ def take_rows(
     if np.iscomplexobj(responses):
         raise ValueError("Complex data not supported: y must be real")
     responses = take_responses(responses)
+    covariates = covariates.astype(np.float64, copy=False) if double else covariates
+    if copy and (covariates is X or covariates.base is not None):
+        covariates = covariates.copy(order="K")
     _check_size(covariates, FARTHEST, "X")
     single = responses.ndim == 1
     return Intake(
-        covariates.astype(np.float64, copy=False) if double else covariates,
+        covariates,
         responses[:, None] if single else responses,
         check_weights(sample_weight, len(covariates), least_rows=least),
         single,
         int(blank.n_features_in_),
         getattr(blank, "feature_names_in_", None),
+        n_given=len(covariates),
     )
 
 

@@ -20,7 +20,7 @@ from stopwise.engine.solvers.plan import Landmarked, Plan, Precision
 from stopwise.engine.solvers.solver_choice import choose_solver
 from stopwise.estimators.batches import BatchesMixin
 from stopwise.estimators.dask_collections import fit_collections, predict_lazily
-from stopwise.estimators.doubts import warn_of_doubts
+from stopwise.estimators.doubts import lost_digits, warn_of_doubts
 from stopwise.estimators.fitted import Fitted, fitted_of, make_fitted
 from stopwise.estimators.intake import Intake, check_weights, take_covariates, take_responses, take_rows
 from stopwise.estimators.notebook import StopDisplay
@@ -71,6 +71,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
+        "copy_X": ["boolean"],
     }
 
     _fitted: Fitted
@@ -107,7 +108,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
             solution = choose_solver(chosen.problem, plan).solve(chosen.problem, plan)
             ranges = tensor_range if is_tensor(problem.covariates) else feature_range
             fitted = make_fitted(rows, chosen, plan, solution, ranges(problem.covariates))
-            warn_of_doubts(chosen.table, solution)
+            warn_of_doubts(chosen.table, solution, lost_digits(rows))
             self._fitted = fitted
         return self
 
@@ -135,8 +136,8 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
 
     def _take(self, X: object, y: object, sample_weight: object) -> Intake:
         if stays_on_device(X, self.solver):
-            return take_tensors(X, y, on_host(sample_weight)).without_idle_rows()
-        rows = take_rows(self, on_host(X), on_host(y), on_host(sample_weight), double=self.in_double)
+            return take_tensors(X, y, on_host(sample_weight), copy=self.copy_X).without_idle_rows()
+        rows = take_rows(self, on_host(X), on_host(y), on_host(sample_weight), double=self.in_double, copy=self.copy_X)
         square, shape = isinstance(self.kernel_parameter(), Precomputed), rows.covariates.shape
         if square and shape[0] != shape[1]:
             raise ValueError(
@@ -198,7 +199,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         return self
 
     def __getstate__(self) -> Any:
-        state = {name: value for name, value in super().__getstate__().items() if name != "_on_device"}
+        state = {name: value for name, value in super().__getstate__().items() if name not in ("_on_device", "_lock")}
         return state | ({"_fitted": state["_fitted"].at_home()} if "_fitted" in state else {})
 
     # ---- what was learned -------------------------------------------------------------------------------------------
@@ -269,6 +270,8 @@ class KernelGradientRegressor(_KernelRegressor):
         For probes, subsamples and hold-out. None means seed 0: the same data give the same answer.
     verbose : int
         1 tells the choices and shows progress.
+    copy_X : bool
+        Keep a copy of X, so that the model does not change when the caller's array does. False saves the memory.
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -294,6 +297,7 @@ class KernelGradientRegressor(_KernelRegressor):
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
+        copy_X: bool = True,
     ) -> None:
         self.kernel = kernel
         self.rule = rule
@@ -309,6 +313,7 @@ class KernelGradientRegressor(_KernelRegressor):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+        self.copy_X = copy_X
 
     @classmethod
     def as_published(
@@ -359,6 +364,7 @@ class KernelRidgeRegressor(_KernelRegressor):
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
+        copy_X: bool = True,
     ) -> None:
         self.kernel = kernel
         self.rule = rule
@@ -372,6 +378,7 @@ class KernelRidgeRegressor(_KernelRegressor):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+        self.copy_X = copy_X
 
     def _filter(self) -> Filter:
         return Ridge()

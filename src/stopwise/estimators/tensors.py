@@ -50,7 +50,7 @@ def checked_rows(X: Any) -> Any:
     return _checked(X, "X")
 
 
-def take_tensors(X: Any, y: object, sample_weight: object) -> Intake:
+def take_tensors(X: Any, y: object, sample_weight: object, *, copy: bool = True) -> Intake:
     """Rows of tensors; covariates stay where they are (float64), the responses' centring needs those on the host."""
     X = checked_rows(X)
     if len(X) < 2:
@@ -61,9 +61,10 @@ def take_tensors(X: Any, y: object, sample_weight: object) -> Intake:
     if not np.isfinite(responses).all():
         raise ValueError("Input y contains NaN or infinity: leave those rows out or fill them in")
     rows = X.to(gpu_solver.device_for(X), torch().float64)
+    rows = rows.clone() if copy and rows.data_ptr() == X.data_ptr() else rows
     weights = check_weights(sample_weight, len(X))
     single = responses.ndim == 1
-    return Intake(rows, responses[:, None] if single else responses, weights, single, int(X.shape[1]))
+    return Intake(rows, responses[:, None] if single else responses, weights, single, int(X.shape[1]), n_given=len(X))
 
 
 def choose_kernel_for(problem: Problem, given: Kernel | None, relevance: bool | str, *, host: bool) -> Chosen:

@@ -40,5 +40,7 @@ def fitted_fields(learned: dict[str, Any]) -> dict[str, Any]:
         "dual_coef": dual[:, None] if single else dual,
         "intercept": np.atleast_1d(learned["intercept_"]),
         "single": single,
+        "n_given": 0 if learned["path_"].spectrum.basis is None else len(learned["path_"].spectrum.basis.rows),
+        "waiting": None,
         "precision": learned["_solution_notes"].get("precision"),
     }

@@ -12,6 +12,7 @@ from typing import Any
 from stopwise import filters, kernels, landmarks, noise, path, rules, schedules, spectrum
 from stopwise.engine.landmarks.decomposition import Spread
 from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Moments, Stream
+from stopwise.estimators.intake import Intake
 from stopwise.exceptions import CannotSave
 from stopwise.io.validate import check_fields
 from stopwise.kernels import FromCallable, FromSklearn, Kernel, Precomputed
@@ -54,6 +55,7 @@ _ROOMS: dict[str, tuple[type[Any], ...]] = {
     "path": (path.Path,),
     "landmarks": (landmarks.Uniform, landmarks.Leverage, Landmarks, Moments, FeatureRows, Spread, Stream),
     "selection": (Selection,),
+    "estimators": (Intake,),
     "tables": (Columns, Numeric, Text, Source, Training),
 }
 TYPES: dict[str, type[Any]] = {f"{room}.{cls.__name__}": cls for room, types in _ROOMS.items() for cls in types}

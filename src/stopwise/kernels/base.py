@@ -67,6 +67,11 @@ class Kernel(ABC):
         """A short name for people."""
         return type(self).__name__.lower()
 
+    @property
+    def needs_scale(self) -> bool:
+        """Whether a length scale in it is still "auto"."""
+        return False
+
     def resolved(self, covariates: Array) -> Kernel:
         """The same kernel with every "auto" that can be read off the covariates alone filled in."""
         return self
@@ -178,6 +183,10 @@ class Scaled(Kernel):
     def check(self, covariates: Array) -> None:
         self.inner.check(covariates)
 
+    @property
+    def needs_scale(self) -> bool:
+        return self.inner.needs_scale
+
     def resolved(self, covariates: Array) -> Kernel:
         return Scaled(self.inner.resolved(covariates), self.factor)
 
@@ -199,6 +208,10 @@ class _Pair(Kernel):
     def check(self, covariates: Array) -> None:
         self.first.check(covariates)
         self.second.check(covariates)
+
+    @property
+    def needs_scale(self) -> bool:
+        return self.first.needs_scale or self.second.needs_scale
 
     def resolved(self, covariates: Array) -> Kernel:
         return type(self)(self.first.resolved(covariates), self.second.resolved(covariates))

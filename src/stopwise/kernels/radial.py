@@ -89,9 +89,13 @@ class Radial(Kernel):
         return replace(self, length_scale=_as_length_scale(length_scale))
 
     @property
+    def needs_scale(self) -> bool:
+        return isinstance(self.length_scale, str)
+
+    @property
     def scales(self) -> Array:
         """The length scale as an array (one entry, or one per feature)."""
-        if self.length_scale == "auto":
+        if self.needs_scale:
             raise ValueError(
                 'length_scale="auto" is chosen when an estimator is fitted; give a number to evaluate the '
                 "kernel by itself"

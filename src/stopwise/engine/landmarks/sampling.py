@@ -124,7 +124,7 @@ def as_points(n_landmarks: Any) -> Array | None:
         raise TypeError(f'n_landmarks must be a whole number, points or "auto", got {n_landmarks!r}')
     if isinstance(n_landmarks, str | Integral | Uniform | Leverage):
         return None
-    points = np.asarray(n_landmarks)
+    points = np.array(n_landmarks)
     if points.dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
         points = real_array(points, "n_landmarks")
     if points.ndim != 2 or not points.size:
