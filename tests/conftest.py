@@ -1,7 +1,9 @@
-"""Profiles for hypothesis, and the fixtures that every test file shares."""
+"""Profiles for hypothesis, the order of tests, and the fixtures that every test file shares."""
 
 import os
+import random
 import re
+import secrets
 
 import numpy as np
 import pytest
@@ -13,9 +15,36 @@ settings.register_profile("deep", deadline=None, max_examples=500, print_blob=Tr
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+def pytest_addoption(parser):
+    parser.addoption("--order", metavar="SEED", help="repeat the order of an earlier run; 0: as written (random)")
+
+
 def pytest_configure(config):
-    """Folds of a cross-validation leave their training range all the time; tests of the warning itself ask for it."""
+    """Choose the order, the same for all workers; and do not warn of rows outside the training range.
+
+    Folds of a cross-validation leave that range all the time; tests of the warning itself ask for it.
+    """
+    given = config.getoption("order") or os.environ.get("STOPWISE_ORDER")
+    config.order = getattr(config, "workerinput", {}).get("order", given or str(secrets.randbelow(10**6)))
     config.addinivalue_line("filterwarnings", "ignore:.* rows lie outside the range of the training data")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    node.workerinput["order"] = node.config.order
+
+
+def pytest_report_header(config):
+    return f"random order: repeat it with --order={config.order}"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    """Files in random order, and the tests of a file too: none may rest on what ran before."""
+    if config.order != "0":
+        keys = {item: random.Random(f"{config.order} {item.nodeid}").random() for item in items}
+        files = {item.path: random.Random(f"{config.order} {item.path.name}").random() for item in items}
+        items.sort(key=lambda item: (files[item.path], str(item.path), keys[item]))
 
 
 @pytest.hookimpl(hookwrapper=True)

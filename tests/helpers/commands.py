@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from unittest import mock
 
 import jsonschema
 from click.testing import CliRunner
@@ -11,7 +12,13 @@ from stopwise.cli import main
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 
 
-def run(*arguments):
+def run(*arguments, patience=3600):
+    """The command's output and exit code; a progress line comes after `patience` seconds, so none on a slow machine."""
+    with mock.patch("stopwise.cli.output.PATIENCE", patience):
+        return invoke(arguments)
+
+
+def invoke(arguments):
     result = CliRunner().invoke(main, [str(argument) for argument in arguments])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.output
     return result
