@@ -1,0 +1,149 @@
+"""Products over features of one-dimensional kernels: `ProductLaplace` and `ProductMatern`.
+
+Where a truth is rough along the axes (steps, thresholds, categories), a product k(x, z) = prod_j k_j(x_j, z_j) follows
+it with fewer rows than a kernel of the Euclidean distance. Both kernels are functions of the scaled differences
+s_j = speed |x_j - z_j| / l_j alone, and of their sum; a tile costs one pass of the rows' features.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, cast
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from stopwise._typing import Array, ArrayLike
+from stopwise.kernels.base import Kernel, Rows, as_matrix
+from stopwise.kernels.radial import _as_length_scale
+
+LengthScale = float | tuple[float, ...] | Literal["auto"]
+_GROUP = 32
+"""Features multiplied together before their exponential is taken: (1 + s)^32 stays finite for every s below `_FAR`."""
+_FAR = 1e9
+_LEAST = {kind: math.sqrt(np.finfo(kind).tiny) for kind in (np.float32, np.float64)}
+"""Smaller values count as 0, so that a product of two is never subnormal."""
+
+
+@dataclass(frozen=True)
+class Separable(Kernel):
+    """Shared by the products over features of one kernel of s_j = speed |x_j - z_j| / length_scale_j.
+
+    Subclasses give `tile(left, right)`, k between rows scaled so that s is the plain distance of two entries, and
+    `log_slope(s)`, the derivative of log k in log s along one feature.
+    """
+
+    length_scale: LengthScale = 1.0
+    speed: ClassVar[float] = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "length_scale", _as_length_scale(self.length_scale))
+
+    @abstractmethod
+    def tile(self, left: Array, right: Array) -> Array:
+        """k between rows in units in which s_j = |left_j - right_j|."""
+
+    @abstractmethod
+    def log_slope(self, s: Array) -> Array:
+        """d log k / d log s of one feature, as a function of its s; may overwrite s."""
+
+    def with_length_scale(self, length_scale: float | Sequence[float] | Array) -> Separable:
+        """The same kernel at another length scale."""
+        return replace(self, length_scale=_as_length_scale(length_scale))
+
+    @property
+    def scales(self) -> Array:
+        """The length scale as an array (one entry, or one per feature)."""
+        if self.length_scale == "auto":
+            raise ValueError(
+                'length_scale="auto" is chosen when an estimator is fitted; give a number to evaluate the '
+                "kernel by itself"
+            )
+        return np.atleast_1d(np.asarray(self.length_scale, dtype=np.float64))
+
+    def check(self, covariates: Array) -> None:
+        count = self.scales.size
+        if count not in (1, covariates.shape[1]):
+            raise ValueError(
+                f"length_scale has {count} entries for {covariates.shape[1]} features: give one number, or one "
+                "per feature"
+            )
+
+    def prepare(self, covariates: Array, origin: Array) -> Rows:
+        scaled = (covariates.astype(np.float64) - origin) * (self.speed / self.scales)
+        return (np.ascontiguousarray(scaled), np.empty((len(scaled), 0), dtype=covariates.dtype))
+
+    def block(self, left: Rows, right: Rows) -> Array:
+        out = self.tile(left[0], right[0]).astype(left[1].dtype, copy=False)
+        out *= out > _LEAST[out.dtype.type]
+        return out
+
+    def diagonal(self, covariates: ArrayLike) -> Array:
+        matrix = as_matrix(covariates)
+        return np.ones(len(matrix), dtype=matrix.dtype)
+
+    def gradient(self, rows: Array, sensitivity: Array) -> Array:
+        """sum_ij B_ij d log k_ij / d log(1 / l_f) for each feature f, B symmetric; rows as `tile` takes them.
+
+        With B = S * k elementwise that is the derivative of any function of the Gram matrix whose derivative is S.
+        """
+        out = np.empty(rows.shape[1])
+        for f, column in enumerate(rows.T):
+            s = np.abs(np.subtract.outer(column, column))
+            out[f] = np.vdot(self.log_slope(s), sensitivity)
+        return out
+
+
+@dataclass(frozen=True)
+class ProductLaplace(Separable):
+    """k(x, z) = exp(-sum_j |x_j - z_j| / l_j), l = `length_scale` (one number, or one per feature)."""
+
+    @property
+    def name(self) -> str:
+        return "product laplace"
+
+    def pair(self, x: Array, z: Array) -> float:
+        difference = (np.asarray(x, dtype=np.float64) - np.asarray(z, dtype=np.float64)) / self.scales
+        return math.exp(-math.fsum(np.abs(np.atleast_1d(difference))))
+
+    def tile(self, left: Array, right: Array) -> Array:
+        distance = cdist(left, right, "cityblock")
+        np.negative(distance, out=distance)
+        return cast(Array, np.exp(distance, out=distance))
+
+    def log_slope(self, s: Array) -> Array:
+        return cast(Array, np.negative(s, out=s))
+
+
+@dataclass(frozen=True)
+class ProductMatern(Separable):
+    """k(x, z) = prod_j (1 + s_j) exp(-s_j), s_j = sqrt(3) |x_j - z_j| / l_j: Matern 3/2 along every feature."""
+
+    speed: ClassVar[float] = math.sqrt(3.0)
+
+    @property
+    def name(self) -> str:
+        return "product matern32"
+
+    def pair(self, x: Array, z: Array) -> float:
+        difference = (np.asarray(x, dtype=np.float64) - np.asarray(z, dtype=np.float64)) / self.scales
+        s = self.speed * np.abs(np.atleast_1d(difference))
+        return math.exp(math.fsum(np.log1p(s)) - math.fsum(s))
+
+    def tile(self, left: Array, right: Array) -> Array:
+        out = np.ones((len(left), len(right)))
+        for first in range(0, left.shape[1], _GROUP):
+            x, z = left[:, first : first + _GROUP], right[:, first : first + _GROUP]
+            for column, other in zip(x.T, z.T, strict=True):
+                s = np.abs(np.subtract.outer(column, other))
+                np.minimum(s, _FAR, out=s)
+                s += 1.0
+                out *= s
+            out *= np.exp(-cdist(x, z, "cityblock"))
+        return out
+
+    def log_slope(self, s: Array) -> Array:
+        return cast(Array, np.negative(s * s / (1.0 + s), out=s))
