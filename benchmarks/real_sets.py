@@ -339,7 +339,7 @@ def packaged(name: str) -> DataSet:
     drop = [c for c in ["rownames", *left_out] if c in frame.columns]
     frame = frame.drop(columns=drop)
     # A column with many gaps costs the column, a few gaps cost their rows.
-    frame = frame.loc[:, frame.isna().mean() < 0.1].dropna()
+    frame = frame.loc[:, (frame.isna().mean() < 0.1) | (frame.columns == response)].dropna()
     return DataSet(name, numeric_columns(frame.drop(columns=[response])), frame[response].to_numpy(dtype=np.float64))
 
 
