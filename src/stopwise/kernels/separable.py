@@ -32,8 +32,7 @@ _LEAST = {kind: math.sqrt(np.finfo(kind).tiny) for kind in (np.float32, np.float
 class Separable(Kernel):
     """Shared by the products over features of one kernel of s_j = speed |x_j - z_j| / length_scale_j.
 
-    Subclasses give `tile(left, right)`, k between rows scaled so that s is the plain distance of two entries, and
-    `log_slope(s)`, the derivative of log k in log s along one feature.
+    Subclasses give `tile(left, right)`, k between rows scaled so that s is the plain distance of two entries.
     """
 
     length_scale: LengthScale = 1.0
@@ -45,10 +44,6 @@ class Separable(Kernel):
     @abstractmethod
     def tile(self, left: Array, right: Array) -> Array:
         """k between rows in units in which s_j = |left_j - right_j|."""
-
-    @abstractmethod
-    def log_slope(self, s: Array) -> Array:
-        """d log k / d log s of one feature, as a function of its s; may overwrite s."""
 
     def with_length_scale(self, length_scale: float | Sequence[float] | Array) -> Separable:
         """The same kernel at another length scale."""
@@ -85,17 +80,6 @@ class Separable(Kernel):
         matrix = as_matrix(covariates)
         return np.ones(len(matrix), dtype=matrix.dtype)
 
-    def gradient(self, rows: Array, sensitivity: Array) -> Array:
-        """sum_ij B_ij d log k_ij / d log(1 / l_f) for each feature f, B symmetric; rows as `tile` takes them.
-
-        With B = S * k elementwise that is the derivative of any function of the Gram matrix whose derivative is S.
-        """
-        out = np.empty(rows.shape[1])
-        for f, column in enumerate(rows.T):
-            s = np.abs(np.subtract.outer(column, column))
-            out[f] = np.vdot(self.log_slope(s), sensitivity)
-        return out
-
 
 @dataclass(frozen=True)
 class ProductLaplace(Separable):
@@ -113,9 +97,6 @@ class ProductLaplace(Separable):
         distance = cdist(left, right, "cityblock")
         np.negative(distance, out=distance)
         return cast(Array, np.exp(distance, out=distance))
-
-    def log_slope(self, s: Array) -> Array:
-        return cast(Array, np.negative(s, out=s))
 
 
 @dataclass(frozen=True)
@@ -144,6 +125,3 @@ class ProductMatern(Separable):
                 out *= s
             out *= np.exp(-cdist(x, z, "cityblock"))
         return out
-
-    def log_slope(self, s: Array) -> Array:
-        return cast(Array, np.negative(s * s / (1.0 + s), out=s))

@@ -1,0 +1,113 @@
+"""How good is a kernel for a sample: evidence and left-out errors of ridge, from one eigendecomposition.
+
+On distinct rows with weights w, D = diag(sqrt w), n = sum w, the model is y ~ N(F b, s^2 (I + nu K)), K = D Gram D / n.
+The fixed part F b (an intercept, or an intercept and a linear part) is projected out of both sides: its directions
+cost degrees of freedom and no penalty. Replicates add their own spread to s^2 and nothing to the determinant, so the
+evidence is that of the table with every row written out. One replicate (a row of responses) is left out at a time,
+with all its copies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import scipy.linalg
+
+from stopwise._typing import Array
+from stopwise.selection.rows import Sample
+
+MAX_RATIO = 1e9
+"""The largest signal-to-noise ratio nu that is looked at: what fits better beyond is rounding."""
+_CURVE_POINTS = 56
+_LEAST_LEFT = 1e-9
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Ridge on a sample at a grid of ratios nu, each response judged at its own best one.
+
+    `ratios` is the grid (g,), `shrinkage` = 1 / (1 + nu lambda) (m, g), `errors` the squared left-out error of
+    every row by its weight, (m, g, q), in units of each response's variance.
+    """
+
+    sample: Sample
+    values: Array
+    vectors: Array
+    coordinates: Array
+    ratios: Array
+    shrinkage: Array
+    errors: Array
+
+    def evidence_curve(self) -> Array:
+        """-2 log likelihood / n at each ratio, (g, q)."""
+        n, free = self.sample.n_samples, self.sample.n_free
+        variance = (self.shrinkage.T @ self.coordinates**2 + self.sample.spread_within) / free
+        determinant = np.log1p(np.outer(self.ratios, self.values)).sum(axis=1)
+        return cast(Array, (free * np.log(np.maximum(variance, 1e-300)) + determinant[:, None]) / n)
+
+    @property
+    def best(self) -> Array:
+        """For each response the index of the ratio with the smallest left-out error."""
+        return cast(Array, np.argmin(self.errors.sum(axis=0), axis=0))
+
+    @property
+    def rows(self) -> Array:
+        """Squared left-out errors of every row by its weight, (m, q), each response at its best ratio."""
+        return cast(Array, self.errors[:, self.best, np.arange(self.errors.shape[2])])
+
+    @property
+    def log_error(self) -> float:
+        """Log mean squared left-out error, averaged over responses."""
+        return float(np.log(np.maximum(self.rows.sum(axis=0) / self.sample.n_samples, 1e-300)).mean())
+
+    @property
+    def evidence(self) -> float:
+        """The evidence at its own best ratio, averaged over responses."""
+        return float(np.mean([_lowest(column)[0] for column in self.evidence_curve().T]))
+
+    @property
+    def ratio(self) -> float:
+        """The ratio of the highest evidence (the median over responses)."""
+        return float(self.ratios[int(np.median([_lowest(column)[1] for column in self.evidence_curve().T]))])
+
+
+def left_out(sample: Sample, gram: Array) -> LeftOut:
+    """Ridge with a kernel on a sample, every row left out in turn."""
+    matrix = projected(gram * np.outer(sample.root_weights, sample.root_weights / sample.n_samples), sample.fixed)
+    values, vectors = scipy.linalg.eigh(matrix, driver="evd", overwrite_a=True, check_finite=False)
+    values = np.maximum(values, 0.0)
+    largest = max(float(values[-1]), 1e-300)
+    ratios = np.geomspace(1e-2 / largest, max(min(1e12 / largest, MAX_RATIO), 1e2 / largest), _CURVE_POINTS)
+    shrinkage = 1 / (1 + np.outer(values, ratios))
+    coordinates = vectors.T @ sample.free_responses
+    leverage = 1 - (vectors**2) @ shrinkage + (sample.fixed**2).sum(axis=1)[:, None]
+    left = 1 - leverage / sample.replicates[:, None]
+    inverse = np.where(left > _LEAST_LEFT, 1 / np.maximum(left, _LEAST_LEFT), np.inf) ** 2
+    errors = np.empty((*shrinkage.shape, coordinates.shape[1]))
+    for j in range(coordinates.shape[1]):
+        residual = vectors @ (coordinates[:, j : j + 1] * shrinkage)
+        with np.errstate(invalid="ignore"):
+            errors[:, :, j] = (residual**2 + sample.within[:, j : j + 1]) * inverse
+    errors = np.where(np.isnan(errors), np.inf, errors)
+    return LeftOut(sample, values, vectors, coordinates, ratios, shrinkage, errors)
+
+
+def projected(matrix: Array, fixed: Array) -> Array:
+    """(I - Q Q') M (I - Q Q') for orthonormal columns Q; M is overwritten."""
+    image = matrix @ fixed
+    matrix -= fixed @ image.T
+    matrix -= (image - fixed @ (fixed.T @ image)) @ fixed.T
+    return matrix
+
+
+def _lowest(curve: Array) -> tuple[float, int]:
+    """The minimum of a curve on an even grid by the parabola through its lowest point, and that point's index."""
+    at = int(np.argmin(curve))
+    if not 0 < at < curve.size - 1:
+        return float(curve[at]), at
+    left, middle, right = (float(v) for v in curve[at - 1 : at + 2])
+    bend = left - 2 * middle + right
+    drop = (left - right) ** 2 / (8 * bend) if np.isfinite(bend) and bend > 0 else 0.0
+    return middle - min(drop, max(left, right) - middle), at

@@ -1,0 +1,199 @@
+"""The rows that selection looks at: distinct, standardised, in an order that does not depend on how they came.
+
+Rows with the same covariates are merged into one with their mean response, their weights summed and the spread of
+their responses kept. So a row given twice and a row of weight two are the same sample, a shuffled table is the same
+sample, and replicates speak for the noise level exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+
+from stopwise._typing import Array
+from stopwise.estimators.problem import Problem, count_replicates
+
+_ROUNDING = 16 * np.finfo(np.float64).eps
+
+
+@dataclass(frozen=True)
+class Features:
+    """Which columns vary, with their centre and spread (weighted standard deviation)."""
+
+    kept: Any
+    dropped: dict[int, str]
+    centre: Array
+    spread: Array
+
+    def standardise(self, columns: Array) -> Array:
+        """Kept columns (already picked), centred and divided by their spread."""
+        return cast(Array, (columns.astype(np.float64) - self.centre) / self.spread)
+
+
+def look_at_features(covariates: Array, weights: Array | None) -> Features:
+    """Centre and spread of every column; a column that does not vary beyond rounding is dropped with its reason."""
+    low, high = covariates.min(axis=0).astype(np.float64), covariates.max(axis=0).astype(np.float64)
+    size = np.maximum(np.abs(low), np.abs(high))
+    rounding = _ROUNDING if covariates.dtype == np.float64 else 16 * np.finfo(np.float32).eps
+    varies = high / 2 - low / 2 > rounding * size / 2
+    dropped = {int(j): f"constant: always {low[j]:g}" for j in np.flatnonzero(~varies)}
+    kept = np.flatnonzero(varies)
+    # Divided by half the range before squaring: no magnitude overflows.
+    middle, reach = low[kept] / 2 + high[kept] / 2, high[kept] / 2 - low[kept] / 2
+    inside = (covariates[:, kept].astype(np.float64) - middle) / reach
+    share = np.full(len(inside), 1 / len(inside)) if weights is None else weights / weights.sum()
+    mean = share @ inside
+    spread = np.sqrt(share @ (inside - mean) ** 2)
+    return Features(kept, dropped, middle + reach * mean, reach * spread)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Distinct rows: standardised covariates (m, d), weights (m,), mean responses (m, q), replicate spread (m, q).
+
+    `means` are centred where there is an intercept, and of unit variance per response. `within` is the weighted sum of
+    squares of replicates about their own mean, `replicates` how many different responses (rows of them) there are.
+    `n_distinct` counts the distinct rows that this sample was drawn from; `linear` tells whether a linear part is left
+    unpenalised beside the intercept.
+    """
+
+    covariates: Array
+    weights: Array
+    means: Array
+    within: Array
+    replicates: Array
+    intercept: bool
+    n_distinct: int
+    linear: bool = False
+
+    @property
+    def n_rows(self) -> int:
+        """How many distinct rows."""
+        return len(self.weights)
+
+    @cached_property
+    def n_samples(self) -> float:
+        """How many samples they stand for."""
+        return float(self.weights.sum())
+
+    @property
+    def n_free(self) -> float:
+        """Samples less the degrees of freedom of what is not penalised."""
+        return self.n_samples - self.fixed.shape[1]
+
+    @cached_property
+    def root_weights(self) -> Array:
+        """sqrt of the weights."""
+        return cast(Array, np.sqrt(self.weights))
+
+    @cached_property
+    def responses(self) -> Array:
+        """sqrt(w) times the mean responses: the coordinates in which the normalized matrix is symmetric."""
+        return cast(Array, self.root_weights[:, None] * self.means)
+
+    @cached_property
+    def fixed(self) -> Array:
+        """An orthonormal basis (m, p) of what is not penalised, in the coordinates of `responses`."""
+        columns = [self.root_weights[:, None]] if self.intercept else []
+        if self.linear:
+            columns.append(self.root_weights[:, None] * self.covariates)
+        return _orthonormal(np.hstack(columns)) if columns else np.zeros((self.n_rows, 0))
+
+    @cached_property
+    def free_responses(self) -> Array:
+        """`responses` less their part in the span of `fixed`."""
+        return cast(Array, self.responses - self.fixed @ (self.fixed.T @ self.responses))
+
+    @cached_property
+    def spread_within(self) -> Array:
+        """Sum of squares of all replicates about their means, per response."""
+        return cast(Array, self.within.sum(axis=0))
+
+    def part(self, index: Any) -> Sample:
+        """Some of the rows, centred and scaled anew."""
+        return _settled(
+            replace(
+                self,
+                covariates=self.covariates[index],
+                weights=self.weights[index],
+                means=self.means[index],
+                within=self.within[index],
+                replicates=self.replicates[index],
+            )
+        )
+
+    def with_linear(self) -> Sample:
+        """The same rows with the linear part left unpenalised."""
+        return replace(self, linear=True)
+
+
+def _settled(sample: Sample) -> Sample:
+    """Responses centred (with an intercept) and scaled to unit variance; those that do not vary are left out."""
+    means, weights = sample.means, sample.weights
+    if sample.intercept:
+        means = means - np.average(means, axis=0, weights=weights)
+    energy = np.average(means**2, axis=0, weights=weights) + sample.within.sum(axis=0) / weights.sum()
+    varying = energy > 0
+    scale = np.sqrt(energy[varying])
+    return replace(sample, means=means[:, varying] / scale, within=sample.within[:, varying] / scale**2)
+
+
+def _orthonormal(columns: Array) -> Array:
+    """An orthonormal basis of the span of columns; directions within rounding of the others are left out."""
+    vectors, values, _ = np.linalg.svd(columns, full_matrices=False)
+    return cast(Array, vectors[:, values > 1e-10 * values[0]])
+
+
+def _canonical_order(columns: Array) -> Array:
+    """Lexicographic order of rows, each column oriented by its skewness: the same for any shift, scale or row order."""
+    lean = (columns**3).mean(axis=0)
+    oriented = np.where(lean < -1e-12, -columns, columns)
+    return cast(Array, np.lexsort(oriented.T[::-1]))
+
+
+def make_sample(problem: Problem, features: Features, limit: int) -> Sample:
+    """At most `limit` distinct rows of a problem, drawn with the problem's seed."""
+    raw = problem.covariates[:, features.kept]
+    order = _canonical_order(features.standardise(raw))
+    ordered = raw[order]
+    starts = np.flatnonzero(np.append(True, np.any(ordered[1:] != ordered[:-1], axis=1)))
+    weights = (np.ones(len(raw)) if problem.weights is None else problem.weights)[order]
+    responses = problem.responses[order]
+    totals = np.add.reduceat(weights, starts)
+    means = np.add.reduceat(weights[:, None] * responses, starts, axis=0) / totals[:, None]
+    group = np.cumsum(np.bincount(starts, minlength=len(raw))) - 1
+    within = np.add.reduceat(weights[:, None] * (responses - means[group]) ** 2, starts, axis=0)
+    # What is below rounding of the responses themselves is rounding, not replicate variance.
+    within = np.where(within > (_ROUNDING * np.abs(means)) ** 2 * totals[:, None], within, 0.0)
+    picked = np.random.default_rng(problem.seed).permutation(starts.size)[:limit]
+    whole = Sample(
+        covariates=features.standardise(ordered[starts[picked]]),
+        weights=totals[picked],
+        means=means[picked],
+        within=within[picked],
+        replicates=count_replicates(group, responses)[picked],
+        intercept=problem.intercept,
+        n_distinct=int(starts.size),
+    )
+    return _settled(whole)
+
+
+def median_distance(covariates: Array) -> float:
+    """The median distance between distinct rows (standardised); the root mean square where half of them tie."""
+    squared = squared_distances(covariates)[np.triu_indices(len(covariates), 1)]
+    middle = float(np.median(squared)) if squared.size else 0.0
+    middle = middle if middle > 0 else float(squared.mean()) if squared.size else 0.0
+    return math.sqrt(middle) if middle > 0 else math.sqrt(2.0 * covariates.shape[1])
+
+
+def squared_distances(covariates: Array) -> Array:
+    """|x - z|^2 between all rows, exactly zero on the diagonal."""
+    norms = np.einsum("ij,ij->i", covariates, covariates)
+    out = norms[:, None] + norms[None, :] - 2 * (covariates @ covariates.T)
+    np.maximum(out, 0.0, out=out)
+    np.fill_diagonal(out, 0.0)
+    return cast(Array, out)
