@@ -68,23 +68,6 @@ def test_many_features_and_long_distances_neither_overflow_nor_turn_subnormal(ki
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_gradient_is_that_of_finite_differences(kind: type[Separable]) -> None:
-    x = rows(15, 3)
-    sensitivity = np.random.default_rng(2).normal(size=(15, 15))
-    sensitivity += sensitivity.T
-    logs = np.array([0.2, -0.5, 0.9])
-
-    def value(logs: np.ndarray) -> float:
-        return float(np.vdot(sensitivity, kind(np.exp(-logs))(x)))
-
-    gram = kind(np.exp(-logs))(x)
-    gradient = kind().gradient(x * np.exp(logs) * kind.speed, sensitivity * gram)
-    for f in range(3):
-        step = 1e-6 * np.eye(3)[f]
-        assert gradient[f] == pytest.approx((value(logs + step) - value(logs - step)) / 2e-6, rel=1e-6)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_length_scales_are_checked(kind: type[Separable]) -> None:
     with pytest.raises(ValueError, match="positive"):
         kind(-1.0)

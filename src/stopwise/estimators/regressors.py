@@ -30,7 +30,7 @@ from stopwise.estimators.prediction.training_range import feature_range, warn_ou
 from stopwise.estimators.tensors import choose_kernel_for, stays_on_device, take_tensors, tensor_range
 from stopwise.filters import Filter, Ridge, as_filter
 from stopwise.kernels import Kernel, Precomputed, as_kernel
-from stopwise.kernels.radial import Radial
+from stopwise.kernels.stationary import Stationary
 from stopwise.noise import as_noise
 from stopwise.rules import Critical, as_rule
 
@@ -319,7 +319,7 @@ class KernelGradientRegressor(_KernelRegressor):
         Nothing is estimated unless `noise_std="auto"`, which then is Hall and Marron's estimator.
         """
         given = as_kernel(kernel)
-        if isinstance(given, Radial) and given.length_scale == "auto":
+        if isinstance(given, Stationary) and given.length_scale == "auto":
             given = given.with_length_scale(1.0)
         noise = as_noise("hall-marron") if isinstance(noise_std, str) and noise_std == "auto" else noise_std
         rule = Critical(constant=2 * math.e, hilbert_radius=1.0)

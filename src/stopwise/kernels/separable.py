@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, cast
+from dataclasses import dataclass
+from typing import ClassVar, cast
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from stopwise._typing import Array, ArrayLike
-from stopwise.kernels.base import Kernel, Rows, as_matrix
-from stopwise.kernels.radial import _as_length_scale
+from stopwise._support.arrays import Array
+from stopwise.kernels.base import Rows
+from stopwise.kernels.stationary import Stationary
 
-LengthScale = float | tuple[float, ...] | Literal["auto"]
 _GROUP = 32
 """Features multiplied together before their exponential is taken: (1 + s)^32 stays finite for every s below `_FAR`."""
 _FAR = 1e9
@@ -29,43 +27,17 @@ _LEAST = {kind: math.sqrt(np.finfo(kind).tiny) for kind in (np.float32, np.float
 
 
 @dataclass(frozen=True)
-class Separable(Kernel):
+class Separable(Stationary):
     """Shared by the products over features of one kernel of s_j = speed |x_j - z_j| / length_scale_j.
 
     Subclasses give `tile(left, right)`, k between rows scaled so that s is the plain distance of two entries.
     """
 
-    length_scale: LengthScale = 1.0
     speed: ClassVar[float] = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "length_scale", _as_length_scale(self.length_scale))
 
     @abstractmethod
     def tile(self, left: Array, right: Array) -> Array:
         """k between rows in units in which s_j = |left_j - right_j|."""
-
-    def with_length_scale(self, length_scale: float | Sequence[float] | Array) -> Separable:
-        """The same kernel at another length scale."""
-        return replace(self, length_scale=_as_length_scale(length_scale))
-
-    @property
-    def scales(self) -> Array:
-        """The length scale as an array (one entry, or one per feature)."""
-        if self.length_scale == "auto":
-            raise ValueError(
-                'length_scale="auto" is chosen when an estimator is fitted; give a number to evaluate the '
-                "kernel by itself"
-            )
-        return np.atleast_1d(np.asarray(self.length_scale, dtype=np.float64))
-
-    def check(self, covariates: Array) -> None:
-        count = self.scales.size
-        if count not in (1, covariates.shape[1]):
-            raise ValueError(
-                f"length_scale has {count} entries for {covariates.shape[1]} features: give one number, or one "
-                "per feature"
-            )
 
     def prepare(self, covariates: Array, origin: Array) -> Rows:
         scaled = (covariates.astype(np.float64) - origin) * (self.speed / self.scales)
@@ -76,10 +48,6 @@ class Separable(Kernel):
         out *= out > _LEAST[out.dtype.type]
         return out
 
-    def diagonal(self, covariates: ArrayLike) -> Array:
-        matrix = as_matrix(covariates)
-        return np.ones(len(matrix), dtype=matrix.dtype)
-
 
 @dataclass(frozen=True)
 class ProductLaplace(Separable):
@@ -87,7 +55,7 @@ class ProductLaplace(Separable):
 
     @property
     def name(self) -> str:
-        return "product laplace"
+        return "productlaplace"
 
     def pair(self, x: Array, z: Array) -> float:
         difference = (np.asarray(x, dtype=np.float64) - np.asarray(z, dtype=np.float64)) / self.scales
@@ -107,7 +75,7 @@ class ProductMatern(Separable):
 
     @property
     def name(self) -> str:
-        return "product matern32"
+        return "productmatern32"
 
     def pair(self, x: Array, z: Array) -> float:
         difference = (np.asarray(x, dtype=np.float64) - np.asarray(z, dtype=np.float64)) / self.scales

@@ -15,7 +15,7 @@ from typing import cast
 import numpy as np
 import scipy.linalg
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.selection.rows import Sample
 
 MAX_RATIO = 1e9

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import lapack
 from scipy.optimize import minimize
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.kernels import Kernel
 from stopwise.kernels.gradients import Values, gram_and_pullback
 from stopwise.selection.rows import Sample
@@ -55,7 +55,7 @@ class Device:
     """The same in torch, float64, on one of its devices."""
 
     def __init__(self, device: Any) -> None:
-        from stopwise._torch import torch
+        from stopwise._support.torch import torch
 
         self.xp: Any = torch()
         self.device = device

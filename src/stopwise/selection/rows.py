@@ -14,8 +14,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._typing import Array
-from stopwise.estimators.problem import Problem, count_replicates
+from stopwise._support.arrays import Array
+from stopwise.problem import Problem, count_replicates
 
 _ROUNDING = 16 * np.finfo(np.float64).eps
 
