@@ -92,6 +92,11 @@ class Problem:
         means = part.mean_response()
         return replace(part, responses=part.responses - means, offset=means, scale=np.ones_like(self.scale))
 
+    def spread(self, column: int = 0) -> float:
+        """The standard deviation of one response about what an intercept takes out, in the units of y."""
+        centred = self.responses[:, column] - self.mean_response()[column]
+        return float(np.sqrt(np.average(centred**2, weights=self.weights)) * self.scale[column])
+
     def mean_response(self) -> Array:
         """The weighted mean that an intercept takes out (zero without one), problem units."""
         if not self.intercept:

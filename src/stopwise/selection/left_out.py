@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-import scipy.linalg
 
 from stopwise._support.arrays import Array
+from stopwise.selection.length_scales import Place
 from stopwise.selection.rows import Sample
 
 MAX_RATIO = 1e9
@@ -72,11 +72,25 @@ class LeftOut:
         """The ratio of the highest evidence (the median over responses)."""
         return float(self.ratios[int(np.median([_lowest(column)[1] for column in self.evidence_curve().T]))])
 
+    def predict(self, gram: Array, cross: Array, design: Array, new_design: Array) -> Array:
+        """Predictions (t, q) at new rows, in units of the sample's responses, each at its best ratio.
 
-def left_out(sample: Sample, gram: Array) -> LeftOut:
+        `gram` is K before weights (m, m), `cross` the kernel between new rows and the sample's; the designs hold what
+        is not penalised.
+        """
+        sample = self.sample
+        weight = self.ratios[self.best] * self.shrinkage[:, self.best]
+        dual = self.vectors @ (weight * self.coordinates)
+        dual = sample.root_weights[:, None] * (dual - sample.fixed @ (sample.fixed.T @ dual)) / sample.n_samples
+        rest = sample.root_weights[:, None] * (sample.means - gram @ dual)
+        fixed = np.linalg.lstsq(sample.root_weights[:, None] * design, rest, rcond=1e-10)[0]
+        return cast(Array, cross @ dual + new_design @ fixed)
+
+
+def left_out(sample: Sample, gram: Array, place: Place) -> LeftOut:
     """Ridge with a kernel on a sample, every row left out in turn."""
     matrix = projected(gram * np.outer(sample.root_weights, sample.root_weights / sample.n_samples), sample.fixed)
-    values, vectors = scipy.linalg.eigh(matrix, driver="evd", overwrite_a=True, check_finite=False)
+    values, vectors = place.eigh(matrix)
     values = np.maximum(values, 0.0)
     largest = max(float(values[-1]), 1e-300)
     ratios = np.geomspace(1e-2 / largest, max(min(1e12 / largest, MAX_RATIO), 1e2 / largest), _CURVE_POINTS)

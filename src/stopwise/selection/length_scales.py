@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
+import scipy.linalg
 from scipy.linalg import lapack
 from scipy.optimize import minimize
 
@@ -31,17 +32,40 @@ _DIGITS = 64
 """Learned log length scales are rounded to 1/64: finer differences are the optimiser's, not the data's."""
 
 
+class Place(Protocol):
+    """Where the arithmetic happens: an array library, and the few operations that differ between them."""
+
+    xp: Any
+
+    def put(self, values: Array) -> Values:
+        """An array of the host there."""
+
+    def bring(self, values: Values) -> Array:
+        """An array from there on the host."""
+
+    def eigh(self, matrix: Array) -> tuple[Array, Array]:
+        """Eigenvalues, ascending, and eigenvectors of a symmetric matrix, from host to host."""
+
+    def inverse(self, matrix: Values) -> tuple[Values, float] | None:
+        """The inverse of a positive definite matrix and its log determinant; None where Cholesky fails."""
+
+
 class Host:
     """Arithmetic in numpy."""
 
     xp: Any = np
 
     def put(self, values: Array) -> Values:
-        """An array where the arithmetic happens."""
         return values
 
+    def bring(self, values: Values) -> Array:
+        return cast(Array, values)
+
+    def eigh(self, matrix: Array) -> tuple[Array, Array]:
+        values, vectors = scipy.linalg.eigh(matrix, driver="evd", overwrite_a=True, check_finite=False)
+        return values, vectors
+
     def inverse(self, matrix: Values) -> tuple[Values, float] | None:
-        """The inverse of a positive definite matrix and its log determinant; None where Cholesky fails."""
         factor, failed = lapack.dpotrf(matrix, lower=1, overwrite_a=1)
         if failed:
             return None
@@ -61,11 +85,16 @@ class Device:
         self.device = device
 
     def put(self, values: Array) -> Values:
-        """An array where the arithmetic happens."""
         return self.xp.as_tensor(values, dtype=self.xp.float64, device=self.device)
 
+    def bring(self, values: Values) -> Array:
+        return cast(Array, values.cpu().numpy())
+
+    def eigh(self, matrix: Array) -> tuple[Array, Array]:
+        values, vectors = self.xp.linalg.eigh(self.put(matrix))
+        return self.bring(values), self.bring(vectors)
+
     def inverse(self, matrix: Values) -> tuple[Values, float] | None:
-        """The inverse of a positive definite matrix and its log determinant; None where Cholesky fails."""
         factor, failed = self.xp.linalg.cholesky_ex(matrix)
         if int(failed):
             return None
@@ -93,7 +122,7 @@ class Evidence:
     signal-to-noise ratio of a single row.
     """
 
-    def __init__(self, sample: Sample, kernel: Kernel, place: Host | Device) -> None:
+    def __init__(self, sample: Sample, kernel: Kernel, place: Place) -> None:
         self.sample, self.kernel, self.place = sample, kernel, place
         self.rows, self.root = place.put(sample.covariates), place.put(sample.root_weights)
         self.responses, self.fixed = place.put(sample.responses), place.put(sample.fixed)
@@ -152,7 +181,7 @@ def learn(
     *,
     max_steps: int,
     together: bool = False,
-    place: Host | Device | None = None,
+    place: Place | None = None,
 ) -> Learned:
     """L-BFGS from one start; `together`: one length scale for all features."""
     first = logs[:1] if together else logs

@@ -33,6 +33,19 @@ class Features:
         """Kept columns (already picked), centred and divided by their spread."""
         return cast(Array, (columns.astype(np.float64) - self.centre) / self.spread)
 
+    def table(self, scales: Array | None, per_feature: bool) -> tuple[dict[str, Any], ...]:
+        """For each column its spread, length scale and relevance (the largest is 1), or why it was left out."""
+        rows: dict[int, dict[str, Any]] = {
+            j: {"feature": j, "used": False, "why": why} for j, why in self.dropped.items()
+        }
+        for position, column in enumerate(self.kept):
+            spread = float(self.spread[position])
+            row = rows[int(column)] = {"feature": int(column), "used": True, "spread": spread}
+            if scales is not None:
+                row["length_scale"] = float(scales[position]) * spread
+                row["relevance"] = float(scales.min() / scales[position]) if per_feature else 1.0
+        return tuple(rows[j] for j in sorted(rows))
+
 
 def look_at_features(covariates: Array, weights: Array | None) -> Features:
     """Centre and spread of every column; a column that does not vary beyond rounding is dropped with its reason."""
@@ -98,10 +111,12 @@ class Sample:
     @cached_property
     def fixed(self) -> Array:
         """An orthonormal basis (m, p) of what is not penalised, in the coordinates of `responses`."""
-        columns = [self.root_weights[:, None]] if self.intercept else []
-        if self.linear:
-            columns.append(self.root_weights[:, None] * self.covariates)
-        return _orthonormal(np.hstack(columns)) if columns else np.zeros((self.n_rows, 0))
+        return _orthonormal(self.root_weights[:, None] * self.design(self.covariates))
+
+    def design(self, covariates: Array) -> Array:
+        """What is not penalised at some rows: nothing, the constant, or the constant and the rows themselves."""
+        ones = np.ones((len(covariates), int(self.intercept)))
+        return np.hstack([ones, covariates]) if self.linear else ones
 
     @cached_property
     def free_responses(self) -> Array:
@@ -126,6 +141,10 @@ class Sample:
             )
         )
 
+    def first(self, count: int) -> Sample:
+        """The first rows of the (already shuffled) sample."""
+        return self if count >= self.n_rows else self.part(slice(count))
+
     def with_linear(self) -> Sample:
         """The same rows with the linear part left unpenalised."""
         return replace(self, linear=True)
@@ -144,6 +163,8 @@ def _settled(sample: Sample) -> Sample:
 
 def _orthonormal(columns: Array) -> Array:
     """An orthonormal basis of the span of columns; directions within rounding of the others are left out."""
+    if not columns.shape[1]:
+        return columns
     vectors, values, _ = np.linalg.svd(columns, full_matrices=False)
     return cast(Array, vectors[:, values > 1e-10 * values[0]])
 
