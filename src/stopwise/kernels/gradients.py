@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import singledispatch
+from functools import lru_cache, singledispatch
 from typing import Any, TypeAlias
+
+import numpy as np
+from scipy.spatial.distance import pdist
 
 from stopwise.kernels.base import Kernel
 from stopwise.kernels.radial import Gaussian, Laplace, Matern
@@ -75,45 +78,52 @@ def _(kernel: Matern, rows: Values, xp: Any) -> tuple[Values, Pullback]:
     return (1 + s + s * s / 3) * decay, _radial(rows, -(5 / 6) * (1 + s) * decay)
 
 
-def _apart(rows: Values, feature: int) -> Values:
-    """|x_f - z_f| between all rows, as one long vector."""
-    column = rows[:, feature]
-    return abs(column[:, None] - column[None, :]).reshape(-1)
+def _apart(rows: Values, xp: Any) -> Values:
+    """sum_f |x_f - z_f| for every pair of rows, each pair once."""
+    return pdist(rows, "cityblock") if xp is np else xp.nn.functional.pdist(rows, p=1.0)
+
+
+@lru_cache(maxsize=4)
+def _upper(n: int, xp: Any) -> tuple[Values, Values]:
+    """The pairs in the same order, as indices of rows and columns."""
+    if xp is np:
+        return np.triu_indices(n, 1)
+    return tuple(xp.triu_indices(n, n, 1))
+
+
+def _square(pairs: Values, n: int, xp: Any) -> Values:
+    """The symmetric matrix with ones on its diagonal and these entries above it."""
+    out = xp.ones((n, n), dtype=pairs.dtype) if xp is np else pairs.new_ones((n, n))
+    i, j = _upper(n, xp)
+    out[i, j] = pairs
+    out[j, i] = pairs
+    return out
+
+
+def _separable(rows: Values, gram: Values, slope: Callable[[Values], Values], xp: Any) -> Pullback:
+    """For K a product over features: sum_ij S_ij K_ij slope(s_ij), feature by feature, slope = d log k / d log s."""
+
+    def pull(sensitivity: Values) -> Values:
+        i, j = _upper(len(rows), xp)
+        along = 2 * sensitivity[i, j] * gram
+        return xp.stack([slope(_apart(rows[:, f : f + 1], xp)) @ along for f in range(rows.shape[1])])
+
+    return pull
 
 
 @gram_and_pullback.register
 def _(kernel: ProductLaplace, rows: Values, xp: Any) -> tuple[Values, Pullback]:
-    total = _apart(rows, 0)
-    for f in range(1, rows.shape[1]):
-        total += _apart(rows, f)
-    gram = xp.exp(-total.reshape(len(rows), len(rows)))
-
-    def pull(sensitivity: Values) -> Values:
-        along = (sensitivity * gram).reshape(-1)
-        return -xp.stack([_apart(rows, f) @ along for f in range(rows.shape[1])])
-
-    return gram, pull
+    gram = xp.exp(-_apart(rows, xp))
+    return _square(gram, len(rows), xp), _separable(rows, gram, lambda s: -s, xp)
 
 
 @gram_and_pullback.register
 def _(kernel: ProductMatern, rows: Values, xp: Any) -> tuple[Values, Pullback]:
-    scaled = math.sqrt(3.0) * rows
-    total = _apart(scaled, 0)
-    growth = 1 + total
-    for f in range(1, rows.shape[1]):
-        s = _apart(scaled, f)
-        total += s
-        growth *= 1 + s
-        if f % _GROUP == 0:
+    rows = math.sqrt(3.0) * rows
+    growth = 1.0
+    for f in range(rows.shape[1]):
+        growth = growth * (1 + _apart(rows[:, f : f + 1], xp))
+        if f % _GROUP == _GROUP - 1:
             growth = growth.clip(max=_LARGEST)
-    gram = (growth * xp.exp(-total)).reshape(len(rows), len(rows))
-
-    def pull(sensitivity: Values) -> Values:
-        along = (sensitivity * gram).reshape(-1)
-        slopes = []
-        for f in range(rows.shape[1]):
-            s = _apart(scaled, f)
-            slopes.append((s * s / (1 + s)) @ along)
-        return -xp.stack(slopes)
-
-    return gram, pull
+    gram = growth * xp.exp(-_apart(rows, xp))
+    return _square(gram, len(rows), xp), _separable(rows, gram, lambda s: -s * s / (1 + s), xp)
