@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from stopwise import filters, kernels, landmarks, noise, path, rules, schedules, spectrum
+from stopwise import filters, kernels, landmarks, noise, path, problem, rules, schedules, spectrum
 from stopwise.engine.landmarks.decomposition import Spread
 from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Moments, Stream
 from stopwise.exceptions import CannotSave
@@ -36,6 +36,7 @@ ENUMS: dict[str, type[Reason]] = {"rules.Reason": Reason}
 _ROOMS: dict[str, tuple[type[Any], ...]] = {
     "kernels": (
         *(kernels.Gaussian, kernels.Laplace, kernels.Matern, kernels.Linear, kernels.Polynomial),
+        *(kernels.ProductLaplace, kernels.ProductMatern),
         *(kernels.Sobolev, kernels.PeriodicSobolev, Constant, Scaled, Sum, Product),
     ),
     "schedules": (schedules.Constant, schedules.PolynomialDecay, schedules.Sequence),
@@ -51,6 +52,7 @@ _ROOMS: dict[str, tuple[type[Any], ...]] = {
     ),
     "spectrum": (spectrum.Basis, spectrum.Density, spectrum.Spectrum),
     "path": (path.Path,),
+    "problem": (problem.Trend,),
     "landmarks": (landmarks.Uniform, landmarks.Leverage, Landmarks, Moments, FeatureRows, Spread, Stream),
     "selection": (Selection,),
     "tables": (Columns, Numeric, Text, Source, Training),

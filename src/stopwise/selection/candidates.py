@@ -1,15 +1,18 @@
-"""What may be chosen: kernels with length scales learned on the sample, and their score there.
+"""What may be chosen, and how good it is: kernels with length scales, judged by ridge on a sample.
 
-One list for every problem: each kernel with one length scale for all features, and with one per feature. The score is
-the evidence plus the log of the left-out error, both on the whole sample; the error's rows are kept, so that the
-difference of two candidates has a standard error.
+On distinct rows with weights w, D = diag(sqrt w), n = sum w, the model is y ~ N(F b, s^2 (I + nu K)), K = D Gram D / n.
+The fixed part F b (an intercept, or an intercept and a linear part) is projected out of both sides: its directions
+cost degrees of freedom and no penalty. Replicates add their own spread to s^2 and nothing to the determinant, so the
+evidence is that of the table with every row written out. One replicate (a row of responses) is left out at a time,
+with all its copies. The score is the evidence plus the log of the left-out error; the error's rows are kept, so that
+the difference of two candidates has a standard error.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import add
 from typing import cast
@@ -17,21 +20,123 @@ from typing import cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.kernels import Gaussian, Kernel, Laplace, Matern, ProductLaplace, ProductMatern
+from stopwise.kernels import Kernel
 from stopwise.kernels.gradients import gram_and_pullback
-from stopwise.kernels.separable import Separable
 from stopwise.kernels.stationary import Stationary
-from stopwise.selection.left_out import LeftOut, left_out
-from stopwise.selection.length_scales import Host, Learned, Place, learn
-from stopwise.selection.rows import Sample, median_distance
+from stopwise.selection.length_scales import Learned, Place
+from stopwise.selection.rows import Sample
 
-KERNELS: tuple[Stationary, ...] = (Gaussian(), Matern(), ProductMatern(), Laplace(), ProductLaplace())
-"""Smooth ones first."""
-_GRID_ROWS = 150
-"""Rows on which the first length scale is looked for."""
-_GRID, _FINE_GRID, _FEW_FEATURES = (-2, 6), (-6, 4), 3
-"""Powers of two times the median distance, every second one: with few features detail may be fine."""
-_TOGETHER_STEPS, _STEPS, _MORE_STEPS = 8, 25, 12
+MAX_RATIO = 1e9
+"""The largest signal-to-noise ratio nu that is looked at: what fits better beyond is rounding."""
+_CURVE_POINTS = 56
+_LEAST_LEFT = 1e-9
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Ridge on a sample at a grid of ratios nu, each response judged at its own best one.
+
+    `ratios` is the grid (g,), `shrinkage` = 1 / (1 + nu lambda) (m, g), `errors` the squared left-out error of
+    every row by its weight, (m, g, q), in units of each response's variance.
+    """
+
+    sample: Sample
+    values: Array
+    vectors: Array
+    coordinates: Array
+    ratios: Array
+    shrinkage: Array
+    errors: Array
+
+    def evidence_curve(self) -> Array:
+        """-2 log likelihood / n at each ratio, (g, q)."""
+        n, free = self.sample.n_samples, self.sample.n_free
+        variance = (self.shrinkage.T @ self.coordinates**2 + self.sample.spread_within) / free
+        variance = np.maximum(variance, 1e-300)
+        determinant = np.log1p(np.outer(self.ratios, self.values)).sum(axis=1)
+        # The slopes of a linear part count as draws from a Gaussian whose variance fits them, never below the noise's.
+        d = self.sample.fixed.shape[1] - int(self.sample.intercept)
+        slopes = d * np.log(np.maximum(self.sample.fixed_energy / max(d, 1), variance)) if d else 0.0
+        return cast(Array, (free * np.log(variance) + determinant[:, None] + slopes) / n)
+
+    @property
+    def best(self) -> Array:
+        """For each response the index of the ratio with the smallest left-out error."""
+        return cast(Array, np.argmin(self.errors.sum(axis=0), axis=0))
+
+    @property
+    def rows(self) -> Array:
+        """Squared left-out errors of every row by its weight, (m, q), each response at its best ratio."""
+        return cast(Array, self.errors[:, self.best, np.arange(self.errors.shape[2])])
+
+    @property
+    def log_error(self) -> float:
+        """Log mean squared left-out error, averaged over responses."""
+        return float(np.log(np.maximum(self.rows.sum(axis=0) / self.sample.n_samples, 1e-300)).mean())
+
+    @property
+    def evidence(self) -> float:
+        """The evidence at its own best ratio, averaged over responses."""
+        return float(np.mean([_lowest(column)[0] for column in self.evidence_curve().T]))
+
+    @property
+    def ratio(self) -> float:
+        """The ratio of the highest evidence (the median over responses)."""
+        return float(self.ratios[int(np.median([_lowest(column)[1] for column in self.evidence_curve().T]))])
+
+    def predict(self, gram: Array, cross: Array, design: Array, new_design: Array) -> Array:
+        """Predictions (t, q) at new rows, in units of the sample's responses, each at its best ratio.
+
+        `gram` is K before weights (m, m), `cross` the kernel between new rows and the sample's; the designs hold what
+        is not penalised.
+        """
+        sample = self.sample
+        weight = self.ratios[self.best] * self.shrinkage[:, self.best]
+        dual = self.vectors @ (weight * self.coordinates)
+        dual = sample.root_weights[:, None] * (dual - sample.fixed @ (sample.fixed.T @ dual)) / sample.n_samples
+        rest = sample.root_weights[:, None] * (sample.means - gram @ dual)
+        fixed = np.linalg.lstsq(sample.root_weights[:, None] * design, rest, rcond=1e-10)[0]
+        return cast(Array, cross @ dual + new_design @ fixed)
+
+
+def left_out(sample: Sample, gram: Array, place: Place) -> LeftOut:
+    """Ridge with a kernel on a sample, every row left out in turn."""
+    matrix = projected(gram * np.outer(sample.root_weights, sample.root_weights / sample.n_samples), sample.fixed)
+    values, vectors = place.eigh(matrix)
+    values = np.maximum(values, 0.0)
+    largest = max(float(values[-1]), 1e-300)
+    ratios = np.geomspace(1e-2 / largest, max(min(1e12 / largest, MAX_RATIO), 1e2 / largest), _CURVE_POINTS)
+    shrinkage = 1 / (1 + np.outer(values, ratios))
+    coordinates = vectors.T @ sample.free_responses
+    leverage = 1 - (vectors**2) @ shrinkage + (sample.fixed**2).sum(axis=1)[:, None]
+    left = 1 - leverage / sample.replicates[:, None]
+    inverse = np.where(left > _LEAST_LEFT, 1 / np.maximum(left, _LEAST_LEFT), np.inf) ** 2
+    errors = np.empty((*shrinkage.shape, coordinates.shape[1]))
+    for j in range(coordinates.shape[1]):
+        residual = vectors @ (coordinates[:, j : j + 1] * shrinkage)
+        with np.errstate(invalid="ignore"):
+            errors[:, :, j] = (residual**2 + sample.within[:, j : j + 1]) * inverse
+    errors = np.where(np.isnan(errors), np.inf, errors)
+    return LeftOut(sample, values, vectors, coordinates, ratios, shrinkage, errors)
+
+
+def projected(matrix: Array, fixed: Array) -> Array:
+    """(I - Q Q') M (I - Q Q') for orthonormal columns Q; M is overwritten."""
+    image = matrix @ fixed
+    matrix -= fixed @ image.T
+    matrix -= (image - fixed @ (fixed.T @ image)) @ fixed.T
+    return matrix
+
+
+def _lowest(curve: Array) -> tuple[float, int]:
+    """The minimum of a curve on an even grid by the parabola through its lowest point, and that point's index."""
+    at = int(np.argmin(curve))
+    if not 0 < at < curve.size - 1:
+        return float(curve[at]), at
+    left, middle, right = (float(v) for v in curve[at - 1 : at + 2])
+    bend = left - 2 * middle + right
+    drop = (left - right) ** 2 / (8 * bend) if np.isfinite(bend) and bend > 0 else 0.0
+    return middle - min(drop, max(left, right) - middle), at
 
 
 @dataclass(frozen=True)
@@ -84,7 +189,7 @@ class Candidate:
 
     @property
     def kernel(self) -> Stationary:
-        """The kernel with the largest share."""
+        """The kernel with the largest share; least squares alone has none."""
         return self.parts[0].kernel
 
     @property
@@ -108,14 +213,23 @@ class Candidate:
         difference = self.errors - other.errors
         return float(difference.mean()), float(difference.std()) / math.sqrt(difference.size)
 
-    def predict(self, covariates: Array, place: Place) -> Array:
-        """Predictions (t, q) at standardised rows, in units of the sample's responses."""
-        sample = self.sample
+    def tied_with(self, best: Candidate, errors: float) -> bool:
+        """Whether left-out rows cannot tell it from the best: within standard errors, and not half as bad again.
+
+        A few far rows make a standard error that hides any difference.
+        """
+        gap, error = self.gap(best)
+        return gap <= min(errors * error, 0.5 * float(best.errors.mean()))
+
+    def errors_at(self, rows: Sample, unseen: Array, place: Place) -> Array:
+        """Squared errors on rows outside the sample (its rows come first), averaged over responses."""
+        sample, covariates = self.sample, rows.covariates[unseen]
         gram = sum(part.gram(sample, place) for part in self.parts)
         cross = sum(
             part.share * part.kernel(covariates / part.scales, sample.covariates / part.scales) for part in self.parts
         )
-        return self.result.predict(gram, cross, sample.design(sample.covariates), sample.design(covariates))
+        predicted = self.result.predict(gram, cross, sample.design(sample.covariates), sample.design(covariates))
+        return cast(Array, (((rows.means[unseen] - sample.middle) / sample.unit - predicted) ** 2).mean(axis=1))
 
     def in_units(self, spread: Array) -> Kernel:
         """The kernel on features in their own units, of which one standard deviation is `spread`."""
@@ -129,52 +243,5 @@ class Candidate:
 
 def judge(sample: Sample, parts: Sequence[Part], place: Place, *, per_feature: bool) -> Candidate:
     """The score of kernels with given length scales on a sample."""
-    gram = sum(part.gram(sample, place) for part in parts)
-    return Candidate(tuple(parts), per_feature, sample, left_out(sample, cast(Array, gram), place))
-
-
-def _judge_learned(sample: Sample, kernel: Stationary, found: Learned, place: Place, per_feature: bool) -> Candidate:
-    candidate = judge(sample, [Part(1.0, kernel, found.scales)], place, per_feature=per_feature)
-    return replace(candidate, learned=found)
-
-
-def _first_scale(sample: Sample, kernel: Stationary) -> tuple[Learned, str | None, float]:
-    """A start from the grid, which end of it that is (if any), and how much the score fell in the last step there."""
-    rows, host = sample.first(_GRID_ROWS), Host()
-    d = rows.covariates.shape[1]
-    # A sum of d absolute differences is about sqrt(d) times the distance.
-    unit = median_distance(rows.covariates) * (math.sqrt(d) if isinstance(kernel, Separable) else 1.0)
-    low, high = _FINE_GRID if d <= _FEW_FEATURES else _GRID
-    tried = [
-        judge(rows, [Part(1.0, kernel, np.full(d, unit * 2.0**power))], host, per_feature=False)
-        for power in range(low, high + 1, 2)
-    ]
-    at = min(range(len(tried)), key=lambda i: (round(tried[i].score, 9), -i))
-    edge = {0: "short", len(tried) - 1: "long"}.get(at)
-    fall = tried[1 if at == 0 else at - 1].score - tried[at].score if edge else 0.0
-    log_ratio = math.log(max(tried[at].result.ratio / rows.n_samples, 1e-3))
-    return Learned(cast(Array, -np.log(tried[at].scales)), log_ratio, tried[at].score), edge, fall
-
-
-def listed(sample: Sample, kernels: Sequence[Stationary], place: Place, *, per_feature: bool) -> Iterator[Candidate]:
-    """Every candidate, its length scales learned on the sample."""
-    for kernel in kernels:
-        if isinstance(kernel, Separable) and sample.covariates.shape[1] == 1 and len(kernels) > 1:
-            continue  # the same function as the kernel of the distance
-        first, edge, fall = _first_scale(sample, kernel)
-        one = learn(sample, kernel, first.logs, first.log_ratio, max_steps=_TOGETHER_STEPS, together=True)
-        yield replace(_judge_learned(sample, kernel, one, place, False), edge=edge, fall=fall)
-        if per_feature and sample.covariates.shape[1] > 1:
-            each = learn(sample, kernel, one.logs, one.log_ratio, max_steps=_STEPS, place=place)
-            yield _judge_learned(sample, kernel, each, place, True)
-
-
-def learned_further(candidate: Candidate, sample: Sample, place: Place) -> Candidate:
-    """The same kernel with length scales learned further on (other) rows, and its score there."""
-    assert candidate.learned is not None
-    found = candidate.learned
-    together = not candidate.per_feature
-    found = learn(
-        sample, candidate.kernel, found.logs, found.log_ratio, max_steps=_MORE_STEPS, together=together, place=place
-    )
-    return _judge_learned(sample, candidate.kernel, found, place, candidate.per_feature)
+    gram = sum((part.gram(sample, place) for part in parts), np.zeros((sample.n_rows, sample.n_rows)))
+    return Candidate(tuple(parts), per_feature, sample, left_out(sample, gram, place))

@@ -1,45 +1,69 @@
 """What "auto" chooses: kernel, length scales, one or one per feature, and whether a linear part is left free.
 
-Candidates are learned on a few hundred distinct rows and ranked by one score; the best few are learned further on more
-rows; length scales per feature must not do worse than one for all on rows that took no part. Candidates that left-out
-rows cannot tell from the best (within one standard error) share its place. Everything happens in standard deviations
-of the features and of y, so units do not matter; the kernel that comes out is in the features' own units.
+One list of candidates: each kernel with one length scale for all features and with one per feature, and each of these
+with a linear part left unpenalised. They are learned on a few hundred distinct rows and ranked by one score; the best
+are learned further on more rows, and length scales per feature must not do worse than one for all on rows that took no
+part. One rule for ties: candidates whose left-out error is within one standard error of the best's share its place as
+an average of kernels; in a small sample the smoothest of them takes it. Everything happens in standard deviations of
+the features and of y, so units do not matter; the kernel that comes out is in the features' own units.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.threads import blas_threads
-from stopwise.kernels import Kernel
+from stopwise.kernels import Gaussian, Kernel, Laplace, Matern, ProductLaplace, ProductMatern
+from stopwise.kernels.separable import Separable
 from stopwise.kernels.stationary import Stationary
 from stopwise.problem import Problem
-from stopwise.selection.candidates import KERNELS, Candidate, Part, judge, learned_further, listed
-from stopwise.selection.length_scales import Host, Place
+from stopwise.selection.candidates import Candidate, Part, judge
+from stopwise.selection.length_scales import Host, Learned, Place, learn
 from stopwise.selection.result import Selection, describe
 from stopwise.selection.rows import Sample, look_at_features, make_sample, median_distance
 
+KERNELS: tuple[Stationary, ...] = (Gaussian(), Matern(), ProductMatern(), Laplace(), ProductLaplace())
+"""Smooth ones first: an earlier one wins a tie."""
 LEAST_ROWS = 8
 """With fewer distinct rows nothing is searched: Matern 3/2 at the median distance."""
+_GRID, _FINE_GRID, _FEW_FEATURES = (-2, 6), (-6, 4), 3
+"""Powers of two times the median distance, every second one: with few features detail may be fine."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How many distinct rows each stage looks at, and how many candidates reach the second."""
+    """How much is looked at: distinct rows, and steps of the gradient."""
 
-    first: int = 300
-    second: int = 600
-    finalists: int = 3
-    unseen: int = 600
+    grid_rows: int = 150
+    rows: int = 300
+    """Every candidate is learned on so many."""
+    more_rows: int = 600
+    """The best two are learned further, and the best few judged, on so many."""
+    unseen_rows: int = 600
+    """So many others say whether length scales per feature are worse than one."""
+    steps_together: int = 8
+    steps: int = 25
+    more_steps: int = 10
     sharing: int = 3
-    averaged: int = 2500
-    """Averages of kernels are taken up to so many rows: beyond, chance is small and a sum costs as many times more."""
+    """With so many others the best may share its place,"""
+    averaged_rows: int = 2500
+    """up to so many rows: beyond, chance is small and a sum of kernels costs as many times more."""
+    small_rows: int = 60
+    """In a smaller sample the smoothest of those that cannot be told apart is taken."""
+    product_features: int = 40
+    """With more features, products of kernels have one length scale: their gradient costs a pass for each feature."""
+    rows_per_slope: int = 5
+    """A linear part needs so many rows for each feature."""
+    ties: float = 1.0
+    """Standard errors of the difference up to which left-out rows cannot tell a candidate from the best."""
+    linear_ties: float = 1.5
+    """The same for least squares alone, the simplest candidate."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +76,11 @@ class Chosen:
     table: Any = None
 
 
-def choose_kernel(problem: Problem, given: Kernel | None, relevance: bool | str) -> Chosen:
-    """The kernel for a problem: the one given, which sees X as it is, or the best of all (None) or of its scales."""
+def choose_kernel(problem: Problem, given: Kernel | None, relevance: bool | str, *, linear: bool = False) -> Chosen:
+    """The kernel for a problem: the one given, which sees X as it is, or the best of all (None) or of its scales.
+
+    `linear`: whether a linear part may be left unpenalised, which the solver must be able to project out.
+    """
     if given is not None and not (isinstance(given, Stationary) and given.length_scale == "auto"):
         kernel = given.resolved(problem.covariates)
         kernel.check(problem.covariates)
@@ -62,87 +89,174 @@ def choose_kernel(problem: Problem, given: Kernel | None, relevance: bool | str)
     # A kernel asked for by name keeps one length scale unless more are asked for.
     wanted = relevance is True or (relevance == "auto" and given is None)
     with blas_threads(1):  # samples are small
-        return search(problem, kernels, per_feature=wanted, forced=relevance is True)
+        search = Search(kernels, per_feature=wanted, forced=relevance is True, linear=linear and given is None)
+        return search.run(problem)
 
 
-def search(problem: Problem, kernels: Sequence[Stationary], *, per_feature: bool, forced: bool = False) -> Chosen:
+@dataclass(frozen=True)
+class Search:
     """The best of some kernels for a problem."""
-    features = look_at_features(problem.covariates, problem.weights)
-    if not features.kept.size:
-        nothing = Selection((), features.table(None, False), "no feature varies: the fit is constant")
-        return Chosen(kernels[0].with_length_scale(1.0), problem, None, nothing)
-    budget, place = Budget(), Host()
-    rows = make_sample(problem, features, budget.second + budget.unseen)
-    sample = rows.first(budget.second)
-    if sample.n_rows < LEAST_ROWS or not sample.means.shape[1]:
-        tried = [_unsearched(sample, kernels, place)]
-        best = tried[0]
-    else:
-        tried = list(listed(sample.first(budget.first), kernels, place, per_feature=per_feature))
-        allowed = [c for c in tried if c.per_feature] if forced and features.kept.size > 1 else tried
-        finalists = _finalists(allowed, sample, budget, place)
-        tried += [c for c in finalists if c not in tried]
+
+    kernels: Sequence[Stationary]
+    per_feature: bool
+    forced: bool = False
+    linear: bool = False
+    budget: Budget = Budget()
+    place: Place = field(default_factory=Host)
+
+    def run(self, problem: Problem) -> Chosen:
+        """Every candidate, the best of them, and the table of all."""
+        features = look_at_features(problem.covariates, problem.weights)
+        if not features.kept.size:
+            nothing = Selection((), features.table(None, False), "no feature varies: the fit is constant")
+            return Chosen(self.kernels[0].with_length_scale(1.0), problem, None, nothing)
+        rows = make_sample(problem, features, self.budget.more_rows + self.budget.unseen_rows)
+        if rows.n_rows < LEAST_ROWS or not rows.means.shape[1]:
+            best = self._unsearched(rows)
+            tried = [best]
+        else:
+            best, tried = self._best(rows)
+        if features.kept.size < problem.covariates.shape[1]:
+            problem = replace(problem, covariates=problem.covariates[:, features.kept])
+        table = describe(problem, features, best, tried)
+        kept = None if problem.covariates.shape[1] == len(table.features) else features.kept
+        problem = problem.with_trend() if best.linear else problem
+        return Chosen(best.in_units(features.spread), problem, kept, table)
+
+    def _unsearched(self, rows: Sample) -> Candidate:
+        kernel = self.kernels[min(1, len(self.kernels) - 1)]
+        scales = np.full(rows.covariates.shape[1], median_distance(rows.covariates))
+        return judge(rows, [Part(1.0, kernel, scales)], self.place, per_feature=False)
+
+    def _best(self, rows: Sample) -> tuple[Candidate, list[Candidate]]:
+        sample = rows.first(self.budget.more_rows)
+        tried = list(self._listed(sample.first(self.budget.rows)))
+        finalists = self._finalists(tried, sample)
+        best = self._settled(finalists)
+        if self._may_be_linear(sample):
+            line = judge(sample.with_linear(), [], self.place, per_feature=False)
+            tried.append(line)
+            if line.tied_with(best, self.budget.linear_ties):
+                plain = next(c for c in tried if c.linear and not c.per_feature)
+                best = self._again(plain, sample, further=False)
+                return best, [*tried, *finalists]
+        one = [c for c in _ranked(finalists) if not c.per_feature]
+        if best.per_feature and one and not self.forced and _worse_unseen(best, one[0], rows, self.place):
+            best = one[0]
+        best = self._averaged(best, finalists)
+        return best, [*tried, *(c for c in finalists if c not in tried)]
+
+    def _listed(self, sample: Sample) -> Iterator[Candidate]:
+        """Every candidate, its length scales learned on the sample."""
+        d, budget = sample.covariates.shape[1], self.budget
+        for kernel in self.kernels:
+            product = isinstance(kernel, Separable)
+            if product and d == 1 and len(self.kernels) > 1:
+                continue  # the same function as the kernel of the distance
+            first, edge, fall = self._first_scale(sample.first(budget.grid_rows), kernel)
+            one = learn(sample, kernel, first, max_steps=budget.steps_together, together=True)
+            for candidate in self._with_linear(sample, kernel, one, False):
+                yield replace(candidate, edge=edge, fall=fall)
+            if self.per_feature and d > 1 and (d <= budget.product_features or not product or self.forced):
+                yield from self._with_linear(sample, kernel, self._learned_each(sample, kernel, one), True)
+
+    def _learned_each(self, sample: Sample, kernel: Stationary, one: Learned) -> Learned:
+        """One length scale per feature, from the better of two starts after a few steps from each.
+
+        Where few features matter, one length scale for all may fit nothing, and its start leads nowhere.
+        """
+        typical = Learned(np.full_like(one.logs, -math.log(median_distance(sample.covariates))), math.log(30.0), 0.0)
+        begun = [
+            learn(sample, kernel, s, max_steps=self.budget.steps_together, place=self.place) for s in (one, typical)
+        ]
+        start = min(begun, key=lambda found: round(found.value, 9))
+        return learn(sample, kernel, start, max_steps=self.budget.steps - self.budget.steps_together, place=self.place)
+
+    def _with_linear(
+        self, sample: Sample, kernel: Stationary, found: Learned, per_feature: bool
+    ) -> Iterator[Candidate]:
+        """A candidate, and the same with a linear part where that is allowed."""
+        yield self._judged(sample, kernel, found, per_feature)
+        if self._may_be_linear(sample):
+            yield self._judged(sample.with_linear(), kernel, found, per_feature)
+
+    def _may_be_linear(self, sample: Sample) -> bool:
+        n, d = sample.covariates.shape
+        return self.linear and sample.intercept and n >= self.budget.rows_per_slope * d
+
+    def _judged(self, sample: Sample, kernel: Stationary, found: Learned, per_feature: bool) -> Candidate:
+        candidate = judge(sample, [Part(1.0, kernel, found.scales)], self.place, per_feature=per_feature)
+        return replace(candidate, learned=found)
+
+    def _first_scale(self, sample: Sample, kernel: Stationary) -> tuple[Learned, str | None, float]:
+        """A start from the grid, which end of it that is (if any), and how much the score fell in the last step."""
+        d = sample.covariates.shape[1]
+        # A sum of d absolute differences is about sqrt(d) times the distance.
+        unit = median_distance(sample.covariates) * (math.sqrt(d) if isinstance(kernel, Separable) else 1.0)
+        low, high = _FINE_GRID if d <= _FEW_FEATURES else _GRID
+        scales = [np.full(d, unit * 2.0**power) for power in range(low, high + 1, 2)]
+        tried = [judge(sample, [Part(1.0, kernel, each)], Host(), per_feature=False) for each in scales]
+        at = min(range(len(tried)), key=lambda i: (round(tried[i].score, 9), -i))
+        edge = {0: "short", len(tried) - 1: "long"}.get(at)
+        fall = tried[1 if at == 0 else at - 1].score - tried[at].score if edge else 0.0
+        log_ratio = math.log(max(tried[at].result.ratio / sample.n_samples, 1e-3))
+        return Learned(cast(Array, -np.log(scales[at])), log_ratio, tried[at].score), edge, fall
+
+    def _finalists(self, tried: Sequence[Candidate], sample: Sample) -> list[Candidate]:
+        """The best few and the best with one length scale on all rows of the sample, the best two learned further."""
+        allowed = [c for c in tried if c.per_feature] if self.forced else []
+        ranked = _ranked(allowed or tried)
+        if sample.n_rows <= self.budget.rows:
+            return ranked
+        few = ranked[: self.budget.sharing]
+        few += [c for c in ranked if not c.per_feature and c not in few][:1]
+        return [self._again(c, sample, further=i < 2) for i, c in enumerate(few)]
+
+    def _again(self, candidate: Candidate, sample: Sample, *, further: bool) -> Candidate:
+        """The same kernel on more rows, its length scales learned further there or not."""
+        found = cast(Learned, candidate.learned)
+        sample = sample.with_linear() if candidate.linear else sample
+        if further:
+            together, steps = not candidate.per_feature, self.budget.more_steps
+            found = learn(sample, candidate.kernel, found, max_steps=steps, together=together, place=self.place)
+        judged = self._judged(sample, candidate.kernel, found, candidate.per_feature)
+        return replace(judged, edge=candidate.edge, fall=candidate.fall)
+
+    def _settled(self, finalists: Sequence[Candidate]) -> Candidate:
+        """The best score; in a small sample the smoothest of those that left-out rows cannot tell from it."""
         best = _ranked(finalists)[0]
-        if not forced:
-            best = _guarded(best, finalists, rows, place)
-        best = _averaged(best, finalists, budget, place)
-    table = describe(problem, features, best, tried)
-    kernel = best.in_units(features.spread)
-    if features.kept.size == problem.covariates.shape[1]:
-        return Chosen(kernel, problem, None, table)
-    kept = replace(problem, covariates=problem.covariates[:, features.kept])
-    return Chosen(kernel, kept, features.kept, table)
+        if best.sample.n_rows >= self.budget.small_rows:
+            return best
+        names = [kernel.name for kernel in self.kernels]
+        tied = [c for c in finalists if c.tied_with(best, self.budget.ties)]
+        return min(tied, key=lambda c: (c.per_feature, names.index(c.kernel.name), not c.linear, c.score))
+
+    def _averaged(self, best: Candidate, finalists: Sequence[Candidate]) -> Candidate:
+        """The best, or its average with others that left-out rows cannot tell from it."""
+        others = [
+            c
+            for c in _ranked(finalists)
+            if c is not best and c.linear == best.linear and c.tied_with(best, self.budget.ties)
+        ]
+        others = others[: self.budget.sharing]
+        if not others or best.sample.n_distinct > self.budget.averaged_rows:
+            return best
+        shares = [0.5, *(0.5 / len(others) for _ in others)]
+        parts = [Part(s, c.kernel, c.scales) for s, c in zip(shares, [best, *others], strict=True)]
+        judged = judge(best.sample, parts, self.place, per_feature=best.per_feature)
+        return replace(judged, edge=best.edge, fall=best.fall)
 
 
 def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Best score first; the smoother kernel (earlier in the list) where two tie."""
+    """Best score first; the one listed first (smoother, fewer length scales) where two tie."""
     return sorted(candidates, key=lambda c: round(c.score, 9))
 
 
-def _finalists(tried: Sequence[Candidate], sample: Sample, budget: Budget, place: Place) -> list[Candidate]:
-    """The best few and the best with one length scale, learned further on all rows of the sample."""
-    ranked = _ranked(tried)
-    picked = ranked[: budget.finalists]
-    picked += [c for c in ranked if not c.per_feature and c not in picked][:1]
-    if sample.n_rows <= budget.first:
-        return list(ranked)
-    return [learned_further(c, sample, place) for c in picked]
-
-
-def _guarded(best: Candidate, finalists: Sequence[Candidate], rows: Sample, place: Place) -> Candidate:
-    """The best, unless its length scales per feature do worse than one for all on rows that took no part."""
-    one = [c for c in _ranked(finalists) if not c.per_feature]
+def _worse_unseen(best: Candidate, other: Candidate, rows: Sample, place: Place) -> bool:
+    """Whether the best predicts rows outside the sample worse than another, by more than one standard error."""
     unseen = np.arange(best.sample.n_rows, rows.n_rows)
-    if not best.per_feature or not one or unseen.size < LEAST_ROWS:
-        return best
-    gap = _unseen_errors(best, rows, unseen, place) - _unseen_errors(one[0], rows, unseen, place)
-    worse = float(gap.mean()) > float(gap.std()) / math.sqrt(gap.size)
-    return one[0] if worse else best
-
-
-def _unseen_errors(candidate: Candidate, rows: Sample, unseen: Array, place: Place) -> Array:
-    """Squared errors on rows outside a candidate's sample, averaged over responses, in units of the sample's."""
-    seen = slice(candidate.sample.n_rows)
-    predicted = candidate.predict(rows.covariates[unseen], place)
-    middle = np.average(rows.means[seen], axis=0, weights=rows.weights[seen]) if rows.intercept else 0.0
-    unit = rows.means[seen].std(axis=0)
-    return (((rows.means[unseen] - middle) / unit - predicted) ** 2).mean(axis=1)
-
-
-def _averaged(best: Candidate, finalists: Sequence[Candidate], budget: Budget, place: Place) -> Candidate:
-    """The best, or its average with others that left-out rows cannot tell from it."""
-    if best.sample.n_distinct > budget.averaged:
-        return best
-    gaps = [(c, *c.gap(best)) for c in _ranked(finalists) if c is not best]
-    others = [c for c, gap, error in gaps if gap <= error][: budget.sharing]
-    if not others:
-        return best
-    share = 0.5 / len(others)
-    parts = [Part(0.5, best.kernel, best.scales), *(Part(share, c.kernel, c.scales) for c in others)]
-    return replace(judge(best.sample, parts, place, per_feature=best.per_feature), edge=best.edge, fall=best.fall)
-
-
-def _unsearched(sample: Sample, kernels: Sequence[Stationary], place: Place) -> Candidate:
-    kernel = kernels[min(1, len(kernels) - 1)]
-    scales = np.full(sample.covariates.shape[1], median_distance(sample.covariates))
-    return judge(sample, [Part(1.0, kernel, scales)], place, per_feature=False)
+    if unseen.size < LEAST_ROWS:
+        return False
+    errors = [c.errors_at(rows, unseen, place) for c in (best, other)]
+    gap = errors[0] - errors[1]
+    return float(gap.mean()) > float(gap.std()) / math.sqrt(gap.size)

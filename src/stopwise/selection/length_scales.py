@@ -176,22 +176,21 @@ class Evidence:
 def learn(
     sample: Sample,
     kernel: Kernel,
-    logs: Array,
-    log_ratio: float,
+    start: Learned,
     *,
     max_steps: int,
     together: bool = False,
     place: Place | None = None,
 ) -> Learned:
     """L-BFGS from one start; `together`: one length scale for all features."""
-    first = logs[:1] if together else logs
-    start = np.append(np.clip(first, *_BOUNDS), np.clip(log_ratio, *_RATIO_BOUNDS))
+    first = start.logs[:1] if together else start.logs
+    begin = np.append(np.clip(first, *_BOUNDS), np.clip(start.log_ratio, *_RATIO_BOUNDS))
     found: Any = minimize(
         Evidence(sample, kernel, place or Host()),
-        start,
+        begin,
         jac=True,
         method="L-BFGS-B",
         bounds=[_BOUNDS] * len(first) + [_RATIO_BOUNDS],
         options={"maxiter": max_steps, "maxcor": 20, "ftol": 1e-6, "gtol": 1e-4},
     )
-    return Learned(np.array(np.broadcast_to(found.x[:-1], len(logs))), float(found.x[-1]), float(found.fun))
+    return Learned(np.array(np.broadcast_to(found.x[:-1], len(start.logs))), float(found.x[-1]), float(found.fun))

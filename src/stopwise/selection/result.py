@@ -82,6 +82,7 @@ def describe(problem: Problem, features: Features, best: Candidate, tried: Seque
         "n_rows": best.sample.n_rows,
         "n_samples": problem.n_samples,
         "n_distinct": best.sample.n_distinct,
+        "linear": best.linear,
         "at_edge": best.edge,
         "edge_fall": best.fall,
     }
@@ -93,7 +94,7 @@ def _row(candidate: Candidate, best: Candidate, features: Features, unit: float)
         "kernel": candidate.name,
         "per_feature": candidate.per_feature,
         "linear": candidate.linear,
-        "length_scale": [float(v) for v in candidate.scales * features.spread],
+        "length_scale": [float(v) for v in candidate.scales * features.spread] if candidate.parts else None,
         "rows": candidate.sample.n_rows,
         "evidence": candidate.evidence,
         "left_out_rmse": unit * math.exp(candidate.log_error / 2),

@@ -70,7 +70,8 @@ class Sample:
 
     `means` are centred where there is an intercept, and of unit variance per response. `within` is the weighted sum of
     squares of replicates about their own mean, `replicates` how many different responses (rows of them) there are.
-    `n_distinct` counts the distinct rows that this sample was drawn from; `linear` tells whether a linear part is left
+    `n_distinct` counts the distinct rows that this sample was drawn from; `middle` and `unit` (q,) are what was taken
+    off its responses, and what they were divided by, when it was drawn; `linear` tells whether a linear part is left
     unpenalised beside the intercept.
     """
 
@@ -81,6 +82,8 @@ class Sample:
     replicates: Array
     intercept: bool
     n_distinct: int
+    middle: Array
+    unit: Array
     linear: bool = False
 
     @property
@@ -124,6 +127,11 @@ class Sample:
         return cast(Array, self.responses - self.fixed @ (self.fixed.T @ self.responses))
 
     @cached_property
+    def fixed_energy(self) -> Array:
+        """Sum of squares of the responses' part in the span of `fixed` beyond the constant, per response."""
+        return cast(Array, ((self.fixed.T @ self.responses) ** 2).sum(axis=0))
+
+    @cached_property
     def spread_within(self) -> Array:
         """Sum of squares of all replicates about their means, per response."""
         return cast(Array, self.within.sum(axis=0))
@@ -151,14 +159,13 @@ class Sample:
 
 
 def _settled(sample: Sample) -> Sample:
-    """Responses centred (with an intercept) and scaled to unit variance; those that do not vary are left out."""
+    """Responses centred (with an intercept) and scaled to unit variance."""
     means, weights = sample.means, sample.weights
-    if sample.intercept:
-        means = means - np.average(means, axis=0, weights=weights)
+    middle = np.average(means, axis=0, weights=weights) if sample.intercept else np.zeros(means.shape[1])
+    means = means - middle
     energy = np.average(means**2, axis=0, weights=weights) + sample.within.sum(axis=0) / weights.sum()
-    varying = energy > 0
-    scale = np.sqrt(energy[varying])
-    return replace(sample, means=means[:, varying] / scale, within=sample.within[:, varying] / scale**2)
+    unit = np.where(energy > 0, np.sqrt(energy), 1.0)
+    return replace(sample, means=means / unit, within=sample.within / unit**2, middle=middle, unit=unit)
 
 
 def _orthonormal(columns: Array) -> Array:
@@ -191,14 +198,17 @@ def make_sample(problem: Problem, features: Features, limit: int) -> Sample:
     # What is below rounding of the responses themselves is rounding, not replicate variance.
     within = np.where(within > (_ROUNDING * np.abs(means)) ** 2 * totals[:, None], within, 0.0)
     picked = np.random.default_rng(problem.seed).permutation(starts.size)[:limit]
+    varying = np.ptp(responses, axis=0) > 0
     whole = Sample(
         covariates=features.standardise(ordered[starts[picked]]),
         weights=totals[picked],
-        means=means[picked],
-        within=within[picked],
+        means=means[np.ix_(picked, varying)],
+        within=within[np.ix_(picked, varying)],
         replicates=count_replicates(group, responses)[picked],
         intercept=problem.intercept,
         n_distinct=int(starts.size),
+        middle=np.zeros(int(varying.sum())),
+        unit=np.ones(int(varying.sum())),
     )
     return _settled(whole)
 
