@@ -301,11 +301,11 @@ class SpectralTail(_FromPath):
         if path.spectrum.converged is not None:
             sure = min(sure, int(np.argmin(np.append(path.spectrum.converged, False))))
         wanted = int(path.n_samples // 2) if self.leading == "auto" else int(self.leading)
-        if not 0 <= wanted < path.n_samples - float(path.intercept):
+        if not 0 <= wanted < path.n_samples - path.n_fixed:
             raise ValueError(f"leading must lie between 0 and n - 1 = {path.n_samples - 1:g}, got {wanted}")
         k = min(wanted, sure)
         tail = float(path.energy - (path.coefficients[:k] ** 2).sum())
-        return tail / (path.n_samples - k - float(path.intercept))
+        return tail / (path.n_samples - k - path.n_fixed)
 
 
 def _lowest(path: Path, function: Callable[[float], float]) -> float:
@@ -325,7 +325,7 @@ class ResidualGCV(_FromPath):
     def _path_variance(self, path: Path) -> float:
         ridge = path.along(Ridge())
         at = np.asarray(_lowest(ridge, lambda step_sum: float(ridge.gcv(np.asarray(step_sum)))))
-        free = ridge.n_samples - float(ridge.degrees_of_freedom(at)) - float(ridge.intercept)
+        free = ridge.n_samples - float(ridge.degrees_of_freedom(at)) - ridge.n_fixed
         return ridge.n_samples * float(ridge.mean_squared_residual(at)) / max(free, 1e-8 * ridge.n_samples)
 
 
@@ -341,11 +341,11 @@ class Evidence(_FromPath):
     def variance_at(self, path: Path, ratio: float) -> float:
         """s^2(q) = (1/n) sum_j ytilde_j^2 / (1 + q lambda_j), problem units."""
         inside = float((path.coefficients**2 / (1 + ratio * path.spectrum.eigenvalues)).sum())
-        return (inside + float(path.unseen_energy)) / (path.n_samples - float(path.intercept))
+        return (inside + float(path.unseen_energy)) / (path.n_samples - path.n_fixed)
 
     def score(self, path: Path, ratio: float) -> float:
         """Minus twice the profiled log likelihood, up to a constant: n log s^2(q) + sum_j log(1 + q lambda_j)."""
-        free = path.n_samples - float(path.intercept)
+        free = path.n_samples - path.n_fixed
         determinant = float(path.density.total(np.log1p(ratio * path.density.values)))
         return free * math.log(max(self.variance_at(path, ratio), 1e-300)) + determinant
 

@@ -51,6 +51,10 @@ class Path:
     intercept: bool = False
     root_weights: Array | None = None
     response: Array | None = None
+    fixed: Array | None = None
+    """Orthonormal columns (n, p) left unpenalised in place of the constant alone, in the coordinates of `response`."""
+    level: Array | None = None
+    """What least squares on them took out of the responses, (p,) or (p, q), problem units."""
     scale: PerResponse = 1.0
     offset: PerResponse = 0.0
     chosen: tuple[float, ...] | None = None
@@ -63,6 +67,18 @@ class Path:
     def n_samples(self) -> float:
         """How many samples, counting weights."""
         return self.spectrum.n_samples
+
+    @property
+    def n_fixed(self) -> int:
+        """Degrees of freedom that are not penalised: none, the intercept's, or a linear part's with it."""
+        return int(self.intercept) if self.fixed is None else self.fixed.shape[1]
+
+    def fixed_part(self) -> Array | float:
+        """What was taken out of the responses beside their mean, by row, problem units; 0 without a linear part."""
+        if self.fixed is None or self.level is None:
+            return 0.0
+        rows = self.fixed @ self.level
+        return rows if self.root_weights is None else cast(Array, (rows.T / self.root_weights).T)
 
     @property
     def density(self) -> Density:
@@ -131,6 +147,7 @@ class Path:
             response=None if self.response is None else self.response[:, index],
             scale=float(self.scale[index]) if isinstance(self.scale, np.ndarray) else self.scale,
             offset=float(self.offset[index]) if isinstance(self.offset, np.ndarray) else self.offset,
+            level=None if self.level is None else self.level[:, index],
             chosen=None if self.chosen is None else (self.chosen[index],),
         )
 
@@ -152,7 +169,7 @@ class Path:
     def unseen_energy(self) -> Array:
         """The responses' sum of squares outside the known eigenvectors: never fitted."""
         basis = self.spectrum.basis
-        if basis is not None and len(self.coefficients) >= len(basis.rows) - int(self.intercept):
+        if basis is not None and len(self.coefficients) >= len(basis.rows) - self.n_fixed:
             # A whole basis leaves nothing out; the difference would be rounding, and hide a small residual.
             return np.zeros(self.coefficients.shape[1:])
         return cast(Array, np.maximum(self.energy - (self.coefficients**2).sum(axis=0), 0.0))
@@ -195,7 +212,7 @@ class Path:
 
     def gcv(self, step_sum: ArrayLike) -> Array:
         """RES / (tr S / n)^2, an intercept costing one degree; infinite where no degree of freedom is left."""
-        free = self.beside_responses(1 - (self.degrees_of_freedom(step_sum) + float(self.intercept)) / self.n_samples)
+        free = self.beside_responses(1 - (self.degrees_of_freedom(step_sum) + self.n_fixed) / self.n_samples)
         with np.errstate(divide="ignore", invalid="ignore"):
             return cast(
                 Array, np.where(free > self._least_left(1e-8), self.mean_squared_residual(step_sum) / free**2, np.inf)
@@ -213,7 +230,7 @@ class Path:
     def fit(self, step_sum: Readings = None, *, iteration: Readings = None) -> Array:
         """Fitted values at the training rows: (n,), (g, n), (n, q) or (g, n, q)."""
         values = self._evaluate(lambda path, sums: path._fit(sums), step_sum, iteration)
-        return cast(Array, self.offset + self.scale * values)
+        return cast(Array, self.offset + self.scale * (values + self.fixed_part()))
 
     def _rows(self, coefficients: Array) -> Array:
         """Coefficients (k, ...) in the eigenbasis to values by row, unweighted."""
@@ -245,7 +262,11 @@ class Path:
 
         counts = self.row_weights if self.coefficients.ndim == 1 else self.row_weights[:, None]
         rows = self._evaluate(weights, step_sum, iteration) * counts
-        if self.intercept:
+        if self.fixed is not None:
+            axis, root = rows.ndim - counts.ndim, np.sqrt(counts)
+            inside = np.tensordot(self.fixed, rows / root, (0, axis))
+            rows = rows - root * np.moveaxis(np.tensordot(self.fixed, inside, (1, 0)), 0, axis)
+        elif self.intercept:
             # Eigenvectors of eigenvalue zero may hold a share of the constant, which is the intercept's alone: the
             # weight step_sum there would blow it up.
             rows = rows - counts * (rows.sum(axis=-counts.ndim, keepdims=True) / self.n_samples)
@@ -274,6 +295,7 @@ class Path:
         values, sums = spectrum.eigenvalues, np.asarray(step_sum, dtype=np.float64)
         weights = self.row_weights
         fixed = weights / self.n_samples if self.intercept else np.zeros(weights.size)
+        fixed = fixed if self.fixed is None else (self.fixed**2).sum(axis=1)
         if len(values) == weights.size:
             left = basis.squared(self.filter.shrinkage(values, sums).T).T + (weights - 1.0 - fixed)
         else:
@@ -333,6 +355,7 @@ class Path:
             )
         root = np.ones(len(values)) if self.root_weights is None else self.root_weights
         weighted = root * (values - (root**2 @ values) / self.n_samples) if self.intercept else root * values
+        weighted = weighted if self.fixed is None else weighted - self.fixed @ (self.fixed.T @ weighted)
         inside = self.spectrum.basis.coordinates(weighted)
         return inside, max(float(weighted @ weighted - inside @ inside), 0.0)
 
@@ -344,7 +367,7 @@ class Path:
 
     def variance(self, noise_std: float, step_sum: Readings = None, *, iteration: Readings = None) -> Array:
         """(sigma^2/n) sum_j gain_j^2 (RWY14, the mean of V_t), exact; plus sigma^2/n for an intercept."""
-        spread = self.squared_gain_sum(self.step_sums(step_sum, iteration)) + float(self.intercept)
+        spread = self.squared_gain_sum(self.step_sums(step_sum, iteration)) + self.n_fixed
         return cast(Array, at_least_zero(noise_std, "noise_std") ** 2 * spread / self.n_samples)
 
     def risk(
@@ -386,6 +409,8 @@ def make_path(
     *,
     intercept: bool = False,
     root_weights: Array | None = None,
+    fixed: Array | None = None,
+    level: Array | None = None,
     scale: PerResponse = 1.0,
     offset: PerResponse = 0.0,
 ) -> Path:
@@ -401,6 +426,8 @@ def make_path(
         intercept=intercept,
         root_weights=root_weights,
         response=weighted,
+        fixed=fixed,
+        level=level,
         scale=scale,
         offset=offset,
     )

@@ -16,11 +16,49 @@ _MANY = 20_000
 
 
 @dataclass(frozen=True)
+class Trend:
+    """The constant and the features as columns t(x) = [1, (x - centre) / spread] @ mixing, left unpenalised.
+
+    Over the training samples they are orthonormal: sum_i w_i t(x_i) t(x_i)' = I. Features that are sums of others
+    within rounding add no column.
+    """
+
+    centre: Array
+    spread: Array
+    mixing: Array
+
+    def at(self, covariates: Array) -> Array:
+        """t at some rows, (m, p)."""
+        scaled = (covariates.astype(np.float64) - self.centre) / self.spread
+        return cast(Array, np.column_stack([np.ones(len(scaled)), scaled]) @ self.mixing)
+
+    def slopes(self, level: Array) -> tuple[Array, Array]:
+        """The function t(x) @ level as an intercept (q,) and slopes (d, q) of the features in their own units."""
+        in_spreads = self.mixing @ level
+        slopes = in_spreads[1:] / self.spread[:, None]
+        return cast(Array, in_spreads[0] - self.centre @ slopes), cast(Array, slopes)
+
+
+def make_trend(covariates: Array, weights: Array | None) -> Trend:
+    """The unpenalised columns of some training rows."""
+    rows = covariates.astype(np.float64)
+    root = np.ones(len(rows)) if weights is None else np.sqrt(weights)
+    centre = np.average(rows, axis=0, weights=weights)
+    spread = np.sqrt(np.average((rows - centre) ** 2, axis=0, weights=weights))
+    spread = np.where(spread > 0, spread, 1.0)
+    columns = np.column_stack([np.ones(len(rows)), (rows - centre) / spread])
+    _, values, directions = np.linalg.svd(root[:, None] * columns, full_matrices=False)
+    kept = values > 1e-10 * values[0]
+    return Trend(centre, spread, directions[kept].T / values[kept])
+
+
+@dataclass(frozen=True)
 class Problem:
     """Rows, responses in problem units, and how to get back.
 
     `responses` is (n, q), centred if there is an intercept and scaled by `scale` (q,), a power of two, so that no
-    magnitude of y overflows a square. y = offset + scale * response.
+    magnitude of y overflows a square. y = offset + scale * response. With a `trend`, the responses are what is left of
+    them after least squares on its columns, and `level` (p, q) is what was taken out.
     """
 
     covariates: Array
@@ -30,6 +68,8 @@ class Problem:
     offset: Array
     intercept: bool
     seed: int = 0
+    trend: Trend | None = None
+    level: Array | None = None
 
     @property
     def n_rows(self) -> int:
@@ -48,7 +88,26 @@ class Problem:
 
     def in_y_units(self, column: int) -> Array:
         """One response as it was given."""
-        return cast(Array, self.offset[column] + self.scale[column] * self.responses[:, column])
+        whole = self.responses[:, column]
+        if self.trend is not None and self.level is not None:
+            whole = whole + self.trend.at(self.covariates) @ self.level[:, column]
+        return cast(Array, self.offset[column] + self.scale[column] * whole)
+
+    def with_trend(self) -> Problem:
+        """The same problem with a linear part left unpenalised beside the intercept."""
+        trend = make_trend(self.covariates, self.weights)
+        columns = trend.at(self.covariates)
+        weighted = self.responses if self.weights is None else self.weights[:, None] * self.responses
+        level = columns.T @ weighted
+        return replace(self, responses=self.responses - columns @ level, trend=trend, level=level)
+
+    @cached_property
+    def fixed(self) -> Array | None:
+        """The trend's columns in the coordinates of sqrt(w) y, orthonormal (n, p); None without a trend."""
+        if self.trend is None:
+            return None
+        columns = self.trend.at(self.covariates)
+        return columns if self.weights is None else cast(Array, np.sqrt(self.weights)[:, None] * columns)
 
     def gram(self, kernel: Kernel, rows: Any = None, columns: Any = None) -> Array:
         """The raw kernel matrix between given rows (default: all)."""
@@ -91,6 +150,11 @@ class Problem:
         )
         means = part.mean_response()
         return replace(part, responses=part.responses - means, offset=means, scale=np.ones_like(self.scale))
+
+    def spread(self, column: int = 0) -> float:
+        """The standard deviation of one response about what an intercept takes out, in the units of y."""
+        centred = self.responses[:, column] - self.mean_response()[column]
+        return float(np.sqrt(np.average(centred**2, weights=self.weights)) * self.scale[column])
 
     def mean_response(self) -> Array:
         """The weighted mean that an intercept takes out (zero without one), problem units."""

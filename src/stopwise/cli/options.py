@@ -15,7 +15,7 @@ import numpy as np
 from click.shell_completion import CompletionItem
 
 from stopwise._support.arrays import Array
-from stopwise.kernels import Kernel, Radial, Sobolev, as_kernel
+from stopwise.kernels import Kernel, Sobolev, Stationary, as_kernel
 from stopwise.rules import _NAMED as NAMED_RULES
 from stopwise.tables import FORMATS, MAX_LEVELS, MISSING
 
@@ -105,7 +105,7 @@ def kernel_for(name: str, length_scale: str | None, covariates: Array) -> Kernel
     if name == "precomputed":
         raise click.UsageError("a precomputed kernel takes a matrix, not a table: use the Python library")
     if length_scale is not None:
-        if not isinstance(kernel, Radial):
+        if not isinstance(kernel, Stationary):
             raise click.UsageError("--length-scale needs --kernel gaussian, laplace or matern*")
         scales = [float(part) for part in length_scale.split(",")]
         kernel = kernel.with_length_scale(scales[0] if len(scales) == 1 else scales)

@@ -99,6 +99,7 @@ class BatchesMixin:
             rows = replace(_new_responses(fitted, y), kept_rows=fitted.kept_rows, n_given=fitted.n_given)
             plan = self.plan(fitted.kernel)
             problem = rows.problem(intercept=fitted.path.intercept, seed=self.random_seed())
+            problem = problem if fitted.trend is None else problem.with_trend()
             solution = _resolved_rows(fitted, problem, plan)
             self._fitted = make_fitted(rows, _as_before(fitted), plan, solution, fitted.feature_range)
         return self

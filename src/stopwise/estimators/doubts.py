@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from stopwise.estimators.intake import Intake
 from stopwise.exceptions import StopwiseWarning
 from stopwise.path import Path
 from stopwise.rules import Stop
+from stopwise.selection.result import Selection
 
 LEAST_ROWS = 8
 """With fewer rows there is nothing to choose a kernel by."""
@@ -49,14 +49,14 @@ def lost_digits(rows: Intake) -> list[str]:
     return reasons
 
 
-def warn_of_doubts(selection: Any, solution: Solution, more: Sequence[str] = ()) -> None:
+def warn_of_doubts(selection: Selection | None, solution: Solution, more: Sequence[str] = ()) -> None:
     """One warning with every reason to doubt a fit, if there are any."""
     reasons = [*more, *doubts(selection, solution)]
     if reasons:
         warnings.warn("; ".join(reasons), TrustWarning, stacklevel=3)
 
 
-def doubts(selection: Any, solution: Solution) -> list[str]:
+def doubts(selection: Selection | None, solution: Solution) -> list[str]:
     """Every reason not to trust a fit: of the choice first, then of each response."""
     reasons = [] if selection is None else _of_selection(selection)
     for column, stop in enumerate(solution.stops):
@@ -66,18 +66,18 @@ def doubts(selection: Any, solution: Solution) -> list[str]:
     return list(dict.fromkeys(reasons))
 
 
-def _of_selection(selection: Any) -> list[str]:
-    notes, reasons = selection.notes, []
-    rows = notes.get("n_samples", LEAST_ROWS)
+def _of_selection(selection: Selection) -> list[str]:
+    reasons = []
+    rows = selection.n_samples
     if rows < LEAST_ROWS:
         reasons.append(
             f"{rows:g} rows are too few to choose a kernel by (at least {LEAST_ROWS}): give kernel= and its "
             "length_scale"
         )
-    if notes.get("at_edge") and notes.get("edge_fall", 0.0) > _FALL[notes["at_edge"]]:
+    if selection.at_edge is not None and selection.edge_fall > _FALL[selection.at_edge]:
         reasons.append(
-            f"the score was still falling at the {notes['at_edge']} end of the length scales tried: give length_scale= "
-            "to look beyond, or rescale features that hold a few far-off values"
+            f"the score was still falling at the {selection.at_edge} end of the length scales tried: give "
+            "length_scale= to look beyond, or rescale features that hold a few far-off values"
         )
     return reasons
 

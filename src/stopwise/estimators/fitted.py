@@ -19,6 +19,7 @@ from stopwise.engine.solvers.plan import Landmarked, Plan, Solution
 from stopwise.estimators.intake import Intake
 from stopwise.kernels import Kernel, Precomputed
 from stopwise.path import Path
+from stopwise.problem import Trend
 from stopwise.rules import Rule, Stop
 from stopwise.selection.choice import Chosen
 from stopwise.selection.result import Selection
@@ -56,6 +57,10 @@ class Fitted:
     feature_range: Array | None = None
     """Smallest and largest value of each feature, (2, d); None for a precomputed kernel."""
     mean_row: Array | None = None
+    trend: Trend | None = None
+    """An unpenalised linear part, if one was chosen; `mean_row` then has a row for each of its columns."""
+    slopes: Array | None = None
+    """Its slopes, (d, q) for the columns of `features`, units of y."""
     spread: Spread | None = None
     stream: Stream | None = None
     waiting: Intake | None = None
@@ -100,6 +105,32 @@ class Fitted:
         X = X if self.features is None else X[:, self.features]
         self.kernel.check(X)
         return X
+
+    def beside_kernel(self, X: Array) -> Array:
+        """What is added to k(X, rows) @ dual_coef at rows as the kernel takes them: intercept and linear part."""
+        return self.intercept if self.slopes is None else cast(Array, self.intercept + X @ self.slopes)
+
+    def centred_block(self, X: Array, block: Array) -> Array:
+        """k(X, rows) (m, n) less what the intercept and a linear part make up for, times the root of the weights.
+
+        Those directions have terms of their own, and eigenvalue zero here.
+        """
+        path = self.path
+        root = np.ones(block.shape[1]) if path.root_weights is None else path.root_weights
+        if self.trend is not None and self.mean_row is not None and path.fixed is not None:
+            block = (block - self.trend.at(X) @ self.mean_row) * root
+            return cast(Array, block - (block @ path.fixed) @ path.fixed.T)
+        block = (block if self.mean_row is None else block - self.mean_row) * root
+        if path.intercept:
+            constant = root / np.sqrt(path.n_samples)
+            block = block - np.outer(block @ constant, constant)
+        return block
+
+    def fixed_variance(self, X: Array) -> Array | float:
+        """Variance of the intercept and linear part at some rows, in units of the noise variance."""
+        if self.trend is not None:
+            return cast(Array, (self.trend.at(X) ** 2).sum(axis=1)[:, None])
+        return 1 / self.path.n_samples if self.path.intercept else 0.0
 
     def shaped(self, values: Array) -> Array:
         """Predictions (m, q) as they are handed out: (m,) where y was one column."""
@@ -174,6 +205,8 @@ def make_fitted(rows: Intake, chosen: Chosen, plan: Plan, solution: Solution, fe
         n_given=rows.n_given,
         feature_range=None if isinstance(plan.kernel, Precomputed) else feature_range,
         mean_row=solution.mean_row,
+        trend=solution.trend,
+        slopes=solution.slopes,
         spread=solution.spread,
         stream=solution.stream,
         device=solution.device,

@@ -17,7 +17,7 @@ from stopwise._support.threads import blas_threads, limit_of, thread_count
 from stopwise._support.torch import is_tensor, on_host
 from stopwise.engine.landmarks.sampling import Leverage, Uniform
 from stopwise.engine.solvers.plan import Landmarked, Plan, Precision
-from stopwise.engine.solvers.solver_choice import choose_solver
+from stopwise.engine.solvers.solver_choice import DENSE_ROWS, choose_solver
 from stopwise.estimators.batches import BatchesMixin
 from stopwise.estimators.dask_collections import fit_collections, predict_lazily
 from stopwise.estimators.doubts import lost_digits, warn_of_doubts
@@ -30,7 +30,7 @@ from stopwise.estimators.prediction.training_range import feature_range, warn_ou
 from stopwise.estimators.tensors import choose_kernel_for, stays_on_device, take_tensors, tensor_range
 from stopwise.filters import Filter, Ridge, as_filter
 from stopwise.kernels import Kernel, Precomputed, as_kernel
-from stopwise.kernels.radial import Radial
+from stopwise.kernels.stationary import Stationary
 from stopwise.noise import as_noise
 from stopwise.rules import Critical, as_rule
 
@@ -101,8 +101,13 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
             rows = self._take(X, y, sample_weight)
             problem = rows.problem(intercept=self.fit_intercept, seed=self.random_seed())
             rule, noise = as_rule(self.rule), as_noise(self.noise_std)
+            linear = self.solver in ("auto", "dense") and problem.n_rows <= DENSE_ROWS and not rule.splits_rows
             chosen = choose_kernel_for(
-                problem, self.kernel_parameter(), self.relevance, host=rule.splits_rows or noise.needs_rows
+                problem,
+                self.kernel_parameter(),
+                self.relevance,
+                linear=linear,
+                host=rule.splits_rows or noise.needs_rows,
             )
             plan = self.plan(chosen.kernel)
             solution = choose_solver(chosen.problem, plan).solve(chosen.problem, plan)
@@ -163,7 +168,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
     # ---- predict --------------------------------------------------------------------------------------------------
 
     def predict(self, X: object, return_std: bool = False, interval: str | None = None) -> Any:
-        """Predictions k(X, X_fit_) @ dual_coef_ + intercept_.
+        """Predictions k(X, X_fit_) @ dual_coef_ + intercept_, and + X @ linear_coef_ where a linear part was chosen.
 
         With `return_std=True` also the standard deviation of the estimated mean (its noise part; bias is not in it);
         `interval="new"` adds the noise of a new observation to it.
@@ -223,6 +228,10 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
     X_fit_ = learned(lambda f: f.covariates, "The rows (or landmarks) that predictions weigh.")
     dual_coef_ = learned(lambda f: f.dual_coef[:, 0] if f.single else f.dual_coef, "Their weights.")
     intercept_ = learned(lambda f: float(f.intercept[0]) if f.single else f.intercept, "The intercept, units of y.")
+    linear_coef_ = learned(
+        lambda f: None if f.slopes is None else f.shaped(f.slopes),
+        "Slopes of an unpenalised linear part (of the features that vary), or None.",
+    )
     n_features_in_ = learned(lambda f: f.n_features, "How many columns X had.")
     feature_names_in_ = learned(lambda f: f.feature_names, "Their names, where they had any.", optional=True)
     feature_range_ = learned(lambda f: f.feature_range, "Smallest and largest value of each column, (2, d).")
@@ -324,7 +333,7 @@ class KernelGradientRegressor(_KernelRegressor):
         Nothing is estimated unless `noise_std="auto"`, which then is Hall and Marron's estimator.
         """
         given = as_kernel(kernel)
-        if isinstance(given, Radial) and given.length_scale == "auto":
+        if isinstance(given, Stationary) and given.length_scale == "auto":
             given = given.with_length_scale(1.0)
         noise = as_noise("hall-marron") if isinstance(noise_std, str) and noise_std == "auto" else noise_std
         rule = Critical(constant=2 * math.e, hilbert_radius=1.0)

@@ -67,10 +67,12 @@ def take_tensors(X: Any, y: object, sample_weight: object, *, copy: bool = True)
     return Intake(rows, responses[:, None] if single else responses, weights, single, int(X.shape[1]), n_given=len(X))
 
 
-def choose_kernel_for(problem: Problem, given: Kernel | None, relevance: bool | str, *, host: bool) -> Chosen:
+def choose_kernel_for(
+    problem: Problem, given: Kernel | None, relevance: bool | str, *, linear: bool, host: bool
+) -> Chosen:
     """`choose_kernel`, on a sample of the rows where these are on a device; `host` brings all rows home after."""
     if not is_tensor(problem.covariates):
-        return choose_kernel(problem, given, relevance)
+        return choose_kernel(problem, given, relevance, linear=linear)
     rows, n = cast(Any, problem.covariates), problem.n_rows
     picked = np.random.default_rng(problem.seed).permutation(n)[:SAMPLE] if n > SAMPLE else np.arange(n)
     part = replace(

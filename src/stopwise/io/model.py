@@ -15,7 +15,7 @@ from stopwise.exceptions import CannotSave, ModelFileError
 from stopwise.io.codec import Decoder, Encoder, Tensor
 from stopwise.io.container import read_container, write_container
 from stopwise.io.first_schema import fitted_fields
-from stopwise.io.types import check_kernel
+from stopwise.io.types import build, check_kernel
 from stopwise.io.validate import check_fitted
 from stopwise.tables.columns import Columns
 from stopwise.views.facts import Model
@@ -102,10 +102,8 @@ def _rebuild(document: Document, tensors: dict[str, Tensor]) -> tuple[Model, Col
     learned = {name: decoder.decode(value) for name, value in encoded.items()}
     for schema in range(document["schema"], SCHEMA):
         learned = MIGRATIONS[schema](learned)
-    known = {each.name for each in fields(Fitted)}
-    if set(learned) != known:
-        raise ValueError(f"{sorted(set(learned) ^ known)[0]!r} is missing, or not something a model learns")
-    fitted = replace(Fitted(**learned), device=None)  # where it was fitted is no place here
+    # where it was fitted is no place here
+    fitted = replace(build(Fitted, learned), device=None)
     check_fitted(fitted)
     model._validate_params()
     model.plan(fitted.kernel)  # every parameter is one that a fit would take

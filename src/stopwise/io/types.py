@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from stopwise import filters, kernels, landmarks, noise, path, rules, schedules, spectrum
+from stopwise import filters, kernels, landmarks, noise, path, problem, rules, schedules, spectrum
 from stopwise.engine.landmarks.decomposition import Spread
 from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Moments, Stream
 from stopwise.estimators.intake import Intake
@@ -38,6 +38,7 @@ ENUMS: dict[str, type[Reason]] = {"rules.Reason": Reason}
 _ROOMS: dict[str, tuple[type[Any], ...]] = {
     "kernels": (
         *(kernels.Gaussian, kernels.Laplace, kernels.Matern, kernels.Linear, kernels.Polynomial),
+        *(kernels.ProductLaplace, kernels.ProductMatern),
         *(kernels.Sobolev, kernels.PeriodicSobolev, Constant, Scaled, Sum, Product),
     ),
     "schedules": (schedules.Constant, schedules.PolynomialDecay, schedules.Sequence),
@@ -53,6 +54,7 @@ _ROOMS: dict[str, tuple[type[Any], ...]] = {
     ),
     "spectrum": (spectrum.Basis, spectrum.Density, spectrum.Spectrum),
     "path": (path.Path,),
+    "problem": (problem.Trend,),
     "landmarks": (landmarks.Uniform, landmarks.Leverage, Landmarks, Moments, FeatureRows, Spread, Stream),
     "selection": (Selection,),
     "estimators": (Intake,),
@@ -113,14 +115,20 @@ def _stop_of_first_schema(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def build(cls: type[Any], fields: dict[str, Any]) -> Any:
-    """An instance from its fields, through the constructor and so through its checks."""
-    expected = [field.name for field in dataclasses.fields(cls)]
+    """An instance from its fields, through the constructor and so through its checks.
+
+    A field that a later version added, and that the file does not have, takes its default.
+    """
+    known = dataclasses.fields(cls)
     if cls is rules.Stop and "details" in fields:
         fields = _stop_of_first_schema(fields)
-    if sorted(expected) != sorted(fields):
-        raise ValueError(f"{type_name(cls)} has the fields {expected}, the file gives {sorted(fields)}")
+    if cls is Selection and "notes" in fields:
+        fields = {**{name: fields[name] for name in ("tried", "features", "reason")}, **fields["notes"]}
+    needed = {f.name for f in known if f.default is f.default_factory is dataclasses.MISSING}
+    if not needed <= set(fields) <= {f.name for f in known}:
+        raise ValueError(f"{type_name(cls)} has the fields {[f.name for f in known]}, the file gives {sorted(fields)}")
     check_fields(cls, fields)
     if cls.__dataclass_params__.init:
         return cls(**fields)
     # Constructors written by hand take the fields in the same order under friendlier names.
-    return cls(*(fields[name] for name in expected))
+    return cls(*(fields[f.name] for f in known))

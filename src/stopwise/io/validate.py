@@ -125,7 +125,7 @@ def _check_weights(fitted: Fitted) -> None:
     must(len(dual) == len(rows), f"dual_coef has {len(dual)} rows for {len(rows)} rows of covariates")
     must(_matrix(fitted.intercept, "f", dual.shape[1:]), "intercept and dual_coef disagree in shape")
     mean = fitted.mean_row
-    must(mean is None or _matrix(mean, "f", (len(rows),)), "mean_row must have one entry per row of covariates")
+    must(mean is None or mean.shape[-1] == len(rows), "mean_row must have one entry per row of covariates")
 
 
 def _check_columns(fitted: Fitted) -> None:

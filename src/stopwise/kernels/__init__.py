@@ -8,7 +8,9 @@ from stopwise.kernels.base import Constant, Kernel, Product, Rows, Scaled, Sum, 
 from stopwise.kernels.foreign import FromCallable, FromSklearn, Precomputed
 from stopwise.kernels.inner import Linear, Polynomial
 from stopwise.kernels.radial import Gaussian, Laplace, Matern, Radial
+from stopwise.kernels.separable import ProductLaplace, ProductMatern
 from stopwise.kernels.sobolev import PeriodicSobolev, Sobolev
+from stopwise.kernels.stationary import Stationary
 
 __all__ = [
     "Constant",
@@ -23,10 +25,13 @@ __all__ = [
     "Polynomial",
     "Precomputed",
     "Product",
+    "ProductLaplace",
+    "ProductMatern",
     "Radial",
     "Rows",
     "Scaled",
     "Sobolev",
+    "Stationary",
     "Sum",
     "as_kernel",
     "as_matrix",
@@ -44,6 +49,8 @@ _NAMED: dict[str, Kernel] = {
     "matern12": Matern("auto", 0.5),
     "matern32": Matern("auto", 1.5),
     "matern52": Matern("auto", 2.5),
+    "productlaplace": ProductLaplace("auto"),
+    "productmatern32": ProductMatern("auto"),
     "linear": Linear(),
     "precomputed": Precomputed(),
 }

@@ -70,6 +70,12 @@ class Term(ABC):
             return (self,)
         return tuple(dict.fromkeys(leaf for part in self.parts for leaf in part.leaves()))
 
+    def growths(self) -> tuple[Growth, ...]:
+        """Every distinct product that is computed beside a leaf."""
+        if isinstance(self, Growth):
+            return (self,)
+        return tuple(dict.fromkeys(growth for part in self.parts for growth in part.growths()))
+
 
 @dataclass(frozen=True)
 class Sides:
@@ -123,6 +129,33 @@ class SquaredDistance(Dot):
 
     def diagonal(self, rows: Tensor) -> Tensor:
         return rows[:, 0] * 0 + self.shift
+
+
+@dataclass(frozen=True)
+class AbsoluteDistance(Dot):
+    """factor * sum_j |x_j - z_j| / scales_j + shift: not an inner product, it is summed over the features."""
+
+    scales: tuple[float, ...] = (1.0,)
+
+    def scaled(self, rows: Tensor, origin: Tensor) -> Tensor:
+        """(x - origin) factor / scales: the value is the sum of absolute differences of these, + shift."""
+        return (rows - origin) * rows.new_tensor([self.factor / scale for scale in self.scales])
+
+    def sides(self, rows: Tensor, origin: Tensor) -> Sides:
+        raise TypeError("a sum of absolute differences has no sides: compute it from `scaled` rows")
+
+    def diagonal(self, rows: Tensor) -> Tensor:
+        return rows[:, 0] * 0 + self.shift
+
+
+@dataclass(frozen=True)
+class Growth(Term):
+    """prod_j (1 + a_j), a_j the absolute differences that `leaf` adds up; computed beside it and given with it."""
+
+    leaf: AbsoluteDistance
+
+    def compute(self, ops: Ops[V], *parts: V) -> V:
+        raise KeyError(f"the growth beside {self.leaf} was not given")
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,12 @@ from functools import singledispatch
 
 from stopwise.kernels.base import Constant, Kernel, Product, Scaled, Sum
 from stopwise.kernels.expressions import (
+    AbsoluteDistance,
     Affine,
     Dot,
     Exp2,
     Fixed,
+    Growth,
     Inner,
     Root,
     SquaredDistance,
@@ -30,6 +32,7 @@ from stopwise.kernels.expressions import (
 )
 from stopwise.kernels.inner import Linear, Polynomial
 from stopwise.kernels.radial import Gaussian, Laplace, Matern, Radial
+from stopwise.kernels.separable import ProductLaplace, ProductMatern, Separable
 
 _LOG2E, _LN2 = math.log2(math.e), math.log(2.0)
 """exp(x) = 2 ** (x log2 e): exponentials are of base 2 on a device."""
@@ -47,6 +50,16 @@ class Form:
         """The matrix products a tile needs."""
         return self.term.leaves()
 
+    @property
+    def growths(self) -> tuple[Growth, ...]:
+        """Products over features that are computed beside a leaf."""
+        return self.term.growths()
+
+    @property
+    def separable(self) -> bool:
+        """Whether a leaf is a sum over features that no matrix product gives."""
+        return any(isinstance(leaf, AbsoluteDistance) for leaf in self.leaves)
+
     def times(self, factor: float) -> Form:
         """The same form times a positive constant."""
         return replace(self, term=self.term.times(factor))
@@ -60,8 +73,8 @@ class NoForm(TypeError):
 def form_of(kernel: Kernel) -> Form:
     """The expression of a kernel; register one for a new type with `@form_of.register`."""
     raise NoForm(
-        f"the {kernel.name} kernel has no device form: use a Gaussian, Laplace, Matern, polynomial or linear kernel or "
-        'sums and products of them, or solver="krylov"'
+        f"the {kernel.name} kernel has no device form: use a Gaussian, Laplace, Matern, separable, polynomial or "
+        'linear kernel or sums and products of them, or solver="krylov"'
     )
 
 
@@ -100,6 +113,22 @@ def _(kernel: Matern) -> Form:
     if kernel.smoothness == 2.5:
         growth = Affine(Times(Affine(s, slope=_LN2), Affine(s, slope=_LN2 / 3, shift=1.0)), shift=1.0)
     return Form(Times(decay, growth))
+
+
+def _separated(kernel: Separable) -> AbsoluteDistance:
+    """The sum over features of s_j = speed |x_j - z_j| / l_j."""
+    return AbsoluteDistance(kernel.speed, scales=tuple(kernel.scales.tolist()))
+
+
+@form_of.register
+def _(kernel: ProductLaplace) -> Form:
+    return Form(Exp2(Affine(_separated(kernel), slope=-_LOG2E)), rough=True)
+
+
+@form_of.register
+def _(kernel: ProductMatern) -> Form:
+    total = _separated(kernel)
+    return Form(Times(Exp2(Affine(total, slope=-_LOG2E)), Growth(total)))
 
 
 @form_of.register

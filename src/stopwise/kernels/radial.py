@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, cast
+from dataclasses import dataclass
+from typing import ClassVar, cast
 
 import numpy as np
 
-from stopwise._support.arrays import Array, ArrayLike
-from stopwise._support.checks import real_array
-from stopwise.kernels.base import Kernel, Rows, as_matrix
+from stopwise._support.arrays import Array
+from stopwise.kernels.base import Rows
+from stopwise.kernels.stationary import Stationary
 
-LengthScale = float | tuple[float, ...] | Literal["auto"]
 _CLOSE = 1e-9
 """Squared distances below this share of the squared norms are recomputed from differences, for rough kernels: rounding
 of 1e-16 of the norms would show as the root of 1e-7 of a distance there."""
@@ -35,32 +33,15 @@ _PAIRS = 2**18
 """Pairs recomputed at once: a few megabytes for each feature."""
 
 
-def _as_length_scale(value: object) -> LengthScale:
-    if isinstance(value, str):
-        if value != "auto":
-            raise ValueError(f'length_scale must be a number, one number per feature, or "auto"; got {value!r}')
-        return "auto"
-    if value is None or np.asarray(value).dtype == bool:
-        raise TypeError(f'length_scale must be a number, one number per feature, or "auto"; got {value!r}')
-    numbers = real_array(value, "length_scale")
-    if numbers.ndim > 1 or numbers.size == 0 or not np.all(np.isfinite(numbers) & (numbers > 0)):
-        raise ValueError(f"length_scale must be positive and finite, got {value!r}")
-    return float(numbers) if numbers.ndim == 0 else tuple(float(v) for v in numbers)
-
-
 @dataclass(frozen=True)
-class Radial(Kernel):
+class Radial(Stationary):
     """Shared by the kernels of u = -r^2/2, r = |(x - z) / length_scale|.
 
     Subclasses give `decay(u)` (in place where they can), `slope(u)`, its derivative in r^2, and `reach`.
     """
 
-    length_scale: LengthScale = 1.0
     rough: ClassVar[bool] = False
     """True where k has a kink at r = 0, so that rounding in r^2 shows as its square root."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "length_scale", _as_length_scale(self.length_scale))
 
     @abstractmethod
     def decay(self, u: Array) -> Array:
@@ -83,32 +64,6 @@ class Radial(Kernel):
     @abstractmethod
     def slope(self, u: Array) -> Array:
         """dk / d(r^2) as a function of u."""
-
-    def with_length_scale(self, length_scale: float | Sequence[float] | Array) -> Radial:
-        """The same kernel at another length scale."""
-        return replace(self, length_scale=_as_length_scale(length_scale))
-
-    @property
-    def needs_scale(self) -> bool:
-        return isinstance(self.length_scale, str)
-
-    @property
-    def scales(self) -> Array:
-        """The length scale as an array (one entry, or one per feature)."""
-        if self.needs_scale:
-            raise ValueError(
-                'length_scale="auto" is chosen when an estimator is fitted; give a number to evaluate the '
-                "kernel by itself"
-            )
-        return np.atleast_1d(np.asarray(self.length_scale, dtype=np.float64))
-
-    def check(self, covariates: Array) -> None:
-        count = self.scales.size
-        if count not in (1, covariates.shape[1]):
-            raise ValueError(
-                f"length_scale has {count} entries for {covariates.shape[1]} features: give one number, or one "
-                "per feature"
-            )
 
     def pair(self, x: Array, z: Array) -> float:
         difference = (np.asarray(x, dtype=np.float64) - np.asarray(z, dtype=np.float64)) / self.scales
@@ -148,10 +103,6 @@ class Radial(Kernel):
                 u[i, j] = -0.5 * np.einsum("ij,ij->i", difference, difference)
         if not norms < _FARTHEST:
             np.maximum(u, -_FARTHEST, out=u)
-
-    def diagonal(self, covariates: ArrayLike) -> Array:
-        matrix = as_matrix(covariates)
-        return np.ones(len(matrix), dtype=matrix.dtype)
 
 
 def _lowest(left: Array, right: Array) -> float:

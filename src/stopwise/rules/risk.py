@@ -32,7 +32,7 @@ class SURE(Rule):
 
         On a path of several responses `sigma` may be one number for each, and there is a column for each.
         """
-        free = path.beside_responses(path.n_samples - path.degrees_of_freedom(step_sum) - float(path.intercept))
+        free = path.beside_responses(path.n_samples - path.degrees_of_freedom(step_sum) - path.n_fixed)
         return cast(Array, path.mean_squared_residual(step_sum) + sigma**2 * (1 - 2 * free / path.n_samples))
 
     def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
@@ -130,7 +130,7 @@ class Discrepancy(Rule):
 
     def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
         sigma = self._noise(noise_std)
-        threshold = sigma**2 * (1 - float(path.intercept) / path.n_samples)
+        threshold = sigma**2 * (1 - path.n_fixed / path.n_samples)
         start = float(path.mean_squared_residual(np.asarray(0.0)))
         if start <= threshold:
             return stop_at(path.filter, 0.0, Reason.ZERO, residual=start, threshold=threshold)

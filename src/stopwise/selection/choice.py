@@ -1,44 +1,69 @@
-"""What "auto" chooses: kernel, length scale, and whether each feature gets its own.
+"""What "auto" chooses: kernel, length scales, one or one per feature, and whether a linear part is left free.
 
-On at most 600 distinct rows: the best length scale of each kernel by evidence plus leave-one-out (`bandwidth`), then
-one length scale per feature by the gradient of the evidence (`relevance`), taken where rows that had no part in the
-learning are predicted better (`crossfit`), and at last averages of kernels that the data cannot tell from the winner
-(`hedge`). Everything happens in standard deviations of the features and of y, so
-units do not matter; the kernel that comes out is in the features' own units.
+One list of candidates: each kernel with one length scale for all features and with one per feature, and each of these
+with a linear part left unpenalised. They are learned on a few hundred distinct rows and ranked by one score; the best
+are learned further on more rows, and length scales per feature must not do worse than one for all on rows that took no
+part. One rule for ties: candidates whose left-out error is within one standard error of the best's share its place as
+an average of kernels; in a small sample the smoothest of them takes it. Everything happens in standard deviations of
+the features and of y, so units do not matter; the kernel that comes out is in the features' own units.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.threads import blas_threads
-from stopwise.kernels import Gaussian, Kernel, Laplace, Matern
-from stopwise.kernels.radial import Radial
+from stopwise.kernels import Gaussian, Kernel, Laplace, Matern, ProductLaplace, ProductMatern
+from stopwise.kernels.separable import Separable
+from stopwise.kernels.stationary import Stationary
 from stopwise.problem import Problem
-from stopwise.selection.kernel_average import hedged
-from stopwise.selection.length_scale import Candidate, isotropic
-from stopwise.selection.relevance import Learned, half_distances, learn, learn_from
-from stopwise.selection.result import Row, Selection
-from stopwise.selection.sample import Features, Sample, look_at_features, make_sample, median_distance
-from stopwise.selection.scores import Ridge, Score
-from stopwise.selection.unseen_rows import Contender, contend, few, log_fold_error
+from stopwise.selection.candidates import Candidate, Part, judge
+from stopwise.selection.length_scales import Host, Learned, Place, learn
+from stopwise.selection.result import Selection, describe
+from stopwise.selection.rows import Sample, look_at_features, make_sample, median_distance
 
-KERNELS: tuple[Radial, ...] = (Gaussian(), Matern(smoothness=1.5), Laplace())
-CLEAR, CLEAR_IF_FEW = 0.0, 0.04
-"""By how much one length scale per feature must lower the log squared error on unseen rows to be taken."""
+KERNELS: tuple[Stationary, ...] = (Gaussian(), Matern(), ProductMatern(), Laplace(), ProductLaplace())
+"""Smooth ones first: an earlier one wins a tie."""
 LEAST_ROWS = 8
 """With fewer distinct rows nothing is searched: Matern 3/2 at the median distance."""
-_WORSE = 1.5
-"""How many times as large the leave-one-out error of one length scale per feature may be."""
-_FIRST_STEPS, _FOLD_STEPS, _POLISH_STEPS = 25, 15, 12
-_DIGITS = 64
-"""Learned log length scales are rounded to 1/64: finer differences are the optimiser's, not the data's."""
+_GRID, _FINE_GRID, _FEW_FEATURES = (-2, 6), (-6, 4), 3
+"""Powers of two times the median distance, every second one: with few features detail may be fine."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much is looked at: distinct rows, and steps of the gradient."""
+
+    grid_rows: int = 150
+    rows: int = 300
+    """Every candidate is learned on so many."""
+    more_rows: int = 600
+    """The best two are learned further, and the best few judged, on so many."""
+    unseen_rows: int = 600
+    """So many others say whether length scales per feature are worse than one."""
+    steps_together: int = 8
+    steps: int = 25
+    more_steps: int = 10
+    sharing: int = 3
+    """With so many others the best may share its place,"""
+    averaged_rows: int = 2500
+    """up to so many rows: beyond, chance is small and a sum of kernels costs as many times more."""
+    small_rows: int = 60
+    """In a smaller sample the smoothest of those that cannot be told apart is taken."""
+    product_features: int = 40
+    """With more features, products of kernels have one length scale: their gradient costs a pass for each feature."""
+    rows_per_slope: int = 5
+    """A linear part needs so many rows for each feature."""
+    ties: float = 1.0
+    """Standard errors of the difference up to which left-out rows cannot tell a candidate from the best."""
+    linear_ties: float = 1.5
+    """The same for least squares alone, the simplest candidate."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +76,12 @@ class Chosen:
     table: Any = None
 
 
-def choose_kernel(problem: Problem, given: Kernel | None, relevance: bool | str) -> Chosen:
-    """The kernel for a problem: the one given, which sees X as it is, or the best of all (None) or of its scales."""
-    if given is not None and not (isinstance(given, Radial) and given.length_scale == "auto"):
+def choose_kernel(problem: Problem, given: Kernel | None, relevance: bool | str, *, linear: bool = False) -> Chosen:
+    """The kernel for a problem: the one given, which sees X as it is, or the best of all (None) or of its scales.
+
+    `linear`: whether a linear part may be left unpenalised, which the solver must be able to project out.
+    """
+    if given is not None and not (isinstance(given, Stationary) and given.length_scale == "auto"):
         kernel = given.resolved(problem.covariates)
         kernel.check(problem.covariates)
         return Chosen(kernel, problem)
@@ -61,191 +89,174 @@ def choose_kernel(problem: Problem, given: Kernel | None, relevance: bool | str)
     # A kernel asked for by name keeps one length scale unless more are asked for.
     wanted = relevance is True or (relevance == "auto" and given is None)
     with blas_threads(1):  # samples are small
-        return search(problem, kernels, per_feature=wanted, forced=relevance is True)
+        search = Search(kernels, per_feature=wanted, forced=relevance is True, linear=linear and given is None)
+        return search.run(problem)
 
 
-def search(problem: Problem, kernels: Sequence[Radial], *, per_feature: bool, forced: bool = False) -> Chosen:
+@dataclass(frozen=True)
+class Search:
     """The best of some kernels for a problem."""
-    features = look_at_features(problem.covariates, problem.weights)
-    if not features.kept.size:
-        table = Selection((), _feature_rows(features, None, False), "no feature varies: the fit is constant")
-        return Chosen(kernels[0].with_length_scale(1.0), problem, None, table)
-    sample = make_sample(problem, features)
-    if sample.n_rows < LEAST_ROWS or not sample.means.shape[1]:
-        tried = [_unsearched(sample, kernels)]
-        best, reason = tried[0], "too little to choose from: the median distance as the length scale"
-    else:
-        best, tried = isotropic(sample, kernels)
-        reason = f"{best.kernel.name} with one length scale has the lowest score"
-        if few(sample):
-            best = _by_folds(sample, best, tried)
-            reason = f"{best.kernel.name} with one length scale has the lowest score and error over five folds together"
-        one = best
-        if per_feature and features.kept.size > 1:
-            best, more, reason = _per_feature(sample, best, kernels, forced)
-            tried = [*tried, *more]
-        alone, best = best, hedged(sample, best, tried)
-        if best.per_feature and not forced and _predicts_worse(best, one):
-            reason = f"{one.kernel.name} with one length scale; one per feature predicts left-out rows worse"
-            alone, best = one, hedged(sample, one, tried)
-        if best is not alone:
-            tried = [alone, *tried]
-            reason = f"{reason}; averaged with {_others(best)}, no worse on left-out rows as far as they can tell"
-    kernel = best.in_units(features.spread)
-    table = _table(problem, features, best, tried, reason, sample)
-    everything = features.kept.size == problem.covariates.shape[1]
-    if everything:
-        return Chosen(kernel, problem, None, table)
-    kept = replace(problem, covariates=problem.covariates[:, features.kept])
-    return Chosen(kernel, kept, features.kept, table)
+
+    kernels: Sequence[Stationary]
+    per_feature: bool
+    forced: bool = False
+    linear: bool = False
+    budget: Budget = Budget()
+    place: Place = field(default_factory=Host)
+
+    def run(self, problem: Problem) -> Chosen:
+        """Every candidate, the best of them, and the table of all."""
+        features = look_at_features(problem.covariates, problem.weights)
+        if not features.kept.size:
+            nothing = Selection((), features.table(None, False), "no feature varies: the fit is constant")
+            return Chosen(self.kernels[0].with_length_scale(1.0), problem, None, nothing)
+        rows = make_sample(problem, features, self.budget.more_rows + self.budget.unseen_rows)
+        if rows.n_rows < LEAST_ROWS or not rows.means.shape[1]:
+            best = self._unsearched(rows)
+            tried = [best]
+        else:
+            best, tried = self._best(rows)
+        if features.kept.size < problem.covariates.shape[1]:
+            problem = replace(problem, covariates=problem.covariates[:, features.kept])
+        table = describe(problem, features, best, tried)
+        kept = None if problem.covariates.shape[1] == len(table.features) else features.kept
+        problem = problem.with_trend() if best.linear else problem
+        return Chosen(best.in_units(features.spread), problem, kept, table)
+
+    def _unsearched(self, rows: Sample) -> Candidate:
+        kernel = self.kernels[min(1, len(self.kernels) - 1)]
+        scales = np.full(rows.covariates.shape[1], median_distance(rows.covariates))
+        return judge(rows, [Part(1.0, kernel, scales)], self.place, per_feature=False)
+
+    def _best(self, rows: Sample) -> tuple[Candidate, list[Candidate]]:
+        sample = rows.first(self.budget.more_rows)
+        tried = list(self._listed(sample.first(self.budget.rows)))
+        finalists = self._finalists(tried, sample)
+        best = self._settled(finalists)
+        if self._may_be_linear(sample):
+            line = judge(sample.with_linear(), [], self.place, per_feature=False)
+            tried.append(line)
+            if line.tied_with(best, self.budget.linear_ties):
+                plain = next(c for c in tried if c.linear and not c.per_feature)
+                best = self._again(plain, sample, further=False)
+                return best, [*tried, *finalists]
+        one = [c for c in _ranked(finalists) if not c.per_feature]
+        if best.per_feature and one and not self.forced and _worse_unseen(best, one[0], rows, self.place):
+            best = one[0]
+        best = self._averaged(best, finalists)
+        return best, [*tried, *(c for c in finalists if c not in tried)]
+
+    def _listed(self, sample: Sample) -> Iterator[Candidate]:
+        """Every candidate, its length scales learned on the sample."""
+        d, budget = sample.covariates.shape[1], self.budget
+        for kernel in self.kernels:
+            product = isinstance(kernel, Separable)
+            if product and d == 1 and len(self.kernels) > 1:
+                continue  # the same function as the kernel of the distance
+            first, edge, fall = self._first_scale(sample.first(budget.grid_rows), kernel)
+            one = learn(sample, kernel, first, max_steps=budget.steps_together, together=True)
+            for candidate in self._with_linear(sample, kernel, one, False):
+                yield replace(candidate, edge=edge, fall=fall)
+            if self.per_feature and d > 1 and (d <= budget.product_features or not product or self.forced):
+                yield from self._with_linear(sample, kernel, self._learned_each(sample, kernel, one), True)
+
+    def _learned_each(self, sample: Sample, kernel: Stationary, one: Learned) -> Learned:
+        """One length scale per feature, from the better of two starts after a few steps from each.
+
+        Where few features matter, one length scale for all may fit nothing, and its start leads nowhere.
+        """
+        typical = Learned(np.full_like(one.logs, -math.log(median_distance(sample.covariates))), math.log(30.0), 0.0)
+        begun = [
+            learn(sample, kernel, s, max_steps=self.budget.steps_together, place=self.place) for s in (one, typical)
+        ]
+        start = min(begun, key=lambda found: round(found.value, 9))
+        return learn(sample, kernel, start, max_steps=self.budget.steps - self.budget.steps_together, place=self.place)
+
+    def _with_linear(
+        self, sample: Sample, kernel: Stationary, found: Learned, per_feature: bool
+    ) -> Iterator[Candidate]:
+        """A candidate, and the same with a linear part where that is allowed."""
+        yield self._judged(sample, kernel, found, per_feature)
+        if self._may_be_linear(sample):
+            yield self._judged(sample.with_linear(), kernel, found, per_feature)
+
+    def _may_be_linear(self, sample: Sample) -> bool:
+        n, d = sample.covariates.shape
+        return self.linear and sample.intercept and n >= self.budget.rows_per_slope * d
+
+    def _judged(self, sample: Sample, kernel: Stationary, found: Learned, per_feature: bool) -> Candidate:
+        candidate = judge(sample, [Part(1.0, kernel, found.scales)], self.place, per_feature=per_feature)
+        return replace(candidate, learned=found)
+
+    def _first_scale(self, sample: Sample, kernel: Stationary) -> tuple[Learned, str | None, float]:
+        """A start from the grid, which end of it that is (if any), and how much the score fell in the last step."""
+        d = sample.covariates.shape[1]
+        # A sum of d absolute differences is about sqrt(d) times the distance.
+        unit = median_distance(sample.covariates) * (math.sqrt(d) if isinstance(kernel, Separable) else 1.0)
+        low, high = _FINE_GRID if d <= _FEW_FEATURES else _GRID
+        scales = [np.full(d, unit * 2.0**power) for power in range(low, high + 1, 2)]
+        tried = [judge(sample, [Part(1.0, kernel, each)], Host(), per_feature=False) for each in scales]
+        at = min(range(len(tried)), key=lambda i: (round(tried[i].score, 9), -i))
+        edge = {0: "short", len(tried) - 1: "long"}.get(at)
+        fall = tried[1 if at == 0 else at - 1].score - tried[at].score if edge else 0.0
+        log_ratio = math.log(max(tried[at].result.ratio / sample.n_samples, 1e-3))
+        return Learned(cast(Array, -np.log(scales[at])), log_ratio, tried[at].score), edge, fall
+
+    def _finalists(self, tried: Sequence[Candidate], sample: Sample) -> list[Candidate]:
+        """The best few and the best with one length scale on all rows of the sample, the best two learned further."""
+        allowed = [c for c in tried if c.per_feature] if self.forced else []
+        ranked = _ranked(allowed or tried)
+        if sample.n_rows <= self.budget.rows:
+            return ranked
+        few = ranked[: self.budget.sharing]
+        few += [c for c in ranked if not c.per_feature and c not in few][:1]
+        return [self._again(c, sample, further=i < 2) for i, c in enumerate(few)]
+
+    def _again(self, candidate: Candidate, sample: Sample, *, further: bool) -> Candidate:
+        """The same kernel on more rows, its length scales learned further there or not."""
+        found = cast(Learned, candidate.learned)
+        sample = sample.with_linear() if candidate.linear else sample
+        if further:
+            together, steps = not candidate.per_feature, self.budget.more_steps
+            found = learn(sample, candidate.kernel, found, max_steps=steps, together=together, place=self.place)
+        judged = self._judged(sample, candidate.kernel, found, candidate.per_feature)
+        return replace(judged, edge=candidate.edge, fall=candidate.fall)
+
+    def _settled(self, finalists: Sequence[Candidate]) -> Candidate:
+        """The best score; in a small sample the smoothest of those that left-out rows cannot tell from it."""
+        best = _ranked(finalists)[0]
+        if best.sample.n_rows >= self.budget.small_rows:
+            return best
+        names = [kernel.name for kernel in self.kernels]
+        tied = [c for c in finalists if c.tied_with(best, self.budget.ties)]
+        return min(tied, key=lambda c: (c.per_feature, names.index(c.kernel.name), not c.linear, c.score))
+
+    def _averaged(self, best: Candidate, finalists: Sequence[Candidate]) -> Candidate:
+        """The best, or its average with others that left-out rows cannot tell from it."""
+        others = [
+            c
+            for c in _ranked(finalists)
+            if c is not best and c.linear == best.linear and c.tied_with(best, self.budget.ties)
+        ]
+        others = others[: self.budget.sharing]
+        if not others or best.sample.n_distinct > self.budget.averaged_rows:
+            return best
+        shares = [0.5, *(0.5 / len(others) for _ in others)]
+        parts = [Part(s, c.kernel, c.scales) for s, c in zip(shares, [best, *others], strict=True)]
+        judged = judge(best.sample, parts, self.place, per_feature=best.per_feature)
+        return replace(judged, edge=best.edge, fall=best.fall)
 
 
-def _predicts_worse(one: Candidate, other: Candidate) -> bool:
-    """Whether a candidate's leave-one-out error is larger by more than a bad draw of unseen rows would explain."""
-    return one.score.leave_one_out > other.score.leave_one_out + math.log(_WORSE)
+def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Best score first; the one listed first (smoother, fewer length scales) where two tie."""
+    return sorted(candidates, key=lambda c: round(c.score, 9))
 
 
-def _unsearched(sample: Sample, kernels: Sequence[Radial]) -> Candidate:
-    kernel = kernels[min(1, len(kernels) - 1)]
-    scales = np.full(sample.covariates.shape[1], median_distance(sample.covariates))
-    return Candidate(kernel, scales, False, Score(math.nan, math.nan, math.nan, math.nan), sample.n_rows)
-
-
-def _others(best: Candidate) -> str:
-    if best.per_feature:
-        return f"{best.parts[1][1].name} with one length scale"
-    names = [kernel.name for _, kernel, _ in best.parts[1:] if kernel != best.kernel]
-    return "the best " + " and ".join(names)
-
-
-def _by_folds(sample: Sample, best: Candidate, tried: list[Candidate]) -> Candidate:
-    """Of the candidates that lead by evidence, by leave-one-out or by both, the best when five folds have a say.
-
-    In a small sample leave-one-out and evidence can agree on a kernel that fails a little further away. So the log
-    error over five folds counts as much as the mean of the two.
-    """
-    leaders: dict[int, Candidate] = {id(best): best}
-    for kernel in {candidate.kernel: None for candidate in tried}:
-        own = [candidate for candidate in tried if candidate.kernel == kernel]
-        for key in ("total", "leave_one_out", "evidence"):
-            leader = min(own, key=lambda c: round(getattr(c.score, key), 9))
-            leaders.setdefault(id(leader), leader)
-    return min(leaders.values(), key=lambda c: round(log_fold_error(sample, c.kernel, c.scales) + c.score.total / 2, 9))
-
-
-def _per_feature(
-    sample: Sample, one: Candidate, kernels: Sequence[Radial], forced: bool
-) -> tuple[Candidate, list[Candidate], str]:
-    """The better of one length scale and one per feature, what else was tried, and why."""
-    before = contend(sample, one.kernel, lambda part: _as_learned(part, one))
-    starts = _starts(sample, one)
-    contenders = [_contender(sample, kernel, starts) for kernel in kernels]
-    rows = [_as_candidate(sample, c) for c in contenders]
-    one = replace(one, contest=before.score, unseen=before.unseen)
-    margin = CLEAR_IF_FEW if few(sample) else CLEAR
-    better = [c for c in contenders if forced or c.clearly_better(before, margin)]
-    if not better:
-        saved = 1 - math.exp(min(c.unseen for c in contenders) - before.unseen)
-        told = f"{one.kernel.name} with one length scale; one per feature does not pay clearly on unseen rows"
-        return one, rows, f"{told} ({100 * saved:.1f}% of the squared error saved)"
-    winner = min(better, key=lambda c: round(c.score, 9))
-    best = _polish(sample, winner)
-    saved = 1 - math.exp(winner.unseen - before.unseen)
-    told = f"{best.kernel.name} with one length scale per feature"
-    return best, [*rows, best], f"{told} saves {100 * saved:.1f}% of the squared error on unseen rows"
-
-
-def _contender(sample: Sample, kernel: Radial, starts: list[tuple[Array, float]]) -> Contender:
-    return contend(
-        sample,
-        kernel,
-        lambda part: learn_from(part, kernel, starts, _FIRST_STEPS),
-        lambda part, whole: learn(part, kernel, *starts[whole.start], _FOLD_STEPS),
-    )
-
-
-def _starts(sample: Sample, one: Candidate) -> list[tuple[Array, float]]:
-    """The best single length scale with its ratio, and the median distance with a moderate one."""
-    d, n = sample.covariates.shape[1], sample.n_samples
-    ratio = math.log(max(one.score.ratio / n, 1e-2))
-    return [(-np.log(one.scales), ratio), (np.full(d, -math.log(median_distance(sample.covariates))), math.log(30.0))]
-
-
-def _as_learned(part: Sample, one: Candidate) -> Learned:
-    """One length scale as if learned: its evidence on these rows."""
-    evidence = Ridge(part, one.gram(part.covariates)).score().evidence
-    return Learned(cast(Array, -np.log(one.scales)), 0.0, evidence, 0)
-
-
-def _as_candidate(sample: Sample, contender: Contender) -> Candidate:
-    empty = Score(contender.learned.value, math.nan, math.exp(contender.learned.log_ratio), math.nan)
-    rows = min(sample.n_rows, 300)
-    return Candidate(
-        contender.kernel, contender.learned.scales, True, empty, rows, None, contender.score, contender.unseen
-    )
-
-
-def _polish(sample: Sample, winner: Contender) -> Candidate:
-    """A few more steps on the whole sample, rounded."""
-    found = winner.learned
-    if sample.n_rows > 300:
-        found = learn(sample, winner.kernel, found.logs, found.log_ratio, _POLISH_STEPS)
-    scales = np.exp(-np.round(found.logs * _DIGITS) / _DIGITS)
-    gram = winner.kernel.profile(half_distances(sample.covariates / scales))
-    score = Ridge(sample, gram).score()
-    return Candidate(winner.kernel, scales, True, score, sample.n_rows, None, winner.score, winner.unseen)
-
-
-def _table(
-    problem: Problem, features: Features, best: Candidate, tried: list[Candidate], reason: str, sample: Sample
-) -> Selection:
-    """Everything tried in user units, the chosen one first."""
-    unit = 1.0
-    if problem.responses.shape[1] == 1:
-        middle = problem.mean_response()
-        spread = np.average((problem.responses - middle) ** 2, axis=0, weights=problem.weights)
-        unit = float(np.sqrt(spread[0]) * problem.scale[0])
-    others = [
-        c
-        for c in tried
-        if bool(best.parts)
-        or not (c.kernel == best.kernel and np.array_equal(c.scales, best.scales) and c.n_rows == best.n_rows)
-    ]
-    rows = [_row(candidate, features, unit, candidate is best) for candidate in [best, *others]]
-    notes = {
-        "n_rows": sample.n_rows,
-        "n_samples": problem.n_samples,
-        "n_distinct": sample.n_distinct,
-        "at_edge": best.at_edge,
-        "edge_fall": best.edge_fall,
-    }
-    return Selection(tuple(rows), _feature_rows(features, best.scales, best.per_feature), reason, notes)
-
-
-def _row(candidate: Candidate, features: Features, unit: float, chosen: bool) -> Row:
-    score = candidate.score
-    left_out = score.leave_one_out if math.isfinite(score.leave_one_out) else candidate.unseen
-    return {
-        "kernel": candidate.name,
-        "per_feature": candidate.per_feature,
-        "length_scale": [float(v) for v in candidate.scales * features.spread],
-        "rows": candidate.n_rows,
-        "evidence": score.evidence,
-        "left_out_rmse": None if left_out is None else unit * math.exp(left_out / 2),
-        "score": score.total if math.isfinite(score.total) else candidate.contest,
-        "unseen_score": candidate.contest,
-        "chosen": chosen,
-    }
-
-
-def _feature_rows(features: Features, scales: Array | None, per_feature: bool) -> tuple[Row, ...]:
-    """For each column of X its spread, length scale and relevance (the largest is 1), or why it was left out."""
-    rows: dict[int, Row] = {j: {"feature": j, "used": False, "why": why} for j, why in features.dropped.items()}
-    rates = None if scales is None else 1 / scales
-    for position, column in enumerate(features.kept):
-        row: Row = {"feature": int(column), "used": True, "spread": float(features.spread[position])}
-        if scales is not None and rates is not None:
-            row["length_scale"] = float(scales[position] * features.spread[position])
-            row["relevance"] = float(rates[position] / rates.max()) if per_feature else 1.0
-        rows[int(column)] = row
-    return tuple(rows[j] for j in sorted(rows))
+def _worse_unseen(best: Candidate, other: Candidate, rows: Sample, place: Place) -> bool:
+    """Whether the best predicts rows outside the sample worse than another, by more than one standard error."""
+    unseen = np.arange(best.sample.n_rows, rows.n_rows)
+    if unseen.size < LEAST_ROWS:
+        return False
+    errors = [c.errors_at(rows, unseen, place) for c in (best, other)]
+    gap = errors[0] - errors[1]
+    return float(gap.mean()) > float(gap.std()) / math.sqrt(gap.size)

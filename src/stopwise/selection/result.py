@@ -1,30 +1,45 @@
-"""What "auto" tried, as a table people can read and programs can take apart."""
+"""What "auto" tried, as a table people can read and programs can take apart; its sentence is made from the table."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, overload
 
+from stopwise.problem import Problem
+from stopwise.selection.candidates import Candidate
+from stopwise.selection.rows import Features
+
 Row = dict[str, Any]
-_COLUMNS = ("kernel", "per_feature", "length_scale", "rows", "evidence", "left_out_rmse", "score", "chosen")
+_COLUMNS = ("kernel", "per_feature", "length_scale", "rows", "evidence", "left_out_rmse", "excess", "score", "chosen")
 
 
 @dataclass(frozen=True)
 class Selection(Sequence[Row]):
-    """Every kernel and length scale that was tried, best last stage first; a sequence of rows.
+    """Every kernel and length scale that was tried, the chosen one first; a sequence of rows.
 
     Each row tells the `kernel`, whether it has one length scale `per_feature`, its `length_scale` in the features' own
     units (one number per feature used), on how many `rows` it was scored, the `evidence` (-2 log likelihood per row,
-    response standardised), the `left_out_rmse` in the units of y (relative to its spread for several responses), the
-    `score` (lower is better; compared within the same `stage`) and whether it was `chosen`. `features` tells for each
-    column of X its length scale, relevance, or why it was left out; `reason` is the choice in a sentence.
+    response standardised), the `left_out_rmse` in the units of y (relative to its spread for several responses), by
+    which share its squared error is larger than the chosen one's (`excess`, with its standard error `excess_error`,
+    on the same rows), the `score` (lower is better; compared on the same rows) and whether it was `chosen`. `features`
+    tells for each column of X its length scale, relevance, or why it was left out; `reason` tells the choice in words.
     """
 
     tried: tuple[Row, ...]
     features: tuple[Row, ...]
     reason: str
-    notes: dict[str, Any] = field(default_factory=dict)
+    n_rows: int = 0
+    """Distinct rows that candidates were scored on, of so many in all that stand for so many samples:"""
+    n_distinct: int = 0
+    n_samples: float = math.inf
+    linear: bool = False
+    """Whether a linear part is left unpenalised."""
+    at_edge: str | None = None
+    """The end of the length scales tried ("short" or "long") at which the best one lies; None inside."""
+    edge_fall: float = 0.0
+    """How much the score still fell in the last step towards that end."""
 
     def __len__(self) -> int:
         return len(self.tried)
@@ -50,12 +65,6 @@ class Selection(Sequence[Row]):
 
         return pd.DataFrame(list(self.tried))
 
-    def features_frame(self) -> Any:
-        """Length scale, relevance or reason of every feature as a pandas DataFrame."""
-        import pandas as pd
-
-        return pd.DataFrame(list(self.features))
-
     def __str__(self) -> str:
         rows = [_COLUMNS, *(tuple(_text(row.get(name)) for name in _COLUMNS) for row in self.tried)]
         widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
@@ -72,3 +81,59 @@ def _text(value: Any) -> str:
         shown = ", ".join(f"{v:.3g}" for v in value[:3])
         return f"{shown}, ..." if len(value) > 3 else shown
     return "" if value is None else str(value)
+
+
+def describe(problem: Problem, features: Features, best: Candidate, tried: Sequence[Candidate]) -> Selection:
+    """The table of everything tried, in user units, the chosen one first."""
+    unit = problem.spread() if problem.responses.shape[1] == 1 else 1.0
+    rows = [_row(c, best, features, unit) for c in [best, *(c for c in tried if c is not best)]]
+    return Selection(
+        tuple(rows),
+        features.table(best.scales, best.per_feature),
+        sentence(rows),
+        n_rows=best.sample.n_rows,
+        n_samples=problem.n_samples,
+        n_distinct=best.sample.n_distinct,
+        linear=best.linear,
+        at_edge=best.edge,
+        edge_fall=best.fall,
+    )
+
+
+def _row(candidate: Candidate, best: Candidate, features: Features, unit: float) -> Row:
+    row: Row = {
+        "kernel": candidate.name,
+        "per_feature": candidate.per_feature,
+        "linear": candidate.linear,
+        "length_scale": [float(v) for v in candidate.scales * features.spread] if candidate.parts else None,
+        "rows": candidate.sample.n_rows,
+        "evidence": candidate.evidence,
+        "left_out_rmse": unit * math.exp(candidate.log_error / 2),
+        "excess": None,
+        "excess_error": None,
+        "score": candidate.score,
+        "chosen": candidate is best,
+    }
+    if candidate.sample.n_rows == best.sample.n_rows:
+        gap, error = candidate.gap(best)
+        mean = max(float(best.errors.mean()), 1e-300)
+        row |= {"excess": gap / mean, "excess_error": error / mean}
+    return row
+
+
+def sentence(rows: Sequence[Row]) -> str:
+    """The choice in words, from the table alone."""
+    chosen = rows[0]
+    scales = "one length scale per feature" if chosen["per_feature"] else "one length scale"
+    told = f"{chosen['kernel']} with {scales}"
+    if len(rows) == 1:
+        return f"{told}: nothing else to choose from"
+    same = [row for row in rows[1:] if row["excess"] is not None and row["per_feature"] != chosen["per_feature"]]
+    if same:
+        other = min(same, key=lambda row: row["score"])
+        kind = "one per feature" if other["per_feature"] else "one for all features"
+        told += f"; {kind} has {100 * abs(other['excess']):.1f}% {'more' if other['excess'] >= 0 else 'less'} squared "
+        told += f"error on left-out rows (standard error {100 * other['excess_error']:.1f}%)"
+    if "+" in chosen["kernel"]:
+        told += "; averaged with kernels that left-out rows cannot tell from the best"
+    return told

@@ -72,9 +72,13 @@ def predict_at(model: Model, X: Array, step_sums: ArrayLike, path: Path | None =
             f'predictions at other stops need weights on every row; fit with solver="dense", not {model.solver_}'
         )
     fitted = fitted_of(model)
-    offset = path.offset - (0.0 if fitted.mean_row is None else fitted.mean_row @ dual)
-    values = predict_in_tiles(fitted.kernel, fitted.to_features(X), fitted.covariates, dual, n_jobs=model.n_jobs)
-    return cast(Array, values + offset)
+    new = fitted.to_features(X)
+    values = predict_in_tiles(fitted.kernel, new, fitted.covariates, dual, n_jobs=model.n_jobs)
+    beside = path.offset - (0.0 if fitted.mean_row is None else fitted.mean_row @ dual)
+    if fitted.trend is not None and path.level is not None and fitted.mean_row is not None:
+        level = (path.scale * path.level - (fitted.mean_row @ dual).T).T
+        beside = path.offset + fitted.trend.at(new) @ level
+    return cast(Array, values + beside)
 
 
 def _rmse(predicted: Array, target: Array) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import cast
 
@@ -182,7 +181,7 @@ def directions(model: Model, X: Array) -> tuple[Array, Array]:
     The variance of f(x) is sigma^2 (sum_j weight_j^2 psi_j^2 + step_sum^2 outside + 1/n for an intercept).
     """
     fitted, path = fitted_of(model), model.path_
-    spread, mean_row = fitted.spread, fitted.mean_row
+    spread = fitted.spread
     n, used = path.n_samples, fitted.to_features(np.asarray(X))
     if spread is not None:
         features = spread.landmarks.features(used).astype(np.float64) - spread.mean
@@ -190,14 +189,9 @@ def directions(model: Model, X: Array) -> tuple[Array, Array]:
     basis = path.spectrum.basis
     assert basis is not None
     cross = CrossKernel(model.kernel_, used, model.X_fit_)
-    root = np.ones(len(model.X_fit_)) if path.root_weights is None else path.root_weights
     psi, outside = np.empty((len(used), basis.width)), np.zeros(len(used))
     for rows in _tiles(*cross.shape):
-        block = cross.tile(rows).astype(np.float64)
-        block = (block if mean_row is None else block - mean_row) * root
-        if path.intercept:
-            constant = root / math.sqrt(n)
-            block = block - np.outer(block @ constant, constant)
+        block = fitted.centred_block(used[rows], cross.tile(rows).astype(np.float64))
         inside = basis.coordinates(block.T).T
         psi[rows] = inside / n
         if not path.spectrum.complete:
@@ -212,4 +206,4 @@ def observed(of: Chosen) -> Array:
     if path.response is None:
         raise ValueError("this fit kept sums over rows, not the rows: give y")
     root = 1.0 if path.root_weights is None else path.root_weights
-    return cast(Array, path.offset + path.scale * path.response / root)
+    return cast(Array, path.offset + path.scale * (path.response / root + path.fixed_part()))

@@ -12,7 +12,7 @@ from stopwise._support.arrays import Array, ArrayLike
 from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.estimators.fitted import fitted_of
 from stopwise.kernels import Kernel
-from stopwise.kernels.radial import Radial
+from stopwise.kernels.stationary import Stationary
 from stopwise.path import Path
 from stopwise.rules import Stop
 
@@ -30,7 +30,7 @@ def parts(kernel: Kernel) -> Iterator[Kernel]:
 
 def length_scale(kernel: Kernel) -> object:
     """The length scale(s) of the one radial kernel inside, a list of them for several, None for none."""
-    found = [part.length_scale for part in parts(kernel) if isinstance(part, Radial)]
+    found = [part.length_scale for part in parts(kernel) if isinstance(part, Stationary)]
     scales = [list(value) if isinstance(value, tuple) and len(value) > 1 else np.ravel(value)[0] for value in found]
     return None if not scales else scales[0] if len(scales) == 1 else scales
 
@@ -41,7 +41,7 @@ def relevance(model: Model) -> list[float] | None:
     None where the kernel has one length scale for all; 0 for a feature that selection left out. Of an average of
     kernels that selection made, the leading one's.
     """
-    scales = [part.scales for part in parts(model.kernel_) if isinstance(part, Radial) and part.scales.size > 1]
+    scales = [part.scales for part in parts(model.kernel_) if isinstance(part, Stationary) and part.scales.size > 1]
     if not scales or (len(scales) > 1 and getattr(model, "selection_", None) is None):
         return None
     rates = model.X_fit_.astype(np.float64).std(axis=0) / scales[0]

@@ -26,6 +26,9 @@ FUSED = [
     kernels.Constant(2.0),
     2.5 * kernels.Gaussian(1.0) + kernels.Linear() * kernels.Laplace(3.0) + 0.3,
     0.1 * (kernels.Polynomial(2) * kernels.Matern(2.0, 1.5)),
+    kernels.ProductLaplace((0.7, 1.0, 2.5)),
+    kernels.ProductMatern((0.7, 1.0, 2.5)),
+    0.6 * kernels.ProductMatern(2.0) + 0.4 * kernels.ProductLaplace(1.0) * kernels.Gaussian(1.3),
 ]
 TOLERANCE = {"float64": 1e-13, "float32": 3e-6}
 

@@ -30,6 +30,9 @@ cases = [
     (kernels.Matern(2.0, 2.5), 3, ("f16x3", 2)), (kernels.Polynomial(3), 3, ("f16x3", 2)),
     (kernels.Gaussian(1.0), 130, ("f16x3", 2)), (kernels.Laplace(2.0) * kernels.Polynomial(2) + 1, 2, distances),
     (0.5 * gaussian + kernels.Linear() * kernels.Matern(2.0, 1.5) + 1, 3, ("f16x3", 2)),
+    (kernels.ProductLaplace(2.0), 3, distances), (kernels.ProductMatern(2.0), 9, distances),
+    (kernels.ProductLaplace(40.0), 40, distances), (kernels.ProductMatern(9.0), 40, distances),
+    (0.6 * kernels.ProductMatern(2.0) + kernels.ProductLaplace(1.0) * gaussian, 3, distances),
 ]
 out = []
 for kernel, d, names in cases:

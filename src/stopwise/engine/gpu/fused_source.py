@@ -13,13 +13,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from stopwise.kernels.expressions import Dot, Ops, SquaredDistance, Term
+from stopwise.kernels.expressions import AbsoluteDistance, Dot, Growth, Ops, SquaredDistance, Term
 from stopwise.kernels.forms import Form
 
 RESIDENT = 352
 """Rows of a leaf up to this many entries stay on chip for the whole walk; longer ones are streamed."""
 STREAM = 64
 """Entries of a streamed row that are loaded at a time."""
+UNROLLED = 32
+"""Differences of up to this many features are written out one by one; of more, in a loop."""
+_LARGEST = 1e30
+"""Bound on a product of factors 1 + s: the exponential beside it has vanished in float32 long before."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,8 @@ class _Writer:
         lines: list[str] = []
         for g in range(len(self.leaves)):
             if self.scheme.dot == "difference":
-                lines += [f"x{g}_{k} = tl.load(left{g} + {k} * n_left + row)" for k in range(self.d)]
+                if self.d <= UNROLLED:
+                    lines += [f"x{g}_{k} = tl.load(left{g} + {k} * n_left + row)" for k in range(self.d)]
             elif self.length <= RESIDENT:
                 lines.append(f"l{g} = left{g} + row.to(tl.int64)[:, None] * {self.length}")
                 lines += [f"x{g}_{c} = tl.load(l{g} + ({c} + tl.arange(0, {w}))[None, :])" for c, w in self.chunks()]
@@ -151,17 +156,35 @@ class _Writer:
         return lines
 
     def _difference(self, g: int, leaf: Dot) -> list[str]:
-        apart = isinstance(leaf, SquaredDistance)
-        lines = []
-        for k in range(self.d):
-            lines.append(f"z = tl.load(right{g} + {k} * n_right + base + lane)[None, :]")
-            if apart:
-                lines.append(f"z = x{g}_{k}[:, None] - z")
-            term = "z * z" if apart else f"x{g}_{k}[:, None] * z"
-            lines.append(f"d{g} = {term}" if k == 0 else f"d{g} += {term}")
-        sign = "-" if apart and leaf.factor < 0 else ""
+        """A leaf summed over the features, and the product beside it where one is asked for."""
+        growth = isinstance(leaf, AbsoluteDistance) and Growth(leaf) in self.form.growths
+        lines = [f"d{g} = tl.zeros((BM, BN), tl.float32)"]
+        if growth:
+            lines.append(f"g{g} = tl.full((BM, BN), 1.0, tl.float32)")
+        if self.d <= UNROLLED:
+            for k in range(self.d):
+                lines += self._feature(g, leaf, f"x{g}_{k}", str(k), growth, bound=k % 8 == 7)
+        else:
+            lines.append(f"for k in range(0, {self.d}):")
+            body = [f"x = tl.load(left{g} + k * n_left + row)", *self._feature(g, leaf, "x", "k", growth, bound=True)]
+            lines += [f"    {line}" for line in body]
+        sign = "-" if isinstance(leaf, SquaredDistance) and leaf.factor < 0 else ""
         if sign or leaf.shift:
             lines.append(f"d{g} = {leaf.shift!r} {sign or '+'} d{g}")
+        return lines
+
+    def _feature(self, g: int, leaf: Dot, x: str, k: str, growth: bool, *, bound: bool) -> list[str]:
+        """One feature's share of a leaf: a squared or absolute difference, or a product."""
+        lines = [f"z = tl.load(right{g} + {k} * n_right + base + lane)[None, :]"]
+        if isinstance(leaf, SquaredDistance):
+            return [*lines, f"z = {x}[:, None] - z", f"d{g} += z * z"]
+        if not isinstance(leaf, AbsoluteDistance):
+            return [*lines, f"d{g} += {x}[:, None] * z"]
+        lines += [f"z = tl.abs({x}[:, None] - z)", f"d{g} += z"]
+        if growth:
+            lines.append(f"g{g} += g{g} * z")
+            if bound:
+                lines.append(f"g{g} = tl.minimum(g{g}, {_LARGEST!r})")
         return lines
 
     def _streamed(self, g: int) -> list[str]:
@@ -174,6 +197,7 @@ class _Writer:
 
     def expression(self) -> tuple[list[str], str]:
         memo: dict[Term, str] = {leaf: f"d{g}" for g, leaf in enumerate(self.leaves)}
+        memo |= {growth: f"g{self.leaves.index(growth.leaf)}" for growth in self.form.growths}
         name = self.form.term.value(self.text, memo)
         return self.text.lines, name
 

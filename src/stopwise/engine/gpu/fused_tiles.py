@@ -66,6 +66,8 @@ def can_fuse(device: Device) -> bool:
 def pick_scheme(form: Form, rows: Tensor, origin: Tensor, precision: str) -> Scheme:
     """Float16 pieces where they are exact enough and in range, else differences, else three-pass TF32."""
     pieces: Literal[1, 2] = 1 if precision == "fast" else 2
+    if form.separable:
+        return Scheme("difference", pieces)
     largest = largest_entry(form, rows, origin)
     distances = any(isinstance(leaf, SquaredDistance) for leaf in form.leaves)
     if distances and rows.shape[1] <= _FEW and (form.rough or largest > _FLAT):

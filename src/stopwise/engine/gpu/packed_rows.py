@@ -5,7 +5,7 @@ from __future__ import annotations
 from stopwise._support.arrays import Tensor, TensorType
 from stopwise._support.torch import torch
 from stopwise.engine.gpu.fused_source import Scheme, row_length
-from stopwise.kernels.expressions import Dot, Ops, Sides, SquaredDistance, Term
+from stopwise.kernels.expressions import AbsoluteDistance, Dot, Ops, Sides, SquaredDistance, Term
 from stopwise.kernels.forms import Form
 
 PAD = 256
@@ -31,15 +31,17 @@ class TorchOps(Ops[Tensor]):
         return torch().sqrt(value.clamp(min=0))
 
 
-def evaluate(form: Form, leaves: list[Tensor]) -> Tensor:
-    """The form's value from its leaves' values."""
+def evaluate(form: Form, leaves: list[Tensor], growths: list[Tensor]) -> Tensor:
+    """The form's value from its leaves' values and the products beside them."""
     memo: dict[Term, Tensor] = dict(zip(form.leaves, leaves, strict=True))
+    memo |= dict(zip(form.growths, growths, strict=True))
     return form.term.value(TorchOps(), memo)
 
 
 def diagonal_of(form: Form, rows: Tensor) -> Tensor:
     """k(x, x) for every row of a float64 tensor."""
-    return evaluate(form, [leaf.diagonal(rows) for leaf in form.leaves])
+    ones = [torch().ones_like(rows[:, 0]) for _ in form.growths]
+    return evaluate(form, [leaf.diagonal(rows) for leaf in form.leaves], ones)
 
 
 def padded(count: int) -> int:
@@ -84,7 +86,7 @@ def prepare_leaf(leaf: Dot, rows: Tensor, origin: Tensor, scheme: Scheme, *, lef
     n, d = rows.shape
     if scheme.dot == "difference":
         out = rows.new_zeros((d, padded(n)), dtype=torch().float32)
-        if isinstance(leaf, SquaredDistance):
+        if isinstance(leaf, SquaredDistance | AbsoluteDistance):
             out[:, :n] = leaf.scaled(rows, origin).T
         else:
             out[:, :n] = leaf.sides(rows, origin).left.T
@@ -101,6 +103,8 @@ def largest_entry(form: Form, rows: Tensor, origin: Tensor) -> float:
     """The largest number that would stand in a prepared row: what decides whether float16 can hold it."""
     sizes = [0.0]
     for leaf in form.leaves:
+        if isinstance(leaf, AbsoluteDistance):
+            continue  # always float32
         sides = leaf.sides(rows, origin)
         sizes += [float(part.abs().max()) for part in (sides.left, sides.constant) if part.numel()]
     return max(sizes)

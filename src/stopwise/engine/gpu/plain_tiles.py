@@ -8,11 +8,13 @@ from __future__ import annotations
 from stopwise._support.arrays import Device, Tensor, TensorType
 from stopwise._support.torch import torch
 from stopwise.engine.gpu.packed_rows import evaluate
-from stopwise.kernels.expressions import SquaredDistance
+from stopwise.kernels.expressions import AbsoluteDistance, Dot, Sides, SquaredDistance
 from stopwise.kernels.forms import Form
 
 _HOST_BUDGET = 1 << 28
 """Bytes that tiles on the host may take: a quarter of a gibibyte, more than any cache."""
+_LARGEST = 1e30
+"""Bound on a product of factors 1 + s: the exponential beside it has vanished in float32 long before."""
 _COPIES = 5
 """Tiles of this many float64 copies are alive at once, at most, while an expression is evaluated."""
 
@@ -27,6 +29,23 @@ def free_bytes(device: Device) -> int:
     return int(free + cached)
 
 
+def _ready(leaf: Dot, rows: Tensor, origin: Tensor) -> Sides:
+    """Both sides of an inner product; for a sum over features its scaled rows stand on either."""
+    if not isinstance(leaf, AbsoluteDistance):
+        return leaf.sides(rows, origin)
+    scaled = leaf.scaled(rows, origin)
+    return Sides(scaled, scaled, scaled[:, :1], leaf.shift)
+
+
+def _growth(left: Tensor, right: Tensor, dtype: TensorType) -> Tensor:
+    """prod_j (1 + |x_j - z_j|), bounded where the exponential beside it has vanished long before."""
+    out = left.new_ones((len(left), len(right)), dtype=dtype)
+    for x, z in zip(left.T, right.T, strict=True):
+        out *= 1 + (x[:, None] - z[None, :]).abs_().to(dtype)
+        out.clamp_(max=_LARGEST)
+    return out
+
+
 class TorchTiles:
     """k(left, right) as something that multiplies, tile by tile."""
 
@@ -35,22 +54,28 @@ class TorchTiles:
     ) -> None:
         self.form, self.dtype, self.same = form, dtype, same
         self.n_left, self.n_right = len(left), len(right)
-        self._left = [leaf.sides(left, origin) for leaf in form.leaves]
-        self._right = self._left if same else [leaf.sides(right, origin) for leaf in form.leaves]
+        self._left = [_ready(leaf, left, origin) for leaf in form.leaves]
+        self._right = self._left if same else [_ready(leaf, right, origin) for leaf in form.leaves]
         budget = free_bytes(left.device) // 4
         self.tile = max(1, min(self.n_left, budget // max(1, 8 * _COPIES * self.n_right)))
 
     def rows(self, first: int, last: int) -> Tensor:
         """k between some rows on the left and all on the right."""
-        leaves = []
+        leaves: list[Tensor] = []
+        beside: dict[AbsoluteDistance, tuple[Tensor, Tensor]] = {}
         for leaf, x, z in zip(self.form.leaves, self._left, self._right, strict=True):
+            if isinstance(leaf, AbsoluteDistance):
+                part = x.left[first:last]
+                leaves.append((torch().cdist(part, z.right, p=1.0) + leaf.shift).to(self.dtype))
+                beside[leaf] = (part, z.right)
+                continue
             value = torch().addmm(z.constant[None, :], x.left[first:last], z.right.T)
             value += (x.constant + x.shift)[first:last, None]
             if self.same and self.form.rough and isinstance(leaf, SquaredDistance):
                 inside = torch().arange(first, last, device=value.device)
                 value[inside - first, inside] = leaf.shift
             leaves.append(value.to(self.dtype))
-        return evaluate(self.form, leaves)
+        return evaluate(self.form, leaves, [_growth(*beside[g.leaf], self.dtype) for g in self.form.growths])
 
     def product(self, block: Tensor) -> Tensor:
         """k(left, right) @ block. Where memory runs out in flight, the tile is halved and the walk goes on."""

@@ -19,6 +19,9 @@ from stopwise._support.arrays import Array
 class Operator(ABC):
     """K as an operator. Subclasses are final and give `_gram_product` and `_gram_diagonal`."""
 
+    fixed: Array | None = None
+    """Orthonormal columns (n, p) that are projected out in place of the constant direction, if any."""
+
     def __init__(self, n_rows: int, *, weights: Array | None = None, centred: bool = False) -> None:
         self.n_rows = n_rows
         self.weights = weights
@@ -59,6 +62,8 @@ class Operator(ABC):
         """H block: what is left after taking out the constant direction (nothing to do without an intercept)."""
         if not self.centred:
             return block
+        if self.fixed is not None:
+            return cast(Array, block - self.fixed @ (self.fixed.T @ block))
         q = self.constant_direction
         if self.weights is None:  # q is the same in every row
             return cast(Array, block - float(q[0]) * (q @ block))
@@ -66,7 +71,7 @@ class Operator(ABC):
 
     def multiply(self, block: Array) -> Array:
         """K @ block; the first product of a centred operator finds K q beside it."""
-        if not self.centred or block.ndim != 2 or "mean_image" in self.__dict__:
+        if not self.centred or self.fixed is not None or block.ndim != 2 or "mean_image" in self.__dict__:
             return self.centre(self._uncentred(self.centre(block)))
         both = self._uncentred(np.column_stack([self.centre(block), self.constant_direction]))
         self.__dict__["mean_image"] = both[:, -1].copy()
@@ -78,11 +83,21 @@ class Operator(ABC):
         return cast(Array, self._uncentred(self.constant_direction[:, None])[:, 0])
 
     @cached_property
+    def fixed_image(self) -> Array:
+        """K times the fixed columns, before they are projected out."""
+        assert self.fixed is not None
+        return self._uncentred(self.fixed)
+
+    @cached_property
     def diagonal(self) -> Array:
         """The diagonal of K."""
         plain = np.asarray(self._gram_diagonal(), dtype=np.float64) * self.root_weights**2 / self.n_samples
         if not self.centred:
             return cast(Array, plain)
+        if self.fixed is not None:
+            fixed, image = self.fixed, self.fixed_image
+            across = image - fixed @ (fixed.T @ image) / 2
+            return cast(Array, np.maximum(plain - 2 * (fixed * across).sum(axis=1), 0.0))
         q, image = self.constant_direction, self.mean_image
         return cast(Array, np.maximum(plain - 2 * q * image + q * q * float(q @ image), 0.0))
 

@@ -14,10 +14,13 @@ _ASYMMETRY = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-4}
 class Dense(Operator):
     """K from the raw Gram matrix, float64 or float32."""
 
-    def __init__(self, gram: Array, *, weights: Array | None = None, centred: bool = False) -> None:
+    def __init__(
+        self, gram: Array, *, weights: Array | None = None, centred: bool = False, fixed: Array | None = None
+    ) -> None:
         if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
             raise ValueError(f"a Gram matrix must be square, got shape {gram.shape}")
         super().__init__(len(gram), weights=weights, centred=centred)
+        self.fixed = fixed
         scale = float(np.abs(gram).max(initial=0.0))
         if not np.isfinite(scale):
             raise ValueError("the Gram matrix holds NaN or infinity: rescale the covariates or the kernel")
@@ -46,7 +49,12 @@ class Dense(Operator):
             root = self.root_weights.astype(self.gram.dtype)
             matrix *= root[:, None]
             matrix *= root[None, :]
-        if self.centred:
+        if self.fixed is not None:
+            fixed = self.fixed.astype(self.gram.dtype)
+            image = matrix @ fixed
+            matrix -= fixed @ image.T
+            matrix -= (image - fixed @ (fixed.T @ image)) @ fixed.T
+        elif self.centred:
             q = self.constant_direction.astype(self.gram.dtype)
             image = matrix @ q
             matrix -= np.outer(q, image)

@@ -90,9 +90,13 @@ def finish(
     stopped = path.stopped_at(tuple(stop.step_sum for stop in stops))
     dual = stopped.dual_coef()
     dual = dual[:, None] if dual.ndim == 1 else dual
-    intercept = np.zeros(dual.shape[1])
+    intercept, slopes = np.zeros(dual.shape[1]), None
     mean_row = None
-    if problem.intercept:
+    if problem.trend is not None:
+        # t' Gram, with the columns t in the coordinates of the rows.
+        mean_row = (operator.fixed_image * operator.n_samples / operator.root_weights[:, None]).T
+        intercept, slopes = _linear_part(problem, mean_row, dual)
+    elif problem.intercept:
         intercept = problem.offset - operator.mean_prediction(dual)
         mean_row = operator.mean_image * np.sqrt(operator.n_samples) / operator.root_weights
     return Solution(
@@ -104,7 +108,17 @@ def finish(
         intercept=intercept,
         solver=solver,
         mean_row=mean_row,
+        trend=problem.trend,
+        slopes=slopes,
     )
+
+
+def _linear_part(problem: Problem, trend_rows: Array, dual: Array) -> tuple[Array, Array]:
+    """Intercept (q,) and slopes (d, q), units of y: least squares of what the kernel's part leaves."""
+    assert problem.trend is not None
+    assert problem.level is not None
+    constant, slopes = problem.trend.slopes(problem.scale * problem.level - trend_rows @ dual)
+    return cast(Array, problem.offset + constant), slopes
 
 
 def problem_path(problem: Problem, plan: Plan, spectrum: Spectrum) -> Path:
@@ -115,6 +129,8 @@ def problem_path(problem: Problem, plan: Plan, spectrum: Spectrum) -> Path:
         problem.responses,
         intercept=problem.intercept,
         root_weights=problem.root_weights,
+        fixed=problem.fixed,
+        level=problem.level,
         scale=problem.scale,
         offset=problem.offset,
     )
@@ -131,7 +147,7 @@ class DenseSolver:
 
     def _solve(self, problem: Problem, plan: Plan) -> Solution:
         gram = problem.gram(plan.kernel).astype(plan.dtype, copy=False)
-        operator = Dense(gram, weights=problem.weights, centred=problem.intercept)
+        operator = Dense(gram, weights=problem.weights, centred=problem.intercept, fixed=problem.fixed)
         path = problem_path(problem, plan, dense_spectrum(operator))
         decided = [decide(problem, plan, path, j) for j in range(problem.responses.shape[1])]
         if plan.rule.keeps_training_part:
@@ -167,13 +183,20 @@ def refit_dense(problem: Problem, plan: Plan, spectrum: Spectrum, mean_row: Arra
     decided = [decide(problem, plan, path, j) for j in range(problem.responses.shape[1])]
     stopped = path.stopped_at(tuple(stop.step_sum for stop, _ in decided))
     dual = stopped.dual_coef()
+    intercept, slopes = np.zeros(dual.shape[1]), None
+    if problem.trend is not None and mean_row is not None:
+        intercept, slopes = _linear_part(problem, mean_row, dual)
+    elif mean_row is not None:
+        intercept = problem.offset - mean_row @ dual
     return Solution(
         path=stopped,
         stops=[exact(stop, DenseSolver.name) for stop, _ in decided],
         noise_std=np.asarray([sigma for _, sigma in decided]) * problem.scale,
         fit_covariates=problem.covariates,
         dual_coef=dual,
-        intercept=np.zeros(dual.shape[1]) if mean_row is None else problem.offset - mean_row @ dual,
+        intercept=intercept,
         solver=DenseSolver.name,
         mean_row=mean_row,
+        trend=problem.trend,
+        slopes=slopes,
     )

@@ -172,7 +172,7 @@ def _noise(plan: Plan, path: Path) -> float:
     """The noise level in the units of y; zero where a single row is all there is to read it off."""
     if plan.noise_given is not None:
         return plan.noise_given
-    if plan.noise.needs_path and path.n_samples <= float(path.intercept):
+    if plan.noise.needs_path and path.n_samples <= path.n_fixed:
         return 0.0
     return plan.noise.estimate(None, None, path=path)
 

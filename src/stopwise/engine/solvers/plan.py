@@ -16,7 +16,7 @@ from stopwise.filters import Filter
 from stopwise.kernels import Kernel
 from stopwise.noise import NoiseEstimator
 from stopwise.path import Path
-from stopwise.problem import Problem
+from stopwise.problem import Problem, Trend
 from stopwise.rules import Rule, Stop
 
 Precision = Literal["auto", "float64", "float32", "fast"]
@@ -57,6 +57,10 @@ class Solution:
     intercept: Array
     solver: str
     mean_row: Array | None = None
+    trend: Trend | None = None
+    """An unpenalised linear part; `mean_row` then holds t' Gram, a row (p, n) for each of its columns."""
+    slopes: Array | None = None
+    """The linear part's slopes (d, q), units of y; its constant is in `intercept`."""
     spread: Spread | None = None
     """Variances of predictions where they do not come from rows (landmarks)."""
     stream: Stream | None = None

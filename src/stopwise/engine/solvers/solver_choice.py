@@ -61,6 +61,8 @@ def dense_bytes(n_rows: int, dtype: Any) -> float:
 def choose_solver(problem: Problem, plan: Plan) -> Solver:
     """The solver that the plan asks for; "auto" says what it chose and why with verbose=1."""
     name = plan.solver
+    if problem.trend is not None:
+        name = "dense"  # a linear part is projected out of a held matrix
     if name == "auto":
         name, why = _automatic(problem, plan)
         if plan.verbose:

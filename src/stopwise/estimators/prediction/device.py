@@ -93,7 +93,8 @@ def predict_on(there: OnDevice, X: Any, return_std: bool, new_observation: bool,
         if X.shape[1] != fitted.n_features:
             raise ValueError(f"X has {X.shape[1]} features, but the model was fitted with {fitted.n_features}")
         _warn_outside(fitted, X)
-    if not has_form(fitted.kernel) or fitted.spread is not None or fitted.path.spectrum.basis is None:
+    held = fitted.spread is not None or fitted.path.spectrum.basis is None or fitted.trend is not None
+    if held or not has_form(fitted.kernel):
         return _like(given, predict_rows(fitted, on_host(X), return_std, new_observation, n_jobs))
     rows = as_tensor(X, there.device, torch().float64)
     rows = rows if fitted.features is None else rows[:, as_tensor(fitted.features, there.device)]

@@ -12,7 +12,6 @@ from stopwise.engine.operators.running_sums import SortedLine
 from stopwise.estimators.fitted import Fitted
 from stopwise.kernels import Kernel, Precomputed, Sobolev, take_rows
 from stopwise.kernels.forms import has_form
-from stopwise.path import Path
 
 _TILE_ENTRIES = 4_000_000
 _CACHED_ENTRIES, _CACHED_COLUMNS = 250_000, 500
@@ -87,36 +86,27 @@ def predict_in_tiles(kernel: Kernel, new: Array, training: Array, dual_coef: Arr
     return out
 
 
-def variance_in_tiles(
-    kernel: Kernel, new: Array, training: Array, path: Path, mean_row: Array | None, step_sums: Array
-) -> Array:
+def variance_in_tiles(fitted: Fitted, new: Array) -> Array:
     """Variance of the estimate at new points in units of the noise variance, one column per stop.
 
     f(x) is linear in y: its variance is sigma^2 |w(K) D (k_x - mean row)|^2 / n^2, and sigma^2 / n more for an
     intercept. Directions outside the known eigenvectors count with the largest weight there is, step_sum.
     """
-    cross = CrossKernel(kernel, new, training)
+    path, step_sums = fitted.path, fitted.step_sums
+    cross = CrossKernel(fitted.kernel, new, fitted.covariates)
     basis, n = path.spectrum.basis, path.n_samples
     assert basis is not None
     weights = np.atleast_2d(path.filter.weight(path.spectrum.eigenvalues, step_sums))
-    root = np.ones(len(training)) if path.root_weights is None else path.root_weights
     out = np.empty((len(new), len(step_sums)))
     complete = path.spectrum.complete
     for rows in _tiles(*cross.shape):
-        block = cross.tile(rows).astype(np.float64)
-        if mean_row is not None:
-            block = block - mean_row
-        block = block * root
-        if path.intercept:
-            # The constant direction is the intercept's: it has its own term below, and eigenvalue zero here.
-            constant = root / np.sqrt(n)
-            block = block - np.outer(block @ constant, constant)
+        block = fitted.centred_block(new[rows], cross.tile(rows).astype(np.float64))
         inside = basis.coordinates(block.T) ** 2
         out[rows] = (weights**2 @ inside).T
         if not complete:
             outside = np.maximum(np.einsum("ij,ij->i", block, block) - inside.sum(axis=0), 0.0)
             out[rows] += outside[:, None] * step_sums**2
-    return cast(Array, out / n**2 + (1 / n if path.intercept else 0.0))
+    return cast(Array, out / n**2 + fitted.fixed_variance(new))
 
 
 def predict_rows(
@@ -126,13 +116,8 @@ def predict_rows(
     with blas_threads(limit_of(n_jobs)):
         X = fitted.to_features(X)
         values = predict_in_tiles(fitted.kernel, X, fitted.covariates, fitted.dual_coef, n_jobs=n_jobs)
-        values = fitted.shaped(values + fitted.intercept)
+        values = fitted.shaped(values + fitted.beside_kernel(X))
         if not (return_std or new):
             return values
-        if fitted.spread is not None:
-            variance = fitted.spread.variance(X)
-        else:
-            variance = variance_in_tiles(
-                fitted.kernel, X, fitted.covariates, fitted.path, fitted.mean_row, fitted.step_sums
-            )
+        variance = fitted.spread.variance(X) if fitted.spread is not None else variance_in_tiles(fitted, X)
         return values, fitted.shaped(np.sqrt((variance + float(new)) * fitted.noise_std**2))

@@ -17,8 +17,6 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise.problem import Problem, count_replicates
 
-MAX_ROWS = 600
-"""Selection looks at no more distinct rows than this."""
 _ROUNDING = 16 * np.finfo(np.float64).eps
 
 
@@ -34,6 +32,19 @@ class Features:
     def standardise(self, columns: Array) -> Array:
         """Kept columns (already picked), centred and divided by their spread."""
         return cast(Array, (columns.astype(np.float64) - self.centre) / self.spread)
+
+    def table(self, scales: Array | None, per_feature: bool) -> tuple[dict[str, Any], ...]:
+        """For each column its spread, length scale and relevance (the largest is 1), or why it was left out."""
+        rows: dict[int, dict[str, Any]] = {
+            j: {"feature": j, "used": False, "why": why} for j, why in self.dropped.items()
+        }
+        for position, column in enumerate(self.kept):
+            spread = float(self.spread[position])
+            row = rows[int(column)] = {"feature": int(column), "used": True, "spread": spread}
+            if scales is not None:
+                row["length_scale"] = float(scales[position]) * spread
+                row["relevance"] = float(scales.min() / scales[position]) if per_feature else 1.0
+        return tuple(rows[j] for j in sorted(rows))
 
 
 def look_at_features(covariates: Array, weights: Array | None) -> Features:
@@ -59,7 +70,9 @@ class Sample:
 
     `means` are centred where there is an intercept, and of unit variance per response. `within` is the weighted sum of
     squares of replicates about their own mean, `replicates` how many different responses (rows of them) there are.
-    `n_distinct` counts the distinct rows that this sample was drawn from.
+    `n_distinct` counts the distinct rows that this sample was drawn from; `middle` and `unit` (q,) are what was taken
+    off its responses, and what they were divided by, when it was drawn; `linear` tells whether a linear part is left
+    unpenalised beside the intercept.
     """
 
     covariates: Array
@@ -69,6 +82,9 @@ class Sample:
     replicates: Array
     intercept: bool
     n_distinct: int
+    middle: Array
+    unit: Array
+    linear: bool = False
 
     @property
     def n_rows(self) -> int:
@@ -82,8 +98,8 @@ class Sample:
 
     @property
     def n_free(self) -> float:
-        """Samples less the one degree of freedom of an intercept."""
-        return self.n_samples - float(self.intercept)
+        """Samples less the degrees of freedom of what is not penalised."""
+        return self.n_samples - float(self.fixed.shape[1])
 
     @cached_property
     def root_weights(self) -> Array:
@@ -96,38 +112,68 @@ class Sample:
         return cast(Array, self.root_weights[:, None] * self.means)
 
     @cached_property
+    def fixed(self) -> Array:
+        """An orthonormal basis (m, p) of what is not penalised, in the coordinates of `responses`."""
+        return _orthonormal(self.root_weights[:, None] * self.design(self.covariates))
+
+    def design(self, covariates: Array) -> Array:
+        """What is not penalised at some rows: nothing, the constant, or the constant and the rows themselves."""
+        ones = np.ones((len(covariates), int(self.intercept)))
+        return np.hstack([ones, covariates]) if self.linear else ones
+
+    @cached_property
+    def free_responses(self) -> Array:
+        """`responses` less their part in the span of `fixed`."""
+        return cast(Array, self.responses - self.fixed @ (self.fixed.T @ self.responses))
+
+    @cached_property
+    def fixed_energy(self) -> Array:
+        """Sum of squares of the responses' part in the span of `fixed` beyond the constant, per response."""
+        return cast(Array, ((self.fixed.T @ self.responses) ** 2).sum(axis=0))
+
+    @cached_property
     def spread_within(self) -> Array:
         """Sum of squares of all replicates about their means, per response."""
         return cast(Array, self.within.sum(axis=0))
 
-    def rows(self, index: Any) -> tuple[Sample, Array]:
-        """Some of the rows, their means centred anew (with an intercept), and what was taken out, (q,)."""
-        weights, means = self.weights[index], self.means[index]
-        middle = np.average(means, axis=0, weights=weights) if self.intercept else np.zeros(means.shape[1])
-        part = replace(
-            self,
-            covariates=self.covariates[index],
-            weights=weights,
-            means=means - middle,
-            within=self.within[index],
-            replicates=self.replicates[index],
+    def part(self, index: Any) -> Sample:
+        """Some of the rows, centred and scaled anew."""
+        return _settled(
+            replace(
+                self,
+                covariates=self.covariates[index],
+                weights=self.weights[index],
+                means=self.means[index],
+                within=self.within[index],
+                replicates=self.replicates[index],
+            )
         )
-        return part, middle
 
     def first(self, count: int) -> Sample:
-        """The first rows of the (already shuffled) sample, centred and scaled anew."""
-        return self if count >= self.n_rows else _settled(self.rows(slice(count))[0])
+        """The first rows of the (already shuffled) sample."""
+        return self if count >= self.n_rows else self.part(slice(count))
+
+    def with_linear(self) -> Sample:
+        """The same rows with the linear part left unpenalised."""
+        return replace(self, linear=True)
 
 
 def _settled(sample: Sample) -> Sample:
-    """Responses centred (with an intercept) and scaled to unit variance; those that do not vary are left out."""
+    """Responses centred (with an intercept) and scaled to unit variance."""
     means, weights = sample.means, sample.weights
-    if sample.intercept:
-        means = means - np.average(means, axis=0, weights=weights)
+    middle = np.average(means, axis=0, weights=weights) if sample.intercept else np.zeros(means.shape[1])
+    means = means - middle
     energy = np.average(means**2, axis=0, weights=weights) + sample.within.sum(axis=0) / weights.sum()
-    varying = energy > 0
-    scale = np.sqrt(energy[varying])
-    return replace(sample, means=means[:, varying] / scale, within=sample.within[:, varying] / scale**2)
+    unit = np.where(energy > 0, np.sqrt(energy), 1.0)
+    return replace(sample, means=means / unit, within=sample.within / unit**2, middle=middle, unit=unit)
+
+
+def _orthonormal(columns: Array) -> Array:
+    """An orthonormal basis of the span of columns; directions within rounding of the others are left out."""
+    if not columns.shape[1]:
+        return columns
+    vectors, values, _ = np.linalg.svd(columns, full_matrices=False)
+    return cast(Array, vectors[:, values > 1e-10 * values[0]])
 
 
 def _canonical_order(columns: Array) -> Array:
@@ -137,7 +183,7 @@ def _canonical_order(columns: Array) -> Array:
     return cast(Array, np.lexsort(oriented.T[::-1]))
 
 
-def make_sample(problem: Problem, features: Features, limit: int = MAX_ROWS) -> Sample:
+def make_sample(problem: Problem, features: Features, limit: int) -> Sample:
     """At most `limit` distinct rows of a problem, drawn with the problem's seed."""
     raw = problem.covariates[:, features.kept]
     order = _canonical_order(features.standardise(raw))
@@ -152,14 +198,17 @@ def make_sample(problem: Problem, features: Features, limit: int = MAX_ROWS) -> 
     # What is below rounding of the responses themselves is rounding, not replicate variance.
     within = np.where(within > (_ROUNDING * np.abs(means)) ** 2 * totals[:, None], within, 0.0)
     picked = np.random.default_rng(problem.seed).permutation(starts.size)[:limit]
+    varying = np.ptp(responses, axis=0) > 0
     whole = Sample(
         covariates=features.standardise(ordered[starts[picked]]),
         weights=totals[picked],
-        means=means[picked],
-        within=within[picked],
+        means=means[np.ix_(picked, varying)],
+        within=within[np.ix_(picked, varying)],
         replicates=count_replicates(group, responses)[picked],
         intercept=problem.intercept,
         n_distinct=int(starts.size),
+        middle=np.zeros(int(varying.sum())),
+        unit=np.ones(int(varying.sum())),
     )
     return _settled(whole)
 

@@ -1,0 +1,129 @@
+"""How a kernel matrix changes with its length scales: what learning them by a gradient needs.
+
+For rows already divided by their length scales, `gram_and_pullback` gives the matrix K and a function that turns the
+sensitivity S = dL/dK of any quantity L into dL / d log(1 / l_f) for every feature f. It never holds an n x n x d array.
+The formulas run on numpy arrays and torch tensors alike; `xp` is the library.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache, singledispatch
+from typing import Any, TypeAlias
+
+import numpy as np
+from scipy.spatial.distance import pdist
+
+from stopwise.kernels.base import Kernel
+from stopwise.kernels.radial import Gaussian, Laplace, Matern
+from stopwise.kernels.separable import ProductLaplace, ProductMatern
+
+Values: TypeAlias = Any
+"""An array of numpy or a tensor of torch."""
+Pullback = Callable[[Values], Values]
+_GROUP, _LARGEST = 16, 1e150
+"""A product of factors 1 + s is bounded after so many of them: exp(-sum of s) is far below rounding by then."""
+
+
+@singledispatch
+def gram_and_pullback(kernel: Kernel, rows: Values, xp: Any) -> tuple[Values, Pullback]:
+    """K between scaled rows (n, d), and the map from dL/dK (symmetric) to dL / d log(1 / length scale), (d,)."""
+    raise TypeError(f"length scales of the {kernel.name} kernel cannot be learned by a gradient")
+
+
+def half_distances(rows: Values) -> Values:
+    """-|x - z|^2 / 2 between all rows, never above zero and zero on the diagonal."""
+    norms = (rows * rows).sum(1) / 2
+    u = rows @ rows.T
+    u -= norms[:, None]
+    u -= norms[None, :]
+    u = u.clip(max=0.0)
+    u[range(len(u)), range(len(u))] = 0.0
+    return u
+
+
+def _radial(rows: Values, slope: Values) -> Pullback:
+    """For K a function of r^2 with derivative `slope`: 4 x'(diag(B 1) - B) x column by column, B = S * slope."""
+
+    def pull(sensitivity: Values) -> Values:
+        along = sensitivity * slope
+        return 4 * (rows * (along.sum(1)[:, None] * rows - along @ rows)).sum(0)
+
+    return pull
+
+
+@gram_and_pullback.register
+def _(kernel: Gaussian, rows: Values, xp: Any) -> tuple[Values, Pullback]:
+    gram = xp.exp(half_distances(rows))
+    return gram, _radial(rows, -gram / 2)
+
+
+@gram_and_pullback.register
+def _(kernel: Laplace, rows: Values, xp: Any) -> tuple[Values, Pullback]:
+    distance = xp.sqrt(-2 * half_distances(rows))
+    gram = xp.exp(-distance)
+    # Where x = z the derivative along a feature is 0, whatever the slope there.
+    return gram, _radial(rows, -gram / (2 * distance + (distance == 0)))
+
+
+@gram_and_pullback.register
+def _(kernel: Matern, rows: Values, xp: Any) -> tuple[Values, Pullback]:
+    s = xp.sqrt(-4 * kernel.smoothness * half_distances(rows))
+    decay = xp.exp(-s)
+    if kernel.smoothness == 0.5:
+        return decay, _radial(rows, -decay / (2 * s + (s == 0)))
+    if kernel.smoothness == 1.5:
+        return (1 + s) * decay, _radial(rows, -1.5 * decay)
+    return (1 + s + s * s / 3) * decay, _radial(rows, -(5 / 6) * (1 + s) * decay)
+
+
+def _apart(rows: Values, xp: Any) -> Values:
+    """sum_f |x_f - z_f| for every pair of rows, each pair once."""
+    return pdist(rows, "cityblock") if xp is np else xp.nn.functional.pdist(rows, p=1.0)
+
+
+@lru_cache(maxsize=4)
+def _upper(n: int, xp: Any) -> tuple[Values, Values]:
+    """The pairs in the same order, as indices of rows and columns."""
+    if xp is np:
+        return np.triu_indices(n, 1)
+    return tuple(xp.triu_indices(n, n, 1))
+
+
+def _square(pairs: Values, n: int, xp: Any) -> Values:
+    """The symmetric matrix with ones on its diagonal and these entries above it."""
+    out = xp.ones((n, n), dtype=pairs.dtype) if xp is np else pairs.new_ones((n, n))
+    i, j = _upper(n, xp)
+    out[i, j] = pairs
+    out[j, i] = pairs
+    return out
+
+
+def _separable(rows: Values, gram: Values, slope: Callable[[Values], Values], xp: Any) -> Pullback:
+    """For K a product over features: sum_ij S_ij K_ij slope(s_ij), feature by feature, slope = d log k / d log s."""
+
+    def pull(sensitivity: Values) -> Values:
+        i, j = _upper(len(rows), xp)
+        along = 2 * sensitivity[i, j] * gram
+        return xp.stack([slope(_apart(rows[:, f : f + 1], xp)) @ along for f in range(rows.shape[1])])
+
+    return pull
+
+
+@gram_and_pullback.register
+def _(kernel: ProductLaplace, rows: Values, xp: Any) -> tuple[Values, Pullback]:
+    gram = xp.exp(-_apart(rows, xp))
+    return _square(gram, len(rows), xp), _separable(rows, gram, lambda s: -s, xp)
+
+
+@gram_and_pullback.register
+def _(kernel: ProductMatern, rows: Values, xp: Any) -> tuple[Values, Pullback]:
+    rows = math.sqrt(3.0) * rows
+    growth = 1.0
+    for f in range(rows.shape[1]):
+        growth = growth * (1 + _apart(rows[:, f : f + 1], xp))
+        if f % _GROUP == _GROUP - 1:
+            growth = growth.clip(max=_LARGEST)
+    gram = growth * xp.exp(-_apart(rows, xp))
+    return _square(gram, len(rows), xp), _separable(rows, gram, lambda s: -s * s / (1 + s), xp)

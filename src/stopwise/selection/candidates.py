@@ -1,0 +1,247 @@
+"""What may be chosen, and how good it is: kernels with length scales, judged by ridge on a sample.
+
+On distinct rows with weights w, D = diag(sqrt w), n = sum w, the model is y ~ N(F b, s^2 (I + nu K)), K = D Gram D / n.
+The fixed part F b (an intercept, or an intercept and a linear part) is projected out of both sides: its directions
+cost degrees of freedom and no penalty. Replicates add their own spread to s^2 and nothing to the determinant, so the
+evidence is that of the table with every row written out. One replicate (a row of responses) is left out at a time,
+with all its copies. The score is the evidence plus the log of the left-out error; the error's rows are kept, so that
+the difference of two candidates has a standard error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from operator import add
+from typing import cast
+
+import numpy as np
+
+from stopwise._support.arrays import Array
+from stopwise.kernels import Kernel
+from stopwise.kernels.gradients import gram_and_pullback
+from stopwise.kernels.stationary import Stationary
+from stopwise.selection.length_scales import Learned, Place
+from stopwise.selection.rows import Sample
+
+MAX_RATIO = 1e9
+"""The largest signal-to-noise ratio nu that is looked at: what fits better beyond is rounding."""
+_CURVE_POINTS = 56
+_LEAST_LEFT = 1e-9
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Ridge on a sample at a grid of ratios nu, each response judged at its own best one.
+
+    `ratios` is the grid (g,), `shrinkage` = 1 / (1 + nu lambda) (m, g), `errors` the squared left-out error of
+    every row by its weight, (m, g, q), in units of each response's variance.
+    """
+
+    sample: Sample
+    values: Array
+    vectors: Array
+    coordinates: Array
+    ratios: Array
+    shrinkage: Array
+    errors: Array
+
+    def evidence_curve(self) -> Array:
+        """-2 log likelihood / n at each ratio, (g, q)."""
+        n, free = self.sample.n_samples, self.sample.n_free
+        variance = (self.shrinkage.T @ self.coordinates**2 + self.sample.spread_within) / free
+        variance = np.maximum(variance, 1e-300)
+        determinant = np.log1p(np.outer(self.ratios, self.values)).sum(axis=1)
+        # The slopes of a linear part count as draws from a Gaussian whose variance fits them, never below the noise's.
+        d = self.sample.fixed.shape[1] - int(self.sample.intercept)
+        slopes = d * np.log(np.maximum(self.sample.fixed_energy / max(d, 1), variance)) if d else 0.0
+        return cast(Array, (free * np.log(variance) + determinant[:, None] + slopes) / n)
+
+    @property
+    def best(self) -> Array:
+        """For each response the index of the ratio with the smallest left-out error."""
+        return cast(Array, np.argmin(self.errors.sum(axis=0), axis=0))
+
+    @property
+    def rows(self) -> Array:
+        """Squared left-out errors of every row by its weight, (m, q), each response at its best ratio."""
+        return cast(Array, self.errors[:, self.best, np.arange(self.errors.shape[2])])
+
+    @property
+    def log_error(self) -> float:
+        """Log mean squared left-out error, averaged over responses."""
+        return float(np.log(np.maximum(self.rows.sum(axis=0) / self.sample.n_samples, 1e-300)).mean())
+
+    @property
+    def evidence(self) -> float:
+        """The evidence at its own best ratio, averaged over responses."""
+        return float(np.mean([_lowest(column)[0] for column in self.evidence_curve().T]))
+
+    @property
+    def ratio(self) -> float:
+        """The ratio of the highest evidence (the median over responses)."""
+        return float(self.ratios[int(np.median([_lowest(column)[1] for column in self.evidence_curve().T]))])
+
+    def predict(self, gram: Array, cross: Array, design: Array, new_design: Array) -> Array:
+        """Predictions (t, q) at new rows, in units of the sample's responses, each at its best ratio.
+
+        `gram` is K before weights (m, m), `cross` the kernel between new rows and the sample's; the designs hold what
+        is not penalised.
+        """
+        sample = self.sample
+        weight = self.ratios[self.best] * self.shrinkage[:, self.best]
+        dual = self.vectors @ (weight * self.coordinates)
+        dual = sample.root_weights[:, None] * (dual - sample.fixed @ (sample.fixed.T @ dual)) / sample.n_samples
+        rest = sample.root_weights[:, None] * (sample.means - gram @ dual)
+        fixed = np.linalg.lstsq(sample.root_weights[:, None] * design, rest, rcond=1e-10)[0]
+        return cast(Array, cross @ dual + new_design @ fixed)
+
+
+def left_out(sample: Sample, gram: Array, place: Place) -> LeftOut:
+    """Ridge with a kernel on a sample, every row left out in turn."""
+    matrix = projected(gram * np.outer(sample.root_weights, sample.root_weights / sample.n_samples), sample.fixed)
+    values, vectors = place.eigh(matrix)
+    values = np.maximum(values, 0.0)
+    largest = max(float(values[-1]), 1e-300)
+    ratios = np.geomspace(1e-2 / largest, max(min(1e12 / largest, MAX_RATIO), 1e2 / largest), _CURVE_POINTS)
+    shrinkage = 1 / (1 + np.outer(values, ratios))
+    coordinates = vectors.T @ sample.free_responses
+    leverage = 1 - (vectors**2) @ shrinkage + (sample.fixed**2).sum(axis=1)[:, None]
+    left = 1 - leverage / sample.replicates[:, None]
+    inverse = np.where(left > _LEAST_LEFT, 1 / np.maximum(left, _LEAST_LEFT), np.inf) ** 2
+    errors = np.empty((*shrinkage.shape, coordinates.shape[1]))
+    for j in range(coordinates.shape[1]):
+        residual = vectors @ (coordinates[:, j : j + 1] * shrinkage)
+        with np.errstate(invalid="ignore"):
+            errors[:, :, j] = (residual**2 + sample.within[:, j : j + 1]) * inverse
+    errors = np.where(np.isnan(errors), np.inf, errors)
+    return LeftOut(sample, values, vectors, coordinates, ratios, shrinkage, errors)
+
+
+def projected(matrix: Array, fixed: Array) -> Array:
+    """(I - Q Q') M (I - Q Q') for orthonormal columns Q; M is overwritten."""
+    image = matrix @ fixed
+    matrix -= fixed @ image.T
+    matrix -= (image - fixed @ (fixed.T @ image)) @ fixed.T
+    return matrix
+
+
+def _lowest(curve: Array) -> tuple[float, int]:
+    """The minimum of a curve on an even grid by the parabola through its lowest point, and that point's index."""
+    at = int(np.argmin(curve))
+    if not 0 < at < curve.size - 1:
+        return float(curve[at]), at
+    left, middle, right = (float(v) for v in curve[at - 1 : at + 2])
+    bend = left - 2 * middle + right
+    drop = (left - right) ** 2 / (8 * bend) if np.isfinite(bend) and bend > 0 else 0.0
+    return middle - min(drop, max(left, right) - middle), at
+
+
+@dataclass(frozen=True)
+class Part:
+    """A share of an average of kernels: its kernel, and length scales in standard deviations of the features."""
+
+    share: float
+    kernel: Stationary
+    scales: Array
+
+    def gram(self, sample: Sample, place: Place) -> Array:
+        """The kernel matrix of a sample, times the share."""
+        rows = place.put(sample.covariates / self.scales)
+        return self.share * place.bring(gram_and_pullback(self.kernel, rows, place.xp)[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """Kernels with their shares (one, or an average of several), and how well they do on a sample."""
+
+    parts: tuple[Part, ...]
+    per_feature: bool
+    sample: Sample
+    result: LeftOut
+    learned: Learned | None = None
+    edge: str | None = None
+    """Which end of the grid the first length scale lies at, if any."""
+    fall: float = 0.0
+    """How much the score still fell in the last step to that end."""
+
+    @cached_property
+    def evidence(self) -> float:
+        """-2 log likelihood per sample."""
+        return self.result.evidence
+
+    @cached_property
+    def log_error(self) -> float:
+        """Log mean squared error on left-out rows; 0 is about the constant function's."""
+        return self.result.log_error
+
+    @cached_property
+    def errors(self) -> Array:
+        """Squared error on each left-out row by its weight, averaged over responses."""
+        return cast(Array, self.result.rows.mean(axis=1))
+
+    @property
+    def score(self) -> float:
+        """What is minimised."""
+        return self.evidence + self.log_error
+
+    @property
+    def kernel(self) -> Stationary:
+        """The kernel with the largest share; least squares alone has none."""
+        return self.parts[0].kernel
+
+    @property
+    def linear(self) -> bool:
+        """Whether a linear part is left unpenalised."""
+        return self.sample.linear
+
+    @property
+    def scales(self) -> Array:
+        """Its length scales."""
+        return self.parts[0].scales
+
+    @property
+    def name(self) -> str:
+        """The kernel's, or of an average the kernels' with their shares; and the linear part."""
+        names = [part.kernel.name if part.share == 1 else f"{part.share:.2g} {part.kernel.name}" for part in self.parts]
+        return " + ".join(["linear", *names] if self.linear else names)
+
+    def gap(self, other: Candidate) -> tuple[float, float]:
+        """By how much the left-out error is larger than another's, and the standard error of that difference."""
+        difference = self.errors - other.errors
+        return float(difference.mean()), float(difference.std()) / math.sqrt(difference.size)
+
+    def tied_with(self, best: Candidate, errors: float) -> bool:
+        """Whether left-out rows cannot tell it from the best: within standard errors, and not half as bad again.
+
+        A few far rows make a standard error that hides any difference.
+        """
+        gap, error = self.gap(best)
+        return gap <= min(errors * error, 0.5 * float(best.errors.mean()))
+
+    def errors_at(self, rows: Sample, unseen: Array, place: Place) -> Array:
+        """Squared errors on rows outside the sample (its rows come first), averaged over responses."""
+        sample, covariates = self.sample, rows.covariates[unseen]
+        gram: Array = np.sum([part.gram(sample, place) for part in self.parts], axis=0)
+        cross: Array = sum(
+            part.share * part.kernel(covariates / part.scales, sample.covariates / part.scales) for part in self.parts
+        )  # type: ignore[assignment]
+        predicted = self.result.predict(gram, cross, sample.design(sample.covariates), sample.design(covariates))
+        return cast(Array, (((rows.means[unseen] - sample.middle) / sample.unit - predicted) ** 2).mean(axis=1))
+
+    def in_units(self, spread: Array) -> Kernel:
+        """The kernel on features in their own units, of which one standard deviation is `spread`."""
+        kernels: list[Kernel] = [
+            kernel if part.share == 1 else part.share * kernel
+            for part in self.parts
+            for kernel in [part.kernel.with_length_scale(part.scales * spread)]
+        ]
+        return reduce(add, kernels)
+
+
+def judge(sample: Sample, parts: Sequence[Part], place: Place, *, per_feature: bool) -> Candidate:
+    """The score of kernels with given length scales on a sample."""
+    gram = sum((part.gram(sample, place) for part in parts), np.zeros((sample.n_rows, sample.n_rows)))
+    return Candidate(tuple(parts), per_feature, sample, left_out(sample, gram, place))
