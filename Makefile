@@ -91,6 +91,7 @@ types: $(INSTALLED) ## check the types of src/, strictly
 check: lint types ## lint and types
 
 docs: $(VENV)/.also-docs ## build the documentation in build/docs; a warning is an error
+	$(PY) docs/house.py
 	$(BIN)/sphinx-build -W --keep-going -b html docs build/docs
 
 reproduce: $(INSTALLED) ## run the paper's experiments

@@ -4,6 +4,7 @@ import os
 import random
 import re
 import secrets
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -15,15 +16,22 @@ settings.register_profile("deep", deadline=None, max_examples=500, print_blob=Tr
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+EXTRAS = {"browser": "selenium", "dask": "distributed", "torch": "torch"}
+"""What tests with these marks import; STOPWISE_MUST_RUN names those that may not be skipped."""
+
+
 def pytest_addoption(parser):
     parser.addoption("--order", metavar="SEED", help="repeat the order of an earlier run; 0: as written (random)")
 
 
 def pytest_configure(config):
-    """Choose the order, the same for all workers; and do not warn of rows outside the training range.
+    """Check for the extras asked for, choose one order for all workers, and let rows outside the training range be.
 
     Folds of a cross-validation leave that range all the time; tests of the warning itself ask for it.
     """
+    wanted = filter(None, os.environ.get("STOPWISE_MUST_RUN", "").split(","))
+    if missing := [mark for mark in wanted if find_spec(EXTRAS[mark]) is None]:
+        raise pytest.UsageError(f"STOPWISE_MUST_RUN asks for tests whose extras are not installed: {missing}")
     given = config.getoption("order") or os.environ.get("STOPWISE_ORDER")
     config.order = getattr(config, "workerinput", {}).get("order", given or str(secrets.randbelow(10**6)))
     config.addinivalue_line("filterwarnings", "ignore:.* rows lie outside the range of the training data")

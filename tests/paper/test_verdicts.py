@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import stopwise as sw
 from stopwise.experiments import Config, command, run
-from stopwise.experiments.draw import save_figures
+from stopwise.experiments.figure_files import save_figures
 from stopwise.experiments.paper_figures import draw_rules
 from stopwise.experiments.published import FIG3
 from stopwise.experiments.setting import descent, fig_setting

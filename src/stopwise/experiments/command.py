@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from stopwise.experiments.draw import save_figures
+from stopwise.experiments.figure_files import save_figures
 from stopwise.experiments.runner import EXPERIMENTS, Outcome, run, tasks_of, write
 from stopwise.experiments.task import Config, Task
 

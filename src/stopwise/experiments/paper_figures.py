@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stopwise.experiments.draw import COLOURS, MARKERS, colour, label, log_log, panel
-from stopwise.experiments.more_figures import draw_bounds, draw_classes, draw_robustness
 from stopwise.experiments.published import FIG3
 from stopwise.experiments.rules import ONE_EACH
 from stopwise.experiments.tally import Row, pick
@@ -194,14 +193,3 @@ def draw_ridge(rows: Sequence[Row]) -> dict[str, Figure]:
         axes.legend(loc="lower right")
         found[name] = figure
     return found
-
-
-FIGURES: dict[str, Callable[[Sequence[Row]], dict[str, Figure]]] = {
-    "path": draw_path,
-    "rates": draw_rates,
-    "rules": draw_rules,
-    "ridge": draw_ridge,
-    "classes": draw_classes,
-    "bounds": draw_bounds,
-    "robustness": draw_robustness,
-}

@@ -12,7 +12,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.dask import Client, Future
-from stopwise.engine.operators.base import Operator
+from stopwise.engine.operators.operator import Operator
 from stopwise.kernels import Kernel, Rows, take_rows
 
 _TILE, _COLUMNS = 512, 4096

@@ -17,7 +17,7 @@ from stopwise.engine.gpu.fused_source import Scheme
 from stopwise.engine.gpu.fused_tiles import FusedTiles, can_fuse, pick_scheme
 from stopwise.engine.gpu.packed_rows import diagonal_of
 from stopwise.engine.gpu.plain_tiles import TorchTiles
-from stopwise.engine.operators.base import Operator
+from stopwise.engine.operators.operator import Operator
 from stopwise.kernels import Kernel
 from stopwise.kernels.forms import Form, form_of
 

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.linalg
 
 from stopwise._support.arrays import Array
-from stopwise.engine.operators.base import Operator
+from stopwise.engine.operators.operator import Operator
 
 _ASYMMETRY = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-4}
 

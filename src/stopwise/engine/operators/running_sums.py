@@ -13,8 +13,8 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.engine.operators import tridiagonal as springs
-from stopwise.engine.operators.base import Operator
-from stopwise.engine.spectrum.eigenvalue_counts import Counting
+from stopwise.engine.operators.eigenvalue_counts import Counting
+from stopwise.engine.operators.operator import Operator
 from stopwise.kernels.base import one_feature
 from stopwise.kernels.sobolev import Sobolev
 

@@ -10,7 +10,7 @@ import scipy.linalg
 
 from stopwise._support.arrays import Array
 from stopwise._support.threads import blas_threads, thread_count, threads
-from stopwise.engine.operators.base import Operator
+from stopwise.engine.operators.operator import Operator
 from stopwise.kernels import Kernel, take_rows
 
 _TILE_BYTES = 2_000_000

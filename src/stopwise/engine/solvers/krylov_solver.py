@@ -15,12 +15,12 @@ from stopwise._support.arrays import Array
 from stopwise._support.memory import free_bytes
 from stopwise._support.progress import Progress
 from stopwise.engine.operators import Operator
+from stopwise.engine.operators.eigenvalue_counts import Counting
 from stopwise.engine.operators.tiles import Tiled
 from stopwise.engine.solvers.dense_solver import finish
 from stopwise.engine.solvers.krylov_certainty import Verdict, decided_by_bound, judge, reads_traces, with_bracket
 from stopwise.engine.solvers.plan import Plan, Solution
 from stopwise.engine.spectrum.block_krylov import BlockKrylov, Multiplier, NumpyStore, Store, with_diagonal
-from stopwise.engine.spectrum.eigenvalue_counts import Counting
 from stopwise.exceptions import StopwiseWarning
 from stopwise.filters import Ridge
 from stopwise.path import Path

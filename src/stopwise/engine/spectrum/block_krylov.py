@@ -23,9 +23,9 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise.engine.operators.eigenvalue_counts import Counting
 from stopwise.engine.spectrum.column_store import NumpyStore, Store
 from stopwise.engine.spectrum.eigenpairs import clean_eigenvalues
-from stopwise.engine.spectrum.eigenvalue_counts import Counting
 from stopwise.engine.spectrum.probe_traces import calibrated, pooled
 from stopwise.spectrum import Density, Spectrum, spread_density
 

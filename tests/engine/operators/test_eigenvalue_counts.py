@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import stopwise as sw
 from stopwise.engine.operators import Dense
 from stopwise.engine.operators import tridiagonal as springs
+from stopwise.engine.operators.eigenvalue_counts import count_below
 from stopwise.engine.operators.running_sums import COUNTED_ROWS, Line
-from stopwise.engine.spectrum.eigenvalue_counts import count_below
 
 chains = {"seed": st.integers(0, 10_000), "n": st.integers(1, 40), "spread": st.integers(0, 12), "wall": st.booleans()}
 
