@@ -41,6 +41,7 @@ _STYLE = {
     "svg.hashsalt": "stopwise",
     "svg.fonttype": "path",
 }
+"""matplotlib's settings for every panel; the salt makes SVG files the same at each run."""
 
 
 def panel(width: float = 4.6, height: float = 3.4) -> tuple[Figure, Axes]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 
-from stopwise._support.arrays import Array
+from stopwise._support.arrays import Array, Index
 from stopwise.engine.operators import Dense
 from stopwise.engine.spectrum.eigenpairs import dense_spectrum
-from stopwise.experiments.batched_search import Index
 from stopwise.experiments.setting import Setting
 from stopwise.filters import Filter
 from stopwise.noise import NoiseEstimator, noise_levels
@@ -79,21 +78,20 @@ class Half:
         return cast(Array, self.image @ (weights * self.path.coefficients))
 
 
-@dataclass
+@dataclass(frozen=True)
 class OneHalf:
     """The half of a single trial, as `rules.HeldOut` wants it."""
 
     half: Half
-    path: Path
+
+    @property
+    def path(self) -> Path:
+        """The trial's own path."""
+        return self.half.path.column(0)
 
     def error(self, step_sum: Array) -> Array:
         """Mean squared error on the held-out rows at each clock reading."""
         return self.half.error(np.array([0]), np.atleast_1d(step_sum))[:, 0]
-
-
-def one_half(half: Half) -> OneHalf:
-    """A half of one trial with its path."""
-    return OneHalf(half, half.path.column(0))
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ class Trials:
     told: Array
     groups: Index
     seeds: tuple[int, ...]
-    memory: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    memory: dict[Hashable, object] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def count(self) -> int:
@@ -121,7 +119,7 @@ class Trials:
         """All trials on the whole design."""
         return self.setting.path(self.filter, self.responses)
 
-    def remember(self, key: Any, compute: Callable[[], T]) -> T:
+    def remember(self, key: Hashable, compute: Callable[[], T]) -> T:
         """What was computed under this key before, or now: readings of one rule share their search."""
         if key not in self.memory:
             self.memory[key] = compute()
@@ -156,7 +154,7 @@ class Trials:
         columns = np.array([trial])
         return Data(
             self.setting.n,
-            split=lambda train, test: one_half(self.half(train, test, columns)),
+            split=lambda train, test: OneHalf(self.half(train, test, columns)),
             seed=self.seeds[self.groups[trial]],
         )
 
