@@ -133,7 +133,8 @@ def merged(tallies: Iterable[Tally]) -> list[Tally]:
 
 def as_csv(rows: Sequence[Row]) -> str:
     """The table as text, ten digits a number."""
-    names = [f.name for f in fields(Row)]
+    names = ["experiment", "quantity", "kernel"]
+    names += [f.name for f in fields(Row) if f.name not in names]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)
@@ -144,8 +145,9 @@ def as_csv(rows: Sequence[Row]) -> str:
 
 
 def pick(rows: Iterable[Row], **wanted: object) -> list[Row]:
-    """The rows whose named columns have these values."""
-    return [row for row in rows if all(getattr(row, name) == value for name, value in wanted.items())]
+    """The rows whose named columns have these values (a tuple: one of these)."""
+    allowed = {name: value if isinstance(value, tuple) else (value,) for name, value in wanted.items()}
+    return [row for row in rows if all(getattr(row, name) in values for name, values in allowed.items())]
 
 
 def by_size(rows: Iterable[Row], **wanted: object) -> list[Row]:
