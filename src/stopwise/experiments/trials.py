@@ -10,6 +10,7 @@ from typing import TypeVar, cast
 import numpy as np
 
 from stopwise._support.arrays import Array, Index
+from stopwise._support.memory import row_tiles
 from stopwise.engine.operators import Dense
 from stopwise.engine.spectrum.eigenpairs import dense_spectrum
 from stopwise.experiments.setting import Setting
@@ -19,8 +20,6 @@ from stopwise.path import Path, make_path
 from stopwise.rules import Data
 
 T = TypeVar("T")
-_ENTRIES = 2**22
-"""Numbers in a table of readings x rows x trials that are made at once."""
 
 
 def take(path: Path, columns: Index) -> Path:
@@ -66,10 +65,9 @@ class Half:
         weights = self.path.filter.weight(self.path.spectrum.eigenvalues, step_sum)
         coefficients, target, image = self.path.coefficients[:, columns], self.target[:, columns], self.image[self.test]
         out = np.empty((len(weights), len(columns)))
-        size = max(1, _ENTRIES // max(target.size, 1))
-        for first in range(0, len(weights), size):
-            gap = _products(image, weights[first : first + size], coefficients) - target
-            out[first : first + size] = np.einsum("gij,gij->gj", gap, gap) / len(target)
+        for part in row_tiles(len(weights), target.size):
+            gap = _products(image, weights[part], coefficients) - target
+            out[part] = np.einsum("gij,gij->gj", gap, gap) / len(target)
         return out
 
     def fit(self, step_sums: Array) -> Array:

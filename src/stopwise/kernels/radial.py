@@ -36,12 +36,11 @@ _PAIRS = 2**18
 
 
 def _as_length_scale(value: object) -> LengthScale:
-    if isinstance(value, str):
-        if value != "auto":
-            raise ValueError(f'length_scale must be a number, one number per feature, or "auto"; got {value!r}')
+    if isinstance(value, str) and value == "auto":
         return "auto"
-    if value is None or np.asarray(value).dtype == bool:
-        raise TypeError(f'length_scale must be a number, one number per feature, or "auto"; got {value!r}')
+    if value is None or isinstance(value, str) or np.asarray(value).dtype == bool:
+        words = f'length_scale must be a number, one number per feature, or "auto"; got {value!r}'
+        raise ValueError(words) if isinstance(value, str) else TypeError(words)
     numbers = real_array(value, "length_scale")
     if numbers.ndim > 1 or numbers.size == 0 or not np.all(np.isfinite(numbers) & (numbers > 0)):
         raise ValueError(f"length_scale must be positive and finite, got {value!r}")

@@ -9,6 +9,7 @@ from stopwise._support.arrays import Array
 from stopwise.engine.operators.base import Operator
 
 _ASYMMETRY = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-4}
+"""By how much mirrored entries may differ, relative to the largest: what rounding leaves, with room to spare."""
 
 
 class Dense(Operator):

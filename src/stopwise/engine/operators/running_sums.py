@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.engine.operators import tridiagonal as springs
+from stopwise.engine.operators import tridiagonal
 from stopwise.engine.operators.base import Operator
 from stopwise.engine.spectrum.eigenvalue_counts import Counting
 from stopwise.kernels.base import one_feature
@@ -132,7 +132,7 @@ class Line(Operator):
         """
         root = self.root_weights[self.line.order, None]
         sums = np.add.reduceat(root * block[self.line.order], self._starts, axis=0)
-        smooth = springs.solve(self._group_weights, self.n_samples * pole * self._inverse, sums)
+        smooth = tridiagonal.solve(self._group_weights, self.n_samples * pole * self._inverse, sums)
         counts = np.diff(np.append(self._starts, self.n_rows))
         out = np.empty_like(block)
         out[self.line.order] = root * np.repeat(smooth, counts, axis=0)
