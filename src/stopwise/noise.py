@@ -5,8 +5,6 @@ read a spectrum (they need `path`). Rows that share their covariates are never c
 their own mean is pooled in, with its degrees of freedom, and their mean stands for them elsewhere.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping

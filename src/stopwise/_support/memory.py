@@ -1,7 +1,5 @@
 """How much memory is free, what would not fit, and how tables are cut that are made a part at a time."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

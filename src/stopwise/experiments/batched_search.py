@@ -5,8 +5,6 @@ clock readings and answers a table, readings by columns. Columns that share a br
 that have stopped drop out of the scan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import cast
 

@@ -4,8 +4,6 @@ A rule of this package has a line here that evaluates its own criterion for all 
 only `select` and is asked trial by trial, so that a new rule is a class and nothing more.
 """
 
-from __future__ import annotations
-
 from functools import singledispatch
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """RWY14 Theorems 1 and 2 and the ridge proposition: how often the bounds hold, and how much room they leave."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

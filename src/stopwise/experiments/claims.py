@@ -1,7 +1,5 @@
 """A claim of the paper, what was seen, and the verdict."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field

@@ -1,7 +1,5 @@
 """RWY14's corollaries: polynomial kernels at the rate rank/n, Sobolev classes at n^(-2 nu / (2 nu + 1))."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import lru_cache

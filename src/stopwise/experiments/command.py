@@ -1,7 +1,5 @@
 """`stopwise reproduce`: run, show progress, write, and say what holds."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterator

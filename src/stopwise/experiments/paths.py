@@ -1,7 +1,5 @@
 """RWY14 Fig. 1: the error along the path, and where the rule stops on it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """RWY14 Fig. 2: how fast the error falls with the sample size, at hand and in the limit."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

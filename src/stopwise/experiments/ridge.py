@@ -1,7 +1,5 @@
 """RWY14 Fig. 4: the ridge path beside the descent path, on one clock."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """What RWY14's discussion leaves open: every rule where its assumptions fail, in units of the oracle's error."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 

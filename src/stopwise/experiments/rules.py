@@ -4,8 +4,6 @@ One chunk of responses serves all rules, both step sizes and both ways of knowin
 rules carry far less error than the means themselves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Running experiments: the same numbers in any company, on any number of processes, and kept when interrupted."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

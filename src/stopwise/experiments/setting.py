@@ -1,7 +1,5 @@
 """The problems that experiments draw from: design, kernel, truth, noise."""
 
-from __future__ import annotations
-
 import math
 import zlib
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The bytes of a model file: a safetensors file whose metadata carry one JSON document and a checksum of everything."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Kernels on an interval: Sobolev splines, anchored or free, and periodic ones."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Literal, cast

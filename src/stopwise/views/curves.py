@@ -1,7 +1,5 @@
 """A fitted model as curves along its clock: what figures and the report draw, in the units of y."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import cast

@@ -4,8 +4,6 @@ Blocks are numpy arrays on the client: a product costs n^2 kernel entries on the
 on the way there and back. Every part is a future with its history, so what a dying worker held is made again, not lost.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ Draws depend on the number of rows and the seed alone, never on how rows are cut
 landmarks are the first of more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral

@@ -1,7 +1,5 @@
 """The matrix held in memory: the reference for all other operators."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.linalg
 

@@ -4,8 +4,6 @@ Order 1: min(u, v) is a double running sum over increments. Order 2: m^2 (3M - m
 powers. Free polynomial parts add one inner product each. Ties need nothing special.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import cast
 

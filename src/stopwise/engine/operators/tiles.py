@@ -1,7 +1,5 @@
 """K on the fly: tiles of the kernel made and multiplied on threads, nothing n-by-n ever held."""
 
-from __future__ import annotations
-
 import math
 from typing import cast
 

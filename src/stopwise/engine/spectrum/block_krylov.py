@@ -14,8 +14,6 @@ fully reorthogonalised. On it K is a small matrix T = Q'KQ whose eigenpairs (Rit
 The store holds tall blocks and does their algebra, so that a device or a cluster can keep them: see `Store`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast

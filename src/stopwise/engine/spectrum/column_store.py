@@ -3,8 +3,6 @@
 A store holds tall orthonormal blocks; small results are numpy arrays. A device or a cluster brings its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Protocol, TypeAlias, cast
 

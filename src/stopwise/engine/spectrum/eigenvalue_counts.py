@@ -5,8 +5,6 @@ a whole grid of thresholds. Counts on a grid of edges place every eigenvalue in 
 the spectrum is known with a deterministic bracket; finer edges where the stop needs them make it as narrow as asked.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
