@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "helpers"
 import reference
 import stopwise as sw
 from stopwise.experiments.batched_stops import errors
-from stopwise.experiments.rules import compare, one_each
+from stopwise.experiments.rules import ONE_EACH, compare, entries
 from stopwise.experiments.setting import FIG3_SIZES, descent, fig_setting, generator
 from stopwise.experiments.trials import draw_trials
 
@@ -97,6 +97,11 @@ def slow_seconds(n, trials):
     ours = {entry.rule.name: errors(entry.rule, batch)[1] for entry in one_each(loops.setting)}
     same = [np.isclose(one[name], ours[name][j], rtol=1e-6) for j, one in enumerate(found) for name in one]
     return seconds, float(np.mean(same))
+
+
+def one_each(setting):
+    """One reading of each rule: those that the figure draws."""
+    return [entry for entry in entries(setting) if ONE_EACH.get(entry.rule.name) == entry.reading]
 
 
 def drawn(setting, trials):

@@ -6,8 +6,6 @@ eta d(eta) <= n R^2 / (c sigma)^2 with d(eta) = sum_j min(1, eta lambda_j): stri
 quadratic, so it is solved by a sort and one quadratic.
 """
 
-from __future__ import annotations
-
 import math
 from typing import cast
 

@@ -1,7 +1,5 @@
 """What stopwise warns about, and the errors that are its own."""
 
-from __future__ import annotations
-
 
 class StopwiseWarning(UserWarning):
     """Something a careful reader of the result would want to know."""

@@ -5,8 +5,6 @@ read a spectrum (they need `path`). Rows that share their covariates are never c
 their own mean is pooled in, with its degrees of freedom, and their mean stands for them elsewhere.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -16,13 +14,13 @@ from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 import numpy as np
 from scipy.spatial import cKDTree
-from scipy.spatial.distance import cdist
 
 from stopwise._support.arrays import Array, ArrayLike
 from stopwise._support.checks import at_least_zero, flag, is_finite, is_number, real_array
+from stopwise._support.memory import row_tiles
 from stopwise._support.minimum import lowest_on_log_scale
 from stopwise.filters import Ridge
-from stopwise.kernels import as_matrix
+from stopwise.kernels import Gaussian, as_matrix, take_rows
 from stopwise.path import Path
 
 Given: TypeAlias = ArrayLike | None
@@ -215,9 +213,10 @@ class HallMarron(_FromRows):
             scaled = inside / np.maximum(float(self.bandwidth) / reach, 1e-100)
         residual: Any = 0.0
         trace, squares = 0.0, 0.0
-        for first in range(0, n, 1024):
-            rows = slice(first, min(first + 1024, n))
-            smoother = np.exp(-0.5 * cdist(scaled[rows], scaled, "sqeuclidean"))
+        gaussian = Gaussian()
+        prepared = gaussian.prepare(scaled, scaled.mean(axis=0))
+        for rows in row_tiles(n, n):
+            smoother = gaussian.block(take_rows(prepared, rows), prepared)
             smoother /= smoother.sum(axis=1, keepdims=True)
             residual = residual + ((response[rows] - smoother @ response) ** 2).sum(axis=0)
             trace += float(smoother[np.arange(len(smoother)), np.arange(n)[rows]].sum())

@@ -16,11 +16,10 @@ import numpy as np
 
 from stopwise._support.arrays import Array, ArrayLike
 from stopwise._support.checks import at_least_zero, finite_array, real_array
+from stopwise._support.memory import row_tiles
 from stopwise.filters import Filter, SteppedFilter, as_filter
 from stopwise.spectrum import Density, Spectrum
 
-_TILE = 2**20
-"""Entries of a table of stopping points by rows that are made at once: 8 MiB."""
 _SMALLEST = 1e-280
 """A largest eigenvalue below this would send the clock beyond what a float holds."""
 _SATURATED = 1e-10
@@ -338,9 +337,8 @@ class Path:
             return cast(Array, (squared * weights).sum(axis=-1) / self.n_samples)
 
         # Many readings at once: a filter that is run step by step is then run once for all of them.
-        count = max(1, _TILE // weights.size)
         readings = np.atleast_1d(sums)
-        out = np.concatenate([some(readings[first : first + count]) for first in range(0, len(readings), count)])
+        out = np.concatenate([some(readings[part]) for part in row_tiles(len(readings), weights.size)])
         return out if sums.ndim else cast(Array, out[0])
 
     # ---- with a known truth: exact, no simulation ---------------------------------------------------------------

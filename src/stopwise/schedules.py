@@ -5,8 +5,6 @@ infinitely far. What can be checked without the spectrum is checked when the sch
 when it meets the largest eigenvalue.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from abc import ABC, abstractmethod

@@ -16,6 +16,7 @@ from typing import cast
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise._support.memory import row_tiles
 
 _KEPT_ENTRIES = 40_000_000
 """Squares of so many entries (320 MB) are kept; of more, they are made again at each use."""
@@ -84,14 +85,14 @@ class Basis:
         """How many vectors there are."""
         return int((self.rows if self.rotation is None else self.rotation).shape[1])
 
-    def squared(self, weights: Array, tile: int = 4096) -> Array:
+    def squared(self, weights: Array) -> Array:
         """Sum over j of weights_j v_ij^2 for every row i: (k,) or (k, g) -> (n,) or (n, g)."""
         if self._squares is not None:
             return cast(Array, self._squares @ weights)
         out = np.empty((len(self.rows), *weights.shape[1:]))
-        for first in range(0, len(self.rows), tile):
-            part = self.vectors[first : first + tile].astype(np.float64)
-            out[first : first + tile] = (part * part) @ weights
+        for rows in row_tiles(len(self.rows), self.width):
+            part = self.vectors[rows].astype(np.float64)
+            out[rows] = (part * part) @ weights
         return out
 
 

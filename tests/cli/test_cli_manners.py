@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 import stopwise as sw
 from commands import run
-from stopwise._support.progress import Progress
+from stopwise._support.progress import Progress, say
 from stopwise.cli import main, output
 
 ROOT = Path(__file__).parents[2]
@@ -171,10 +171,11 @@ def test_progress_is_silent_at_first_and_speaks_later(monkeypatch, capsys):
 def test_progress_without_patience_speaks_at_once_and_says_where_it_ended(capsys):
     with Progress(1, "fitting 10 rows") as progress:
         progress.show("step_sum in [1, 2]")
-        progress.say("solver='dense'")
+        say("solver='dense'")
     assert capsys.readouterr().err == "fitting 10 rows ...\nsolver='dense'\nstep_sum in [1, 2] ...\n"
     with Progress(0) as progress:
-        progress.say("nothing")
+        progress.show("something")
+        say("nothing")
     assert capsys.readouterr().err == ""
 
 

@@ -59,7 +59,7 @@ def test_the_table_is_tidy_and_rows_are_found_by_their_columns():
 
 
 def test_claims_are_written_for_machines_and_for_people():
-    claim = Claim("k", "a | b", "Fig. 1", "1.0", "holds", "stopwise reproduce path")
+    claim = Claim("k", "a | b", "Fig. 1", "1.0", "holds", command="stopwise reproduce path")
     assert '"verdict": "holds"' in as_json([claim])
     assert "| a \\| b | Fig. 1 | 1.0 | **holds** | `stopwise reproduce path` |" in as_markdown([claim], "about")
 

@@ -1,7 +1,5 @@
 """Names for the array types that cross room borders."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What callers hand over: real, finite numbers within their bounds, or an error that says bound, value and remedy."""
 
-from __future__ import annotations
-
 import math
 from numbers import Real
 from typing import TypeGuard, cast

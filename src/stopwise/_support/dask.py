@@ -1,7 +1,5 @@
 """The one door to dask: imported here or nowhere, with an error that names the extra."""
 
-from __future__ import annotations
-
 import importlib
 import logging
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The one door to matplotlib."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

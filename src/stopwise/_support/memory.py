@@ -1,9 +1,11 @@
-"""How much memory is free, and what would not fit."""
-
-from __future__ import annotations
+"""How much memory is free, what would not fit, and how tables are cut that are made a part at a time."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+
+TILE_ENTRIES = 2**21
+"""Entries of a table that are made at once: 16 MiB of doubles, small beside any memory, large beside Python's cost."""
 
 
 def free_bytes() -> int:
@@ -31,6 +33,12 @@ def _meminfo() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     except (ValueError, OSError):
         return 4 * 2**30
+
+
+def row_tiles(n_rows: int, n_columns: int) -> Iterator[slice]:
+    """Slices that cover so many rows, of `TILE_ENTRIES` entries each with so many columns."""
+    step = max(1, TILE_ENTRIES // max(n_columns, 1))
+    return (slice(first, min(first + step, n_rows)) for first in range(0, n_rows, step))
 
 
 def gibibytes(count: float) -> str:

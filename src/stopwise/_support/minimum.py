@@ -1,7 +1,5 @@
 """The smallest value of a function of a positive number, sought on a log scale."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -19,11 +20,22 @@ def console(*, err: bool = False) -> Console:
     return made if made.is_terminal else Console(stderr=err, highlight=False, markup=False, emoji=False, width=10_000)
 
 
+_open: ContextVar[Progress | None] = ContextVar("progress", default=None)
+"""The outermost progress that is shown here, if any."""
+
+
+def say(text: str) -> None:
+    """A line that stays, where progress is shown."""
+    outer = _open.get()
+    if outer is not None:
+        outer._out.print(text)
+
+
 class Progress:
     """What is being done, and for how long by now; says nothing at all unless `verbose`.
 
-    Silent for `patience` seconds. Then, on a terminal, a live line; elsewhere a line when the words have changed, after
-    1, 2, 4, ... seconds, so that a log stays short.
+    One inside another hands its words on to the outer one. Silent for `patience` seconds; then, on a terminal, a live
+    line, and elsewhere a line when the words have changed, after 1, 2, 4, ... seconds, so that a log stays short.
     """
 
     def __init__(self, verbose: int | bool, what: str = "fitting", patience: float = 0.0) -> None:
@@ -33,8 +45,10 @@ class Progress:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Self:
-        if self.verbose:
+        self._outer = _open.get()
+        if self.verbose and self._outer is None:
             self._out = console(err=True)
+            _open.set(self)
             if not self._patience:
                 self._add_line()
             with contextlib.suppress(RuntimeError):  # no thread is to be had: the work goes on without a word
@@ -42,6 +56,8 @@ class Progress:
         return self
 
     def __exit__(self, *problem: object) -> None:
+        if _open.get() is self:
+            _open.set(None)
         self._done.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -50,12 +66,7 @@ class Progress:
 
     def show(self, what: str) -> None:
         """What is being done now."""
-        self.what = what
-
-    def say(self, text: str) -> None:
-        """A line that stays."""
-        if self.verbose:
-            self._out.print(text)
+        (self._outer or self).what = what
 
     def _line(self) -> str:
         return f"{self.what} ... {time.monotonic() - self._started:.0f} s"

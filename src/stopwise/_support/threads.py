@@ -1,7 +1,5 @@
 """One setting for threads: tiles and BLAS together."""
 
-from __future__ import annotations
-
 import functools
 import os
 import threading

@@ -1,7 +1,5 @@
 """The one door to torch and triton: imported here or nowhere, with an error that names the extra."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 from functools import cache

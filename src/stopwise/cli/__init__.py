@@ -1,7 +1,5 @@
 """The command line: stopwise fit, predict, compare, info, reproduce."""
 
-from __future__ import annotations
-
 import click
 
 from stopwise.cli.app import Commands

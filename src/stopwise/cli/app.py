@@ -1,7 +1,5 @@
 """How every command ends: 0, or 2 with one line, or 130 after Ctrl-C; nothing half-written, no traceback."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """stopwise compare: every rule on one path, and cross-validated ridge."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """stopwise fit: from a table to a stopped curve, and why it stopped there."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import time

@@ -1,7 +1,5 @@
 """stopwise info: what is in a model file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Options that commands share, and what their words mean."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import os

@@ -1,7 +1,5 @@
 """What commands say, and where: results on standard output, everything else on standard error."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import warnings

@@ -1,7 +1,5 @@
 """stopwise predict: a table through a model, batch by batch; memory does not grow with the file."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import time

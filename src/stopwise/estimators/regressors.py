@@ -13,6 +13,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from stopwise._support.checks import flag
 from stopwise._support.dask import is_dask
+from stopwise._support.progress import Progress
 from stopwise._support.threads import blas_threads, limit_of, thread_count
 from stopwise._support.torch import is_tensor, on_host
 from stopwise.engine.landmarks.sampling import Leverage, Uniform
@@ -97,11 +98,12 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         if self.solver == "dask" or is_dask(X):
             self._fitted = fit_collections(self, X, y, sample_weight)
             return self
-        with blas_threads(limit_of(self.n_jobs)):
+        with blas_threads(limit_of(self.n_jobs)), Progress(self.verbose, "taking rows") as progress:
             rows = self._take(X, y, sample_weight)
             problem = rows.problem(intercept=self.fit_intercept, seed=self.random_seed())
             rule, noise = as_rule(self.rule), as_noise(self.noise_std)
             linear = self.solver in ("auto", "dense") and problem.n_rows <= DENSE_ROWS and not rule.splits_rows
+            progress.show(f"choosing a kernel for {problem.n_rows:,} rows")
             chosen = choose_kernel_for(
                 problem,
                 self.kernel_parameter(),
@@ -110,6 +112,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
                 host=rule.splits_rows or noise.needs_rows,
             )
             plan = self.plan(chosen.kernel)
+            progress.show(f"fitting {problem.n_rows:,} rows")
             solution = choose_solver(chosen.problem, plan).solve(chosen.problem, plan)
             ranges = tensor_range if is_tensor(problem.covariates) else feature_range
             fitted = make_fitted(rows, chosen, plan, solution, ranges(problem.covariates))

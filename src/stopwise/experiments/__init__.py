@@ -4,8 +4,6 @@ Each experiment is a file with `tasks(config)` (pure functions of configuration 
 the work, `draw` the figures, and `command` is `stopwise reproduce`.
 """
 
-from __future__ import annotations
-
 from stopwise.experiments.claims import Claim
 from stopwise.experiments.command import reproduce as command
 from stopwise.experiments.runner import EXPERIMENTS, Outcome, run, write

@@ -1,7 +1,5 @@
 """`python -m stopwise.experiments`: the same as `stopwise reproduce`."""
 
-from __future__ import annotations
-
 from stopwise.experiments import command
 
 if __name__ == "__main__":

@@ -5,27 +5,22 @@ clock readings and answers a table, readings by columns. Columns that share a br
 that have stopped drop out of the scan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import Any, TypeAlias, cast
+from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 
-from stopwise._support.arrays import Array
+from stopwise._support.arrays import Array, Index, Mask
 from stopwise.filters import SteppedFilter
 from stopwise.path import Path
 from stopwise.rules.base import Reading, clock_grid
 
-Index: TypeAlias = npt.NDArray[np.integer[Any]]
 Criterion = Callable[[Index, Array], Array]
 """(columns, step_sums) -> values of shape (len(step_sums), len(columns))."""
 _SCAN = 2**12
 """Iterations looked at one by one; sums of decaying powers have no feature finer than the grid beyond it."""
-_BLOCK = 512
-_WHOLE = 16
-"""Brackets of at most this many iterations are looked at whole."""
+_BLOCK, _WHOLE = 512, 16
+"""Iterations scanned at once, at most, and a bracket of iterations that is looked at whole."""
 
 
 def _steps(path: Path) -> SteppedFilter:
@@ -94,7 +89,7 @@ def _narrow(
     return out
 
 
-def _rises(values: Array) -> npt.NDArray[np.bool_]:
+def _rises(values: Array) -> Mask:
     """Where the next value is larger (no differences: two infinities have none)."""
     return np.asarray(values[1:] > values[:-1])
 

@@ -4,25 +4,22 @@ A rule of this package has a line here that evaluates its own criterion for all 
 only `select` and is asked trial by trial, so that a new rule is a class and nothing more.
 """
 
-from __future__ import annotations
-
 from functools import singledispatch
 from typing import Any, cast
 
 import numpy as np
 
-from stopwise._support.arrays import Array
+from stopwise._support.arrays import Array, Index
 from stopwise.complexity import critical_target, step_sums_at
-from stopwise.experiments.batched_search import Index, first_true_each, minimise_each
+from stopwise.experiments.batched_search import first_true_each, minimise_each
 from stopwise.experiments.trials import Half, Trials, own, take
 from stopwise.filters import SteppedFilter
 from stopwise.rules import GCV, SURE, Critical, Discrepancy, HoldOut, LeaveOneOut, Minimax, Oracle, Rule
 from stopwise.rules.base import Reading
+from stopwise.rules.critical import RADIUS_CAP, RADIUS_ROUNDS, SELF_CONSTANT
 
 COSTLY: dict[str, Any] = {"ratio": 1.1, "scan": 128, "tolerance": 0.03}
 """Where each reading costs a product with the kernel matrix: a coarser grid, sooner, within a percent of the stop."""
-_ROUNDS = 60
-_RADIUS_CAP = 1e8
 
 
 @singledispatch
@@ -55,12 +52,14 @@ def _(rule: Critical, trials: Trials) -> Array:
     if rule.hilbert_radius == "self":
         return _self_radius(rule, trials)
     constant = rule.resolved_constant(path)
-    radius = (
-        estimated_radii(trials, constant)
-        if rule.hilbert_radius == "auto"
-        else np.full(trials.count, float(rule.hilbert_radius))
-    )
-    return path.filter.snap(_critical(trials, radius, constant))
+    return path.filter.snap(_critical(trials, _radii(rule, trials, constant), constant))
+
+
+def _radii(rule: Critical | Minimax, trials: Trials, constant: float) -> Array:
+    """The Hilbert radius that a rule takes for each trial: given, or estimated."""
+    if isinstance(rule.hilbert_radius, str):
+        return estimated_radii(trials, constant)
+    return np.full(trials.count, float(rule.hilbert_radius))
 
 
 def _critical(trials: Trials, radius: Array, constant: float) -> Array:
@@ -74,11 +73,11 @@ def estimated_radii(trials: Trials, constant: float) -> Array:
     path, values = trials.path, trials.path.spectrum.eigenvalues
     start = np.sqrt(path.energy / path.n_samples / path.density.trace)
     radius = start
-    for _ in range(_ROUNDS):
+    for _ in range(RADIUS_ROUNDS):
         at = path.filter.snap(np.minimum(_critical(trials, radius, constant), path.step_sum_cap))
         scaled = own(path.filter.weight, values, at) ** 2 * values[:, None]
         squared = (scaled * (path.coefficients**2 - trials.told**2)).sum(axis=0) / path.n_samples
-        grown = np.minimum(np.maximum(radius, np.sqrt(np.maximum(squared, 0.0))), _RADIUS_CAP * start)
+        grown = np.minimum(np.maximum(radius, np.sqrt(np.maximum(squared, 0.0))), RADIUS_CAP * start)
         if np.all(grown <= radius * (1 + 1e-10)):
             break
         radius = np.where(grown <= radius * (1 + 1e-10), radius, grown)
@@ -98,37 +97,28 @@ def _self_radius(rule: Critical, trials: Trials) -> Array:
 
     start = first_true_each(path, trials.count, holds)
     never = np.isnan(start)
-    crossed = first_true_each(
-        path, trials.count, lambda c, s: ~holds(c, s).astype(bool), after=np.where(never, 0.0, start)
-    )
+    after = np.where(never, 0.0, start)
+    crossed = first_true_each(path, trials.count, lambda c, s: ~holds(c, s).astype(bool), after)
     last = float(filter.iteration(path.step_sum_cap))
     return filter.step_sum(np.where(never, 0.0, np.where(np.isnan(crossed), last, crossed - 1)))
 
 
 @stops.register
 def _(rule: Minimax, trials: Trials) -> Array:
-    path = trials.path
-    radius = (
-        estimated_radii(trials, 1.2)
-        if isinstance(rule.hilbert_radius, str)
-        else np.full(trials.count, float(rule.hilbert_radius))
-    )
+    path, radius = trials.path, _radii(rule, trials, SELF_CONSTANT)
     if reads_no_response(rule, trials):
         return np.full(trials.count, rule.select(path.column(0), float(trials.told[0])).step_sum)
-    return minimise_each(
-        path,
-        trials.count,
-        lambda c, s: rule.criterion(take(path, c), trials.told[c], radius[c], s),
-        rule.reading,
-    )
+
+    def criterion(columns: Index, step_sum: Array) -> Array:
+        return rule.criterion(take(path, columns), trials.told[columns], radius[columns], step_sum)
+
+    return minimise_each(path, trials.count, criterion, rule.reading)
 
 
 @stops.register
 def _(rule: SURE, trials: Trials) -> Array:
-    path = trials.path
-    return minimise_each(
-        path, trials.count, lambda c, s: rule.criterion(take(path, c), trials.told[c], s), rule.reading
-    )
+    path, told = trials.path, trials.told
+    return minimise_each(path, trials.count, lambda c, s: rule.criterion(take(path, c), told[c], s), rule.reading)
 
 
 @stops.register(GCV)

@@ -1,7 +1,5 @@
 """RWY14 Theorems 1 and 2 and the ridge proposition: how often the bounds hold, and how much room they leave."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
@@ -17,7 +15,7 @@ from stopwise.complexity import (
     ridge_bound_before_stop,
     risk_lower_bound,
 )
-from stopwise.experiments.claims import FAILS, HOLDS, Claim
+from stopwise.experiments.claims import Claim, verdict
 from stopwise.experiments.random_design import make_design
 from stopwise.experiments.setting import FIG3_SIZES, Setting, descent, fig_setting, generator
 from stopwise.experiments.tally import Key, Row, Tally, computed, pick, tally, tally_max
@@ -32,7 +30,6 @@ ALPHAS = (0.25, 1.0)
 RANDOM_SIZES = (30, 100, 300)
 DESIGNS, DRAWS = 200, 50
 EXAMPLE = ", identity kernel at clock 2"
-_COMMAND = "stopwise reproduce bounds"
 
 
 def tasks(config: Config) -> list[Task]:
@@ -71,20 +68,18 @@ def _upper(setting: Setting, responses: Array, filter: Filter, name: str, alpha:
     else:
         clock = np.geomspace(last / 100, last, 40)
         allowed = ridge_bound_before_stop(clock)
-    oracle = Oracle(setting.truth)
+    oracle, radius = Oracle(setting.truth), 1 / math.sqrt(critical)
     at_stop = oracle.criterion(path, np.array([last]))[0]
-    radius = 1 / math.sqrt(critical)
-    found = [
-        tally(_key("bound (b) holds", setting.n, name, alpha), (at_stop <= bound_at_stop(radius)).astype(float)),
-        tally_max(_key("error / squared radius, largest", setting.n, name, alpha), at_stop / radius**2),
-    ]
+
+    def key(quantity: str) -> Key:
+        return _key(quantity, setting.n, name, alpha)
+
+    found = [tally(key("bound (b) holds"), (at_stop <= bound_at_stop(radius)).astype(float))]
+    found.append(tally_max(key("error / squared radius, largest"), at_stop / radius**2))
     if clock.size:  # T = 0 leaves part (a) nothing to say (E10)
         errors = oracle.criterion(path, clock)
-        within = (errors <= allowed[:, None]).all(axis=0).astype(float)
-        found.append(tally(_key("bound (a) holds", setting.n, name, alpha), within))
-        found.append(
-            tally_max(_key("clock x error, largest", setting.n, name, alpha), (clock[:, None] * errors).max(0))
-        )
+        found.append(tally(key("bound (a) holds"), (errors <= allowed[:, None]).all(axis=0).astype(float)))
+        found.append(tally_max(key("clock x error, largest"), (clock[:, None] * errors).max(axis=0)))
     return found
 
 
@@ -139,14 +134,15 @@ def random(n: int, alpha: float, seed: int, designs: int) -> list[Tally]:
         empirical[i] = 1 / math.sqrt(stop.details["critical_step_sum"])
         responses = design.setting.draw(rng, DRAWS)
         errors[i] = design.population_errors(np.full(DRAWS, stop.step_sum), responses)
-    reading = "random design"
+
+    def key(quantity: str) -> Key:
+        return _key(quantity, n, "random design", alpha)
+
     return [
-        tally(_key("population error / squared population radius", n, reading, alpha), errors.mean(axis=1) / radius**2),
-        tally_max(
-            _key("population error / squared population radius, largest", n, reading, alpha), errors.ravel() / radius**2
-        ),
-        tally(_key("empirical / population radius, constant 2e", n, reading, alpha), empirical / same),
-        tally(_key("empirical / population radius, as printed", n, reading, alpha), empirical / radius),
+        tally(key("population error / squared population radius"), errors.mean(axis=1) / radius**2),
+        tally_max(key("population error / squared population radius, largest"), errors.ravel() / radius**2),
+        tally(key("empirical / population radius, constant 2e"), empirical / same),
+        tally(key("empirical / population radius, as printed"), empirical / radius),
     ]
 
 
@@ -167,21 +163,15 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
 def _coverage(rows: Sequence[Row], part: str, quantity: str, limit: float, key: str, where: str) -> Claim:
     holds, sizes = pick(rows, quantity=f"bound ({part}) holds"), pick(rows, quantity=quantity)
     least, largest = min(row.mean for row in holds), max(row.mean for row in sizes)
-    at_100 = [row.mean for row in sizes if row.n == 100]
     trials = sum(row.trials for row in holds)
     seen = f"holds in {least:.2%} of {trials:,} trials at worst; largest value {largest:.2f} against {limit:.4g}"
-    if at_100:
-        seen += f" ({max(at_100):.2f} at n = 100)"
+    numbers = {"coverage": least, "largest": largest, "bound": limit}
+    if at_100 := pick(sizes, n=100):
+        numbers["largest at n = 100"] = max(row.mean for row in at_100)
+        seen += f" ({numbers['largest at n = 100']:.2f} at n = 100)"
     bound = "4 / (e eta)" if "Theorem" in where else "2 / nu"
-    claim = (
-        f"Up to the stop the error is at most {bound}"
-        if part == "a"
-        else "At the stop it is at most 12 critical_radius^2"
-    )
-    numbers = {"coverage": least, "largest": largest, "bound": limit} | (
-        {"largest at n = 100": max(at_100)} if at_100 else {}
-    )
-    return Claim(key, claim, where, seen, HOLDS if least == 1 else FAILS, _COMMAND, numbers)
+    before, after = f"Up to the stop the error is at most {bound}", "At the stop it is at most 12 critical_radius^2"
+    return Claim(key, before if part == "a" else after, where, seen, verdict(least == 1), numbers)
 
 
 _LOWER = {
@@ -198,7 +188,7 @@ def _lower_claim(rows: Sequence[Row], word: str, key: str, where: str) -> Claim:
     for row in pick(ratios, kernel="identity"):
         seen += f" ({row.mean:.3g} for the kernel 1{{x = z}} at clock 2)"
     claim = f"Past the stop the risk is at least {_LOWER[word]}"
-    return Claim(key, claim, f"{where}(c)", seen, HOLDS if least >= 1 else FAILS, _COMMAND, {"smallest": least})
+    return Claim(key, claim, f"{where}(c)", seen, verdict(least >= 1), {"smallest": least})
 
 
 def _random_claims(rows: Sequence[Row]) -> list[Claim]:
@@ -210,4 +200,4 @@ def _random_claims(rows: Sequence[Row]) -> list[Claim]:
     text = ", ".join(f"{row.mean:.3f} at n = {row.n}" for row in radii)
     seen = f"largest population error {largest:.3f} squared population radii; empirical over population radius {text}"
     claim = "On random designs the population error is at most a constant times the squared population radius"
-    return [Claim("thm2", claim, "Theorem 2", seen, HOLDS if largest < 12 else FAILS, _COMMAND, {"largest": largest})]
+    return [Claim("thm2", claim, "Theorem 2", seen, verdict(largest < 12), {"largest": largest})]

@@ -1,7 +1,5 @@
 """A claim of the paper, what was seen, and the verdict."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,6 +9,11 @@ from stopwise.experiments.tally import Row
 HOLDS, FAILS = "holds", "does not hold"
 
 
+def verdict(holds: bool) -> str:
+    """The verdict on a claim as it is printed."""
+    return HOLDS if holds else FAILS
+
+
 def under(reading: str) -> str:
     """The verdict on a claim that is true under one reading."""
     return f"holds under {reading}"
@@ -18,15 +21,18 @@ def under(reading: str) -> str:
 
 @dataclass(frozen=True)
 class Claim:
-    """`key` names it, `claim` puts it in our words, `where` finds it in RWY14, `seen` are the numbers in a sentence."""
+    """`key` names it, `claim` puts it in our words, `where` finds it in RWY14, `seen` are the numbers in a sentence.
+
+    `command` is filled in by the run.
+    """
 
     key: str
     claim: str
     where: str
     seen: str
     verdict: str
-    command: str
     numbers: dict[str, float] = field(default_factory=dict)
+    command: str = ""
 
 
 def shown(row: Row, digits: int = 4) -> str:
@@ -44,10 +50,6 @@ def as_json(claims: Sequence[Claim]) -> str:
 def as_markdown(claims: Sequence[Claim], about: str) -> str:
     """All claims as a table for people."""
     head = ["# What the experiments say", "", about, "", "| claim | where | seen | verdict | shown by |"]
-    lines = [
-        "| "
-        + " | ".join(cell.replace("|", "\\|") for cell in (c.claim, c.where, c.seen, f"**{c.verdict}**"))
-        + f" | `{c.command}` |"
-        for c in claims
-    ]
+    table = [(c.claim, c.where, c.seen, f"**{c.verdict}**", f"`{c.command}`") for c in claims]
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table]
     return "\n".join([*head, "|---|---|---|---|---|", *lines, ""])

@@ -1,7 +1,5 @@
 """RWY14's corollaries: polynomial kernels at the rate rank/n, Sobolev classes at n^(-2 nu / (2 nu + 1))."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import lru_cache
@@ -12,22 +10,17 @@ from scipy.optimize import brentq
 
 from stopwise._support.arrays import Array
 from stopwise.experiments.batched_stops import stops
-from stopwise.experiments.claims import FAILS, HOLDS, Claim
+from stopwise.experiments.claims import Claim, verdict
 from stopwise.experiments.rates import slope
 from stopwise.experiments.setting import Setting, bare_path, descent, equispaced, generator, tent
-from stopwise.experiments.tally import Key, Row, Tally, computed, pick, tally
+from stopwise.experiments.tally import Key, Row, Tally, by_size, column, computed, pick, tally
 from stopwise.experiments.task import Config, Task
 from stopwise.experiments.trials import draw_trials
 from stopwise.kernels import Kernel, Polynomial, Sobolev
 from stopwise.rules import Critical, Minimax
 
 NAME = "classes"
-KERNELS: dict[str, Kernel] = {
-    "polynomial2": Polynomial(2),
-    "polynomial3": Polynomial(3),
-    "sobolev1": Sobolev(1),
-    "sobolev2": Sobolev(2),
-}
+KERNELS: dict[str, Kernel] = {kernel.name: kernel for kernel in (Polynomial(2), Polynomial(3), Sobolev(1), Sobolev(2))}
 RANKS = {"polynomial2": 3, "polynomial3": 4}  # E4
 RATES = {"polynomial2": -1.0, "polynomial3": -1.0, "sobolev1": -2 / 3, "sobolev2": -4 / 5}
 SIZES = (50, 100, 200, 400)
@@ -123,13 +116,12 @@ def _class_claim(rows: Sequence[Row], kernel: str) -> Claim:
     last = max(row.n for row in pick(rows, reading="population"))
     for quantity in ("squared critical radius", "worst case over the ball"):
         far = [r for r in pick(rows, quantity=quantity, reading="population") if r.n >= last // 100]
-        numbers[f"slope of {quantity}"] = slope([r.n for r in far], [r.mean for r in far])
+        numbers[f"slope of {quantity}"] = slope(column(far, "n"), column(far, "mean"))
     rate = RATES[kernel]
     seen = ", ".join(f"{name} {value:.3f}" for name, value in numbers.items())
     seen += f" over n = {last // 100:.0e} to {last:.0e}"
     ok = all(abs(value - rate) < 0.03 for value in numbers.values())
     where, claim = "Corollary 1", f"The error of the {kernel} class falls like n^({rate:.3g})"
-    verdict = HOLDS if ok else FAILS
     if kernel in RANKS:
         rank, radii = RANKS[kernel], pick(rows, quantity="squared critical radius", reading="population")
         worst = pick(rows, quantity="worst case over the ball", n=last)[0].mean
@@ -140,16 +132,14 @@ def _class_claim(rows: Sequence[Row], kernel: str) -> Claim:
             f"worst case {numbers['worst case x n / rank']:.2f} rank/n at the last; "
             f"the slope is -1 from n = {_settled(rows):.0e} on"
         )
-        where, claim = (
-            "Corollary 2",
-            f"The error of the {kernel} class is at most a constant times rank / n, rank {rank} (E4)",
-        )
-    return Claim(f"class-{kernel}", claim, where, seen, verdict, "stopwise reproduce classes", numbers)
+        where = "Corollary 2"
+        claim = f"The error of the {kernel} class is at most a constant times rank / n, rank {rank} (E4)"
+    return Claim(f"class-{kernel}", claim, where, seen, verdict(ok), numbers)
 
 
 def _settled(rows: Sequence[Row]) -> float:
     """The n from which the local slope of the critical radius stays within 0.05 of -1."""
-    part = sorted(pick(rows, quantity="squared critical radius", reading="population"), key=lambda r: r.n)
+    part = by_size(rows, quantity="squared critical radius", reading="population")
     local = [slope([a.n, b.n], [a.mean, b.mean]) for a, b in pairwise(part)]
     off = [i for i, value in enumerate(local) if abs(value + 1) > 0.05]
     return float(part[off[-1] + 1].n if off else part[0].n)

@@ -1,14 +1,11 @@
 """`stopwise reproduce`: run, show progress, write, and say what holds."""
 
-from __future__ import annotations
-
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -20,6 +17,8 @@ from stopwise.experiments.runner import EXPERIMENTS, Outcome, run, tasks_of, wri
 from stopwise.experiments.task import Config, Task
 
 _INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells have it."""
+_FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 class _List(click.ParamType):  # type: ignore[type-arg]  # generic in later releases of click alone
@@ -28,7 +27,7 @@ class _List(click.ParamType):  # type: ignore[type-arg]  # generic in later rele
     def __init__(self, kind: type[int] | type[float], name: str) -> None:
         self.kind, self.name = kind, name
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
         if isinstance(value, tuple):
             return value
         try:
@@ -42,13 +41,7 @@ class _List(click.ParamType):  # type: ignore[type-arg]  # generic in later rele
 @click.option("--trials", type=click.IntRange(2), default=10_000, show_default=True, help="Trials of each simulation.")
 @click.option("--n", "sizes", type=_List(int, "sizes"), default=None, help="Sample sizes, e.g. 50,100.")
 @click.option("--alpha", "alphas", type=_List(float, "steps"), default=None, help="Step sizes, e.g. 0.25,1.")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("results"),
-    show_default=True,
-    help="Folder.",
-)
+@click.option("--out", type=_FOLDER, default=Path("results"), show_default=True, help="Folder.")
 @click.option("--jobs", type=int, default=-1, show_default=True, help="Processes; -1 for one a core.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of all random numbers.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
@@ -88,17 +81,10 @@ def reproduce(
 
 
 @contextmanager
-def _progress(total: int, *, shown: bool) -> Iterator[Any]:
+def _progress(total: int, *, shown: bool) -> Iterator[Callable[[Task], None]]:
     """A bar of trials done and time left, on standard error."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("trials"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
+    done = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("trials"))
+    columns = (*done, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not shown, transient=True) as bar:
         line = bar.add_task("starting", total=total)
 

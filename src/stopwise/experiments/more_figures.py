@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stopwise.experiments.draw import COLOURS, label, log_log, panel
-from stopwise.experiments.tally import Row, pick
+from stopwise.experiments.tally import Row, by_size, column, pick
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,23 +20,19 @@ def draw_classes(rows: Sequence[Row]) -> dict[str, Figure]:
     """Corollaries: the critical radius against n for each class, and simulated errors at sizes at hand."""
     figure, axes = panel()
     for kernel, shade in _CLASSES.items():
-        far = sorted(pick(rows, kernel=kernel, quantity="squared critical radius"), key=lambda row: row.n)
-        x, y = [float(row.n) for row in far], [row.mean for row in far]
+        far = by_size(rows, kernel=kernel, quantity="squared critical radius")
+        x, y = column(far, "n"), column(far, "mean")
         slope = np.polyfit(np.log(x[-3:]), np.log(y[-3:]), 1)[0]
         axes.loglog(x, y, color=COLOURS[shade], marker="o", label=f"{kernel}, slope {slope:.3f}")
-    axes.set(
-        xlabel="sample size n",
-        ylabel=r"squared critical radius $\hat\varepsilon_n^2$ (exact)",
-        title="population eigenvalues, constant 2e",
-    )
+    axes.set(xlabel="sample size n", ylabel=r"squared critical radius $\hat\varepsilon_n^2$ (exact)")
+    axes.set_title("population eigenvalues, constant 2e")
     axes.legend(loc="lower left")
     near, plot = panel()
     for kernel, shade in _CLASSES.items():
-        part = sorted(pick(rows, kernel=kernel, quantity="mse"), key=lambda row: row.n)
-        sizes, spread = [row.n for row in part], [2 * (row.standard_error or 0.0) for row in part]
-        exact = [row.exact for row in part]
-        plot.errorbar(sizes, [row.mean for row in part], spread, fmt="o", color=COLOURS[shade], label=kernel)
-        plot.plot(sizes, exact, color=COLOURS[shade], lw=1.0)  # type: ignore[arg-type]
+        part = by_size(rows, kernel=kernel, quantity="mse")
+        sizes, spread = column(part, "n"), 2 * column(part, "standard_error")
+        plot.errorbar(sizes, column(part, "mean"), spread, fmt="o", color=COLOURS[shade], label=kernel)
+        plot.plot(sizes, column(part, "exact"), color=COLOURS[shade], lw=1.0)
     plot.plot([], [], color="0.4", lw=1.0, label="exact")
     log_log(plot)
     plot.set(xlabel="sample size n", ylabel="mean squared error at the stop")
@@ -58,17 +54,15 @@ def draw_bounds(rows: Sequence[Row]) -> dict[str, Figure]:
         for row in pick(rows, quantity=quantity, reading=reading):
             best[row.n] = max(best.get(row.n, 0.0), row.mean)
         axes.plot(sorted(best), [best[n] for n in sorted(best)], marker="o", color=COLOURS[shade], label=word)
-    bounds = (
-        (4 / np.e, "critical", "bound (a), 4/e"),
-        (12.0, "holdout", "bound (b), 12"),
-        (2.0, "sure", "ridge (a), 2"),
-    )
-    for height, shade, word in bounds:
+    bounds = {
+        "critical": (4 / np.e, "bound (a), 4/e"),
+        "holdout": (12.0, "bound (b), 12"),
+        "sure": (2.0, "ridge (a), 2"),
+    }
+    for shade, (height, word) in bounds.items():
         axes.axhline(height, color=COLOURS[shade], ls="--", lw=1.0, label=word)
-    axes.set(
-        yscale="log", xlabel="sample size n", ylabel="largest of all trials", title="Theorem 1: room in the bounds"
-    )
-    axes.set_ylim(None, 90)
+    axes.set(yscale="log", ylim=(None, 90), xlabel="sample size n", ylabel="largest of all trials")
+    axes.set_title("Theorem 1: room in the bounds")
     axes.legend(ncols=2, loc="upper center")
     return {"bounds": figure}
 
@@ -79,20 +73,16 @@ def draw_robustness(rows: Sequence[Row]) -> dict[str, Figure]:
     cells = pick(rows, quantity="mse / oracle", n=n)
     scenarios = list(dict.fromkeys(row.noise for row in cells))
     rules = list(dict.fromkeys((row.rule, row.reading) for row in cells))
-    table = np.array(
-        [[next(r.mean for r in cells if r.noise == s and (r.rule, r.reading) == k) for s in scenarios] for k in rules]
-    )
+    means = {(row.rule, row.reading, row.noise): row.mean for row in cells}
+    table = np.array([[means[*rule, scenario] for scenario in scenarios] for rule in rules])
     figure, axes = panel(7.2, 0.34 * len(rules) + 1.5)
     axes.grid(False)
     image = axes.imshow(np.log10(np.maximum(table, 1.0)), cmap="YlOrRd", aspect="auto", vmin=0, vmax=2)
-    for i in range(len(rules)):
-        for j in range(len(scenarios)):
-            dark = table[i, j] > 18
-            text = f"{table[i, j]:.2f}" if table[i, j] < 10 else f"{table[i, j]:.0f}"
-            axes.text(j, i, text, ha="center", va="center", fontsize=7.5, color="white" if dark else "black")
-    axes.set_xticks(
-        range(len(scenarios)), [s.replace("autoc", "auto-\nc").replace(" ", "\n") for s in scenarios], fontsize=7.5
-    )
+    for (i, j), value in np.ndenumerate(table):
+        text, shade = f"{value:.2f}" if value < 10 else f"{value:.0f}", "white" if value > 18 else "black"
+        axes.text(j, i, text, ha="center", va="center", fontsize=7.5, color=shade)
+    words = [scenario.replace("autoc", "auto-\nc").replace(" ", "\n") for scenario in scenarios]
+    axes.set_xticks(range(len(scenarios)), words, fontsize=7.5)
     axes.set_yticks(range(len(rules)), [f"{label(rule)}: {reading}" for rule, reading in rules], fontsize=7.5)
     axes.set_title(f"mean squared error over the oracle's, n = {n}, step {cells[0].alpha:g}")
     bar = figure.colorbar(image, ax=axes, ticks=[0, 1, 2], shrink=0.85)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stopwise._support.arrays import Array
 from stopwise.experiments.draw import COLOURS, MARKERS, colour, label, log_log, panel
 from stopwise.experiments.published import FIG3
 from stopwise.experiments.rules import ONE_EACH
-from stopwise.experiments.tally import Row, pick
+from stopwise.experiments.tally import Row, by_size, column, pick
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,9 +30,14 @@ def draw_path(rows: Sequence[Row]) -> dict[str, Figure]:
     return found
 
 
-def _series(rows: Sequence[Row], quantity: str) -> tuple[Any, Any]:
-    part = sorted(pick(rows, quantity=quantity), key=lambda row: row.at or 0.0)
-    return np.array([row.at for row in part], dtype=float), np.array([row.mean for row in part])
+def _along(rows: Sequence[Row], **wanted: object) -> list[Row]:
+    """The rows with these values in order of the clock."""
+    return sorted(pick(rows, **wanted), key=lambda row: row.at or 0.0)
+
+
+def _series(rows: Sequence[Row], quantity: str) -> tuple[Array, Array]:
+    part = _along(rows, quantity=quantity)
+    return column(part, "at"), column(part, "mean")
 
 
 def _path_panel(rows: Sequence[Row], title: str) -> Figure:
@@ -42,8 +48,8 @@ def _path_panel(rows: Sequence[Row], title: str) -> Figure:
     for j in range(1, 4):
         axes.plot(*_series(rows, f"error, trial {j}"), color="0.6", lw=0.8, label="single trials" if j == 1 else None)
     axes.plot(t, mean, color=COLOURS["critical"], lw=3.0, alpha=0.45, label="mean of trials")
-    exact = sorted(pick(rows, quantity="error"), key=lambda row: row.at or 0.0)
-    axes.plot(t, [row.exact or 0.0 for row in exact], color="black", lw=1.0, ls="--", label="exact risk")
+    exact = column(_along(rows, quantity="error"), "exact")
+    axes.plot(t, exact, color="black", lw=1.0, ls="--", label="exact risk")
     stop, best = (pick(rows, quantity=q)[0].mean for q in ("stop", "best iteration"))
     axes.axvline(stop, color=COLOURS["holdout"], lw=1.2, label=f"rule stops, t = {stop:.0f}")
     if best <= t[-1]:
@@ -74,9 +80,9 @@ def draw_rates(rows: Sequence[Row]) -> dict[str, Figure]:
         figure, axes = panel(5.0, 4.1)
         for i, noise in enumerate(n for n in _ESTIMATORS if pick(fixed, noise=n)):
             few = noise in ("nearest-neighbour", "gcv", "evidence")
-            style: dict[str, Any] = (
-                {"fmt": "x+1"[i % 3], "ms": 6, "lw": 0.8} if few else {"fmt": "-", "lw": 2.4 - 0.4 * i}
-            )
+            style: dict[str, Any] = {"fmt": "-", "lw": 2.4 - 0.4 * i}
+            if few:
+                style = {"fmt": "x+1"[i % 3], "ms": 6, "lw": 0.8}
             shade = list(COLOURS.values())[i % 7]
             axes.errorbar(*_powered(pick(fixed, noise=noise), power), color=shade, label=_ESTIMATORS[noise], **style)
         drawn = pick(rows, quantity="population mse", reading="random design", noise="known")
@@ -88,11 +94,10 @@ def draw_rates(rows: Sequence[Row]) -> dict[str, Figure]:
     return {**found, "fig2c": _limit_panel(pick(rows, reading="exact grid"))}
 
 
-def _powered(rows: Sequence[Row], power: float) -> tuple[Any, Any, Any]:
+def _powered(rows: Sequence[Row], power: float) -> tuple[Array, Array, Array]:
     """Sizes, means to a power, and twice the standard error carried through it."""
-    mean = np.array([row.mean for row in rows])
-    spread = np.array([row.standard_error or 0.0 for row in rows])
-    return [row.n for row in rows], mean**power, 2 * abs(power) * mean ** (power - 1) * spread
+    mean, spread = column(rows, "mean"), column(rows, "standard_error")
+    return column(rows, "n"), mean**power, 2 * abs(power) * mean ** (power - 1) * spread
 
 
 def _limit_panel(rows: Sequence[Row]) -> Figure:
@@ -100,8 +105,7 @@ def _limit_panel(rows: Sequence[Row]) -> Figure:
     quantities = ("squared critical radius", "worst case over the ball", "risk of this truth")
     for quantity, shade in zip(quantities, ("critical", "holdout", "sure"), strict=True):
         part = pick(rows, quantity=quantity)
-        x, y = np.array([row.n for row in part], dtype=float), np.array([row.mean for row in part])
-        axes.loglog(x, y, marker="o", color=COLOURS[shade], label=quantity)
+        axes.loglog(column(part, "n"), column(part, "mean"), marker="o", color=COLOURS[shade], label=quantity)
     start = pick(rows, quantity=quantities[0])[-1]
     guide = np.array([1e4, 1e6])
     axes.loglog(guide, 1.6 * start.mean * (guide / start.n) ** (-2 / 3), color="0.4", ls="--", label="slope -2/3")
@@ -132,11 +136,8 @@ def _rules_panel(rows: Sequence[Row], names: Sequence[str], log: bool, published
     figure, axes = panel(4.9, 3.6)
     others = [name for name in names if name not in COLOURS]
     for name in names:
-        part = sorted(pick(rows, rule=name), key=lambda row: row.n)
-        x, y = [row.n for row in part], [row.mean for row in part]
-        spread = [2 * (row.standard_error or 0.0) for row in part]
         shade, marker = colour(name, others), MARKERS.get(name, "*")
-        axes.errorbar(x, y, spread, color=shade, marker=marker, label=label(name))
+        axes.errorbar(*_powered(by_size(rows, rule=name), 1.0), color=shade, marker=marker, label=label(name))
         if published and name in FIG3:
             read = FIG3[name]
             axes.plot(list(read), list(read.values()), color=shade, marker=marker, mfc="white", ls=":", lw=1.0)
@@ -172,9 +173,8 @@ def draw_ridge(rows: Sequence[Row]) -> dict[str, Figure]:
     for name, noise in (("fig4a", "variance 1"), ("fig4b", "variance 2")):
         figure, axes = panel()
         for reading, shade, ls in (("descent", "critical", "-"), ("ridge", "holdout", "--")):
-            part = sorted(pick(rows, quantity="error", noise=noise, reading=reading), key=lambda row: row.at or 0.0)
-            x, y = np.array([row.at for row in part], dtype=float), np.array([row.mean for row in part])
-            spread = 2 * np.array([row.standard_error or 0.0 for row in part])
+            part = _along(rows, quantity="error", noise=noise, reading=reading)
+            x, (_, y, spread) = column(part, "at"), _powered(part, 1.0)
             axes.fill_between(x, y - spread, y + spread, color=COLOURS[shade], alpha=0.25, lw=0)
             step = f", step {part[0].alpha:g}" if part[0].alpha else ""
             axes.plot(x, y, color=COLOURS[shade], ls=ls, label=f"{reading}{step}")
@@ -183,13 +183,8 @@ def draw_ridge(rows: Sequence[Row]) -> dict[str, Figure]:
             axes.plot(at, height, color=COLOURS[shade], marker="o", ms=7, mfc="white", mew=1.6, ls="none")
             axes.annotate(f"{at:.3g}", (at, height), textcoords="offset points", xytext=(7, 3), color=COLOURS[shade])
         axes.plot([], [], color="0.4", marker="o", ms=7, mfc="white", mew=1.6, ls="none", label="chosen by the rule")
-        title = f"min(x, z) kernel, n = {part[0].n}, noise {noise}"
-        axes.set(
-            xlabel=r"clock: $\eta_t$ of descent, $\nu$ of ridge",
-            ylabel="mean squared error",
-            title=title,
-            ylim=(0, None),
-        )
+        axes.set(xlabel=r"clock: $\eta_t$ of descent, $\nu$ of ridge", ylabel="mean squared error", ylim=(0, None))
+        axes.set_title(f"min(x, z) kernel, n = {part[0].n}, noise {noise}")
         axes.legend(loc="lower right")
         found[name] = figure
     return found

@@ -1,7 +1,5 @@
 """Mean squared errors read off RWY14 Fig. 3 (10,000 trials there), by rule and sample size."""
 
-from __future__ import annotations
-
 from stopwise.experiments.setting import FIG3_SIZES
 
 _READ = {

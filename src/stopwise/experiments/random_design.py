@@ -1,7 +1,5 @@
 """Uniform random designs under the min kernel: every error, in the sample and in the population, exactly integrated."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import cast
 

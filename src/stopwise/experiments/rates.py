@@ -1,7 +1,5 @@
 """RWY14 Fig. 2: how fast the error falls with the sample size, at hand and in the limit."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
@@ -9,7 +7,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array, ArrayLike
 from stopwise.experiments.batched_stops import stops
-from stopwise.experiments.claims import FAILS, HOLDS, Claim, under
+from stopwise.experiments.claims import FAILS, Claim, under, verdict
 from stopwise.experiments.random_design import make_design
 from stopwise.experiments.setting import (
     FIG3_SIZES,
@@ -22,7 +20,7 @@ from stopwise.experiments.setting import (
     grid_eigenvalues,
     tent,
 )
-from stopwise.experiments.tally import Key, Row, Tally, computed, pick, tally
+from stopwise.experiments.tally import Key, Row, Tally, column, computed, pick, tally
 from stopwise.experiments.task import Config, Task
 from stopwise.experiments.trials import Trials, draw_trials
 from stopwise.noise import (
@@ -77,14 +75,8 @@ def fixed(n: int, alpha: float, seed: int, index: int, size: int) -> list[Tally]
     found = [tally(_key("mse", n, "fixed design", "known", alpha), trials.errors(known), exact=exact)]
     found += [_estimated(trials, estimator, alpha) for estimator in QUICK]
     if index == 0 and n % 50 == 0:
-        few = Trials(
-            trials.setting,
-            trials.filter,
-            trials.responses[:, :SLOW_TRIALS],
-            trials.told[:SLOW_TRIALS],
-            trials.groups,
-            trials.seeds,
-        )
+        responses, told = trials.responses[:, :SLOW_TRIALS], trials.told[:SLOW_TRIALS]
+        few = Trials(trials.setting, trials.filter, responses, told, trials.groups, trials.seeds)
         found += [_estimated(few, estimator, alpha) for estimator in SLOW]
     return found
 
@@ -122,12 +114,10 @@ def limit(alpha: float) -> list[Tally]:
         path = bare_path(grid_eigenvalues(n), n, descent(alpha), grid_coefficients(tent(equispaced(n))))
         stop = Critical().select(path, 1.0)
         at = np.asarray(stop.step_sum)
-        squared_bias = float(path.mean_squared_residual(at))
-        variance = float(path.squared_gain_sum(at)) / n
         numbers = {
             "squared critical radius": 1 / stop.details["critical_step_sum"],
             "worst case over the ball": float(Minimax(1.0).criterion(path, 1.0, 1.0, at)),
-            "risk of this truth": squared_bias + variance,
+            "risk of this truth": float(path.mean_squared_residual(at)) + float(path.squared_gain_sum(at)) / n,
         }
         found += [computed(_key(name, n, "exact grid", "known", alpha), value) for name, value in numbers.items()]
     return found
@@ -152,24 +142,20 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
     far = [row for row in pick(rows, reading="exact grid") if row.n >= 10_000]
     if far:
         slopes = {
-            name: slope([r.n for r in part], [r.mean for r in part])
+            name: slope(column(part, "n"), column(part, "mean"))
             for name in ("squared critical radius", "worst case over the ball", "risk of this truth")
             if (part := pick(far, quantity=name))
         }
         ok = all(abs(slopes[name] + 2 / 3) < 0.02 for name in list(slopes)[:2])
         seen = "slopes from n = 10,000 to 1,000,000: " + ", ".join(f"{k} {v:.3f}" for k, v in slopes.items())
-        verdict = under("large n (10,000 and more), for the critical radius and the worst case") if ok else FAILS
+        words = under("large n (10,000 and more), for the critical radius and the worst case") if ok else FAILS
         claim = "The error falls like n^(-2/3) for the first-order Sobolev class"
-        found.append(Claim("rate-limit", claim, "eq. (optimal rate), Corollary 1", seen, verdict, _COMMAND, slopes))
+        found.append(Claim("rate-limit", claim, "eq. (optimal rate), Corollary 1", seen, words, slopes))
     return found + _random_claim(rows)
 
 
-_COMMAND = "stopwise reproduce rates"
-
-
 def _line(known: Sequence[Row]) -> list[Claim]:
-    sizes = np.array([r.n for r in known], dtype=float)
-    values = np.array([r.exact for r in known], dtype=float)
+    sizes, values = column(known, "n"), column(known, "exact")
     fit = straightness(sizes, values, -1.5)
     drawn = np.isin(sizes, FIG3_SIZES)
     powers = [p for p in np.arange(-4.0, -0.2, 0.25) if straightness(sizes, values, p) >= 0.99]
@@ -177,29 +163,19 @@ def _line(known: Sequence[Row]) -> list[Claim]:
     seen = f"R^2 = {fit:.4f}"
     if powers:
         seen += f", but every power from {powers[0]:g} to {powers[-1]:g} gives R^2 of at least .99"
-    seen += f"; largest simulated standard error {max(r.standard_error or 0 for r in known):.1g}"
-    numbers = {"R^2": fit, "slope": at_hand}
-    if drawn.sum() >= 3:
-        numbers["R^2 at the sizes of Fig. 3"] = straightness(sizes[drawn], values[drawn], -1.5)
-        numbers["slope at the sizes of Fig. 3"] = slope(sizes[drawn], values[drawn])
-    verdict = HOLDS if fit > 0.99 else FAILS
-    claim = "MSE^(-3/2) is linear in n over 10..300"
+    seen += f"; largest simulated standard error {column(known, 'standard_error').max():.1g}"
     span = f"n = {sizes[0]:.0f} to {sizes[-1]:.0f}"
     rate = f"the slope of log MSE on log n over {span} is {at_hand:.3f}, not -0.667"
+    numbers = {"R^2": fit, "slope": at_hand}
     if drawn.sum() >= 3:
-        rate += f" ({numbers['slope at the sizes of Fig. 3']:.3f} over the sizes of Fig. 3)"
-        seen += f"; R^2 = {numbers['R^2 at the sizes of Fig. 3']:.4f} at the sizes of Fig. 3"
+        line, steep = straightness(sizes[drawn], values[drawn], -1.5), slope(sizes[drawn], values[drawn])
+        numbers |= {"R^2 at the sizes of Fig. 3": line, "slope at the sizes of Fig. 3": steep}
+        rate += f" ({steep:.3f} over the sizes of Fig. 3)"
+        seen += f"; R^2 = {line:.4f} at the sizes of Fig. 3"
+    linear, shows = "MSE^(-3/2) is linear in n over 10..300", "That line shows the rate n^(-2/3)"
     return [
-        Claim("fig2-linear", claim, "Fig. 2 (b)", seen, verdict, _COMMAND, numbers),
-        Claim(
-            "fig2-rate",
-            "That line shows the rate n^(-2/3)",
-            "Fig. 2 (b)",
-            rate,
-            HOLDS if abs(at_hand + 2 / 3) < 0.05 else FAILS,
-            _COMMAND,
-            numbers,
-        ),
+        Claim("fig2-linear", linear, "Fig. 2 (b)", seen, verdict(fit > 0.99), numbers),
+        Claim("fig2-rate", shows, "Fig. 2 (b)", rate, verdict(abs(at_hand + 2 / 3) < 0.05), numbers),
     ]
 
 
@@ -215,6 +191,6 @@ def _random_claim(rows: Sequence[Row]) -> list[Claim]:
         f"population error {drawn[n].mean:.4f} (s.e. {drawn[n].standard_error or 0:.1g}) on random designs against "
         f"{fixed_rows[n].exact:.4f} on the grid at n = {n}; ratios {min(ratios):.2f} to {max(ratios):.2f} over n"
     )
-    verdict = HOLDS if max(abs(math.log(r)) for r in ratios) < 0.25 else FAILS
+    alike = verdict(max(abs(math.log(r)) for r in ratios) < 0.25)
     claim = "Uniform random designs behave like the equispaced one"
-    return [Claim("fig2-random", claim, "text after Fig. 2", seen, verdict, _COMMAND, {"ratio": ratios[-1]})]
+    return [Claim("fig2-random", claim, "text after Fig. 2", seen, alike, {"ratio": ratios[-1]})]

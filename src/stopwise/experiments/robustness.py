@@ -1,7 +1,5 @@
 """What RWY14's discussion leaves open: every rule where its assumptions fail, in units of the oracle's error."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -83,9 +81,7 @@ def tasks(config: Config) -> list[Task]:
     ]
 
 
-def chunk(
-    n: int, which: int, alpha: float, seed: int, index: int, size: int, extra: Sequence[Rule] = ()
-) -> list[Tally]:
+def chunk(n: int, which: int, alpha: float, seed: int, index: int, size: int, extra: Sequence[Rule]) -> list[Tally]:
     """The error of every rule over that of the oracle (global minimum) on the same responses."""
     scenario, x = SCENARIOS[which], equispaced(n)
     setting = Setting(x, scenario.radius * scenario.truth(x), noise=scenario.noise)
@@ -109,27 +105,22 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
     table = {(r.noise, r.rule, r.reading): r for r in pick(rows, quantity="mse / oracle", n=n)}
     ours = {name: table[name, "critical", "constant 2e, radius 1"] for name in {key[0] for key in table}}
     found = []
-    for key, claim, scenarios in (
-        ("robust-radius", "Hold-out and SURE stand a misjudged Hilbert radius better than the rule", ("radius 10",)),
-        ("robust-outside", "Hold-out and SURE stand a truth outside the space better", ("truth outside",)),
-        ("robust-noise", "Hold-out and SURE stand a misjudged noise level better", ("noise told half",)),
-        ("robust-correlation", "Hold-out and SURE stand correlated noise better", ("autocorrelated",)),
+    for key, claim, name in (
+        ("robust-radius", "Hold-out and SURE stand a misjudged Hilbert radius better than the rule", "radius 10"),
+        ("robust-outside", "Hold-out and SURE stand a truth outside the space better", "truth outside"),
+        ("robust-noise", "Hold-out and SURE stand a misjudged noise level better", "noise told half"),
+        ("robust-correlation", "Hold-out and SURE stand correlated noise better", "autocorrelated"),
     ):
-        name = scenarios[0]
         rivals = {"SURE": table[name, "sure", "global"], "hold-out": table[name, "holdout", "global, random, refit"]}
         better = [word for word, row in rivals.items() if row.mean < ours[name].mean]
-        seen = f"n = {n}, {name}: rule {_times(ours[name])}, " + ", ".join(
-            f"{w} {_times(r)}" for w, r in rivals.items()
-        )
+        seen = ", ".join(f"{word} {_times(row)}" for word, row in {"rule": ours[name], **rivals}.items())
+        seen = f"n = {n}, {name}: {seen}"
         seen += f", discrepancy {_times(table[name, 'discrepancy', 'first'])}"
         seen += f", rule with the fit's own norm {_times(table[name, 'critical', 'radius self'])}"
         verdict = "holds" if len(better) == 2 else under(f"{better[0]} alone") if better else FAILS
         numbers = {"rule": ours[name].mean} | {word: row.mean for word, row in rivals.items()}
-        found.append(Claim(key, claim, "text after Fig. 3; discussion", seen, verdict, _COMMAND, numbers))
+        found.append(Claim(key, claim, "text after Fig. 3; discussion", seen, verdict, numbers))
     return found
-
-
-_COMMAND = "stopwise reproduce robustness"
 
 
 def _times(row: Row) -> str:

@@ -4,14 +4,12 @@ One chunk of responses serves all rules, both step sizes and both ways of knowin
 rules carry far less error than the means themselves.
 """
 
-from __future__ import annotations
-
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from stopwise.complexity import TWO_E
 from stopwise.experiments.batched_stops import errors, reads_no_response
 from stopwise.experiments.claims import FAILS, HOLDS, Claim, shown, under
 from stopwise.experiments.published import FIG3
@@ -26,7 +24,7 @@ from stopwise.rules.base import Reading
 NAME = "rules"
 ALPHAS = (1.0, 0.25)
 READINGS: tuple[Reading, ...] = ("local", "literal", "global")
-CONSTANTS = {"2e": 2 * math.e, "2": 2.0, "1": 1.0}
+CONSTANTS = {"2e": TWO_E, "2": 2.0, "1": 1.0}
 
 
 @dataclass(frozen=True)
@@ -43,11 +41,7 @@ def entries(setting: Setting) -> list[Entry]:
     found += [Entry(Critical(hilbert_radius=word), f"radius {word}") for word in ("auto", "self")]
     found += [Entry(Minimax(1.0), "radius 1"), Entry(Minimax(), "radius auto"), Entry(Discrepancy(), "first")]
     for reading in READINGS:
-        found += [
-            Entry(SURE(reading), reading),
-            Entry(GCV(reading), reading),
-            Entry(Oracle(setting.truth, reading), reading),
-        ]
+        found += [Entry(rule, reading) for rule in (SURE(reading), GCV(reading), Oracle(setting.truth, reading))]
         found += [
             Entry(HoldOut(refit=refit, reading=reading, split=split), _held(reading, split, refit))
             for split in ("odd-even", "random", "halves")
@@ -70,11 +64,6 @@ ONE_EACH = {
     "oracle": "local",
 }
 """The reading of each rule that the figure draws: what RWY14 means (E12)."""
-
-
-def one_each(setting: Setting) -> list[Entry]:
-    """One reading of each rule."""
-    return [entry for entry in entries(setting) if ONE_EACH.get(entry.rule.name) == entry.reading]
 
 
 def tasks(config: Config) -> list[Task]:
@@ -118,7 +107,7 @@ def fitted_constant(sizes: Sequence[int], alphas: Sequence[float]) -> list[Tally
     """The constant that brings the rule's exact risk closest (in logarithm) to the published curve."""
     if not sizes:
         return []
-    constants = np.geomspace(0.3, 2 * math.e, 117)
+    constants = np.geomspace(0.3, TWO_E, 117)
     found = []
     for alpha in alphas:
         gaps = np.zeros_like(constants)
@@ -163,9 +152,7 @@ def _against_hold_out(rows: Sequence[Row], sizes: Sequence[int]) -> list[Claim]:
         seen = f"hold-out is better at {printed}; " + seen.split(";")[0]
     claim = "The rule has a smaller error than hold-out once n passes 50"
     numbers = {"rule": ours[last].mean, "hold-out": rival[last].mean}
-    return [
-        Claim("fig3-holdout", claim, "Fig. 3", seen, verdict, "stopwise reproduce rules", numbers),
-    ]
+    return [Claim("fig3-holdout", claim, "Fig. 3", seen, verdict, numbers)]
 
 
 def _against_sure(rows: Sequence[Row], all_rows: Sequence[Row], sizes: Sequence[int], alpha: float) -> list[Claim]:
@@ -175,9 +162,9 @@ def _against_sure(rows: Sequence[Row], all_rows: Sequence[Row], sizes: Sequence[
     ours = curves["2e"]
     seen = f"n = {last}: {shown(ours[last])} against {shown(rival[last])}; with the printed 2e "
     seen += f"SURE is better at n = {', '.join(map(str, lost['2e']))}" if lost["2e"] else "the rule is better at each n"
-    claim, command = "The rule has a smaller error than SURE once n passes 50", "stopwise reproduce rules"
+    claim = "The rule has a smaller error than SURE once n passes 50"
     numbers = {"rule": ours[last].mean, "sure": rival[last].mean}
-    found = [Claim("fig3-sure", claim, "Fig. 3", seen, FAILS if lost["2e"] else HOLDS, command, numbers)]
+    found = [Claim("fig3-sure", claim, "Fig. 3", seen, FAILS if lost["2e"] else HOLDS, numbers)]
     smaller = ", ".join(f"{curves[name][last].mean:.4f} with {name}" for name in ("2", "1"))
     fits = pick(all_rows, quantity="constant that fits the published curve", alpha=alpha)
     seen = f"n = {last}: {smaller}, against {shown(rival[last])}"
@@ -187,4 +174,4 @@ def _against_sure(rows: Sequence[Row], all_rows: Sequence[Row], sizes: Sequence[
     numbers = {"constant 2": curves["2"][last].mean, "constant 1": curves["1"][last].mean, "sure": rival[last].mean}
     numbers |= {"published constant": fits[0].mean} if fits else {}
     claim = "The same with a smaller constant in the rule"
-    return [*found, Claim("fig3-sure-constant", claim, "Fig. 3", seen, verdict, command, numbers)]
+    return [*found, Claim("fig3-sure-constant", claim, "Fig. 3", seen, verdict, numbers)]

@@ -1,10 +1,8 @@
 """Running experiments: the same numbers in any company, on any number of processes, and kept when interrupted."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -13,18 +11,12 @@ from threadpoolctl import threadpool_limits
 
 from stopwise.experiments import bounds, classes, paths, rates, ridge, robustness, rules
 from stopwise.experiments.claims import Claim, as_json, as_markdown
-from stopwise.experiments.tally import Row, Tally, as_csv, merged
+from stopwise.experiments.tally import Row, Tally, as_csv, merged, pick
 from stopwise.experiments.task import Config, Task
 from stopwise.io import atomic_path
 
 EXPERIMENTS: dict[str, ModuleType] = {
-    "path": paths,
-    "rates": rates,
-    "rules": rules,
-    "ridge": ridge,
-    "classes": classes,
-    "bounds": bounds,
-    "robustness": robustness,
+    module.NAME: module for module in (paths, rates, rules, ridge, classes, bounds, robustness)
 }
 """In the order of the paper; each has `tasks(config)` and `claims(rows)`."""
 
@@ -75,8 +67,9 @@ def run(
         interrupted = True
     rows = tuple(tally.row(config.seed) for tally in merged(done))
     finished = tuple(name for name, count in left.items() if count == 0)
-    claims = [c for name in finished for c in EXPERIMENTS[name].claims([r for r in rows if r.experiment == name])]
-    return Outcome(rows, tuple(claims), finished, interrupted, time.perf_counter() - started)
+    made = [(name, c) for name in finished for c in EXPERIMENTS[name].claims(pick(rows, experiment=name))]
+    claims = tuple(replace(claim, command=f"stopwise reproduce {name}") for name, claim in made)
+    return Outcome(rows, claims, finished, interrupted, time.perf_counter() - started)
 
 
 def _results(work: Sequence[Task], jobs: int) -> Iterator[list[Tally]]:

@@ -1,7 +1,5 @@
 """The problems that experiments draw from: design, kernel, truth, noise."""
 
-from __future__ import annotations
-
 import math
 import zlib
 from collections.abc import Callable
@@ -18,7 +16,7 @@ from stopwise.filters import Filter, GradientDescent
 from stopwise.kernels import Kernel, Sobolev
 from stopwise.path import Path, make_path
 from stopwise.schedules import Constant
-from stopwise.spectrum import Basis, Density, Spectrum
+from stopwise.spectrum import Density, Spectrum
 
 FIG3_SIZES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 200, 300)
 MIN = Sobolev(1)
@@ -131,12 +129,3 @@ def bare_path(eigenvalues: Array, n: int, filter: Filter, coefficients: Array | 
     inside = np.zeros_like(eigenvalues) if coefficients is None else coefficients
     energy = 1.0 if coefficients is None else float((inside**2).sum())
     return Path(spectrum, filter.bind(spectrum.largest_bound), inside, np.asarray(energy))
-
-
-def thin_spectrum(features: Array) -> Spectrum:
-    """The spectrum of features @ features.T / n from a thin decomposition: finite-rank kernels at any n."""
-    n = len(features)
-    vectors, singular, _ = np.linalg.svd(features / math.sqrt(n), full_matrices=False)
-    values = singular**2
-    density = Density(values, np.ones_like(values), float(n))
-    return Spectrum(values, Basis(vectors), density.trace, float(n), density, density, float(values[0]) * (1 + 1e-12))

@@ -11,12 +11,11 @@ import io
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from stopwise._support.arrays import Array
+from stopwise._support.arrays import Array, Index
 
 Kind = Literal["mean", "max", "value"]
 
@@ -36,19 +35,10 @@ class Key:
     at: float | None = None
 
 
-@dataclass(frozen=True)
-class Row:
+@dataclass(frozen=True, kw_only=True)
+class Row(Key):
     """One line of the table. `exact` is the counterpart computed without simulation, where there is one."""
 
-    experiment: str
-    quantity: str
-    kernel: str
-    n: int
-    rule: str
-    reading: str
-    noise: str
-    alpha: float | None
-    at: float | None
     mean: float
     standard_error: float | None
     exact: float | None
@@ -69,8 +59,8 @@ class Tally:
     kind: Kind
     units: int
     trials: int
-    means: tuple[float, float] = (0.0, 1.0)
-    scatter: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    means: tuple[float, ...] = (0.0, 1.0)
+    scatter: tuple[float, ...] = (0.0, 0.0, 0.0)
     exact: float | None = None
 
     def merge(self, other: Tally) -> Tally:
@@ -81,19 +71,11 @@ class Tally:
         if self.kind == "value":
             raise ValueError(f"a value is computed once, but {self.key} came twice")
         a, b, total = self.units, other.units, self.units + other.units
-        gap = tuple(q - p for p, q in zip(self.means, other.means, strict=True))
-        means = tuple(p + g * b / total for p, g in zip(self.means, gap, strict=True))
-        products = (gap[0] * gap[0], gap[0] * gap[1], gap[1] * gap[1])
-        scatter = tuple(
-            p + q + g * a * b / total for p, q, g in zip(self.scatter, other.scatter, products, strict=True)
-        )
-        return replace(
-            self,
-            units=total,
-            trials=self.trials + other.trials,
-            means=(means[0], means[1]),
-            scatter=(scatter[0], scatter[1], scatter[2]),
-        )
+        x, y = gap = np.subtract(other.means, self.means)
+        means = self.means + gap * b / total
+        scatter = np.add(self.scatter, other.scatter) + np.array([x * x, x * y, y * y]) * a * b / total
+        both = self.trials + other.trials
+        return replace(self, units=total, trials=both, means=tuple(means.tolist()), scatter=tuple(scatter.tolist()))
 
     @property
     def value(self) -> float:
@@ -113,28 +95,11 @@ class Tally:
 
     def row(self, seed: int) -> Row:
         """The line of the table."""
-        k = self.key
-        return Row(
-            experiment=k.experiment,
-            quantity=k.quantity,
-            kernel=k.kernel,
-            n=k.n,
-            rule=k.rule,
-            reading=k.reading,
-            noise=k.noise,
-            alpha=k.alpha,
-            at=k.at,
-            mean=self.value,
-            standard_error=self.standard_error,
-            exact=self.exact,
-            trials=self.trials,
-            seed=seed,
-        )
+        error, exact, trials = self.standard_error, self.exact, self.trials
+        return Row(**vars(self.key), mean=self.value, standard_error=error, exact=exact, trials=trials, seed=seed)
 
 
-def tally(
-    key: Key, values: Array, *, exact: float | None = None, groups: npt.NDArray[np.integer[Any]] | None = None
-) -> Tally:
+def tally(key: Key, values: Array, *, exact: float | None = None, groups: Index | None = None) -> Tally:
     """The mean of per-trial values; `groups` labels trials that share a random split or design."""
     units = values if groups is None else np.bincount(groups, weights=values) / np.bincount(groups)
     mean = float(units.mean())
@@ -166,35 +131,36 @@ def merged(tallies: Iterable[Tally]) -> list[Tally]:
     return list(found.values())
 
 
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return format(value, ".10g") if isinstance(value, float) else str(value)
-
-
 def as_csv(rows: Sequence[Row]) -> str:
     """The table as text, ten digits a number."""
-    names = [f.name for f in fields(Row)]
+    names = ["experiment", "quantity", "kernel"]
+    names += [f.name for f in fields(Row) if f.name not in names]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)
-    writer.writerows([_cell(getattr(row, name)) for name in names] for row in rows)
+    for row in rows:  # what is missing is left empty
+        cells = [getattr(row, name) for name in names]
+        writer.writerow([format(cell, ".10g") if isinstance(cell, float) else cell for cell in cells])
     return out.getvalue()
 
 
-def pick(rows: Iterable[Row], **wanted: Any) -> list[Row]:
+def pick(rows: Iterable[Row], **wanted: object) -> list[Row]:
     """The rows whose named columns have these values (a tuple: one of these)."""
-
-    def fits(row: Row) -> bool:
-        return all(
-            getattr(row, name) in value if isinstance(value, tuple) else getattr(row, name) == value
-            for name, value in wanted.items()
-        )
-
-    return [row for row in rows if fits(row)]
+    allowed = {name: value if isinstance(value, tuple) else (value,) for name, value in wanted.items()}
+    return [row for row in rows if all(getattr(row, name) in values for name, values in allowed.items())]
 
 
-def one(rows: Iterable[Row], **wanted: Any) -> Row:
+def by_size(rows: Iterable[Row], **wanted: object) -> list[Row]:
+    """The rows with these values in order of n."""
+    return sorted(pick(rows, **wanted), key=lambda row: row.n)
+
+
+def column(rows: Iterable[Row], name: str) -> Array:
+    """A column of numbers; 0 for what is missing."""
+    return np.array([getattr(row, name) or 0.0 for row in rows], dtype=float)
+
+
+def one(rows: Iterable[Row], **wanted: object) -> Row:
     """The single row with these values."""
     found = pick(rows, **wanted)
     if len(found) != 1:

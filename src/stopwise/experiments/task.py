@@ -1,7 +1,5 @@
 """A piece of work: a pure function of its arguments that a process can be handed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 
-from stopwise._support.arrays import Array
+from stopwise._support.arrays import Array, Index
+from stopwise._support.memory import row_tiles
 from stopwise.engine.operators import Dense
 from stopwise.engine.spectrum.eigenpairs import dense_spectrum
-from stopwise.experiments.batched_search import Index
 from stopwise.experiments.setting import Setting
 from stopwise.filters import Filter
 from stopwise.noise import NoiseEstimator, noise_levels
@@ -20,8 +20,6 @@ from stopwise.path import Path, make_path
 from stopwise.rules import Data
 
 T = TypeVar("T")
-_ENTRIES = 2**22
-"""Numbers in a table of readings x rows x trials that are made at once."""
 
 
 def take(path: Path, columns: Index) -> Path:
@@ -67,10 +65,9 @@ class Half:
         weights = self.path.filter.weight(self.path.spectrum.eigenvalues, step_sum)
         coefficients, target, image = self.path.coefficients[:, columns], self.target[:, columns], self.image[self.test]
         out = np.empty((len(weights), len(columns)))
-        size = max(1, _ENTRIES // max(target.size, 1))
-        for first in range(0, len(weights), size):
-            gap = _products(image, weights[first : first + size], coefficients) - target
-            out[first : first + size] = np.einsum("gij,gij->gj", gap, gap) / len(target)
+        for part in row_tiles(len(weights), target.size):
+            gap = _products(image, weights[part], coefficients) - target
+            out[part] = np.einsum("gij,gij->gj", gap, gap) / len(target)
         return out
 
     def fit(self, step_sums: Array) -> Array:
@@ -79,21 +76,20 @@ class Half:
         return cast(Array, self.image @ (weights * self.path.coefficients))
 
 
-@dataclass
+@dataclass(frozen=True)
 class OneHalf:
     """The half of a single trial, as `rules.HeldOut` wants it."""
 
     half: Half
-    path: Path
+
+    @property
+    def path(self) -> Path:
+        """The trial's own path."""
+        return self.half.path.column(0)
 
     def error(self, step_sum: Array) -> Array:
         """Mean squared error on the held-out rows at each clock reading."""
         return self.half.error(np.array([0]), np.atleast_1d(step_sum))[:, 0]
-
-
-def one_half(half: Half) -> OneHalf:
-    """A half of one trial with its path."""
-    return OneHalf(half, half.path.column(0))
 
 
 @dataclass(frozen=True)
@@ -109,7 +105,7 @@ class Trials:
     told: Array
     groups: Index
     seeds: tuple[int, ...]
-    memory: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    memory: dict[Hashable, object] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def count(self) -> int:
@@ -121,7 +117,7 @@ class Trials:
         """All trials on the whole design."""
         return self.setting.path(self.filter, self.responses)
 
-    def remember(self, key: Any, compute: Callable[[], T]) -> T:
+    def remember(self, key: Hashable, compute: Callable[[], T]) -> T:
         """What was computed under this key before, or now: readings of one rule share their search."""
         if key not in self.memory:
             self.memory[key] = compute()
@@ -156,7 +152,7 @@ class Trials:
         columns = np.array([trial])
         return Data(
             self.setting.n,
-            split=lambda train, test: one_half(self.half(train, test, columns)),
+            split=lambda train, test: OneHalf(self.half(train, test, columns)),
             seed=self.seeds[self.groups[trial]],
         )
 

@@ -5,8 +5,6 @@ for, a numpy scalar, an array by the name of its tensor, a tuple, a dictionary, 
 `types`. Nothing else can be written, and nothing else is understood.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Any, TypeAlias

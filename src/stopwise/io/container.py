@@ -1,7 +1,5 @@
 """The bytes of a model file: a safetensors file whose metadata carry one JSON document and a checksum of everything."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json
@@ -49,7 +47,7 @@ def write_container(path: str | os.PathLike[str], document: dict[str, Any], tens
         try:
             save_file(tensors, temporary, {FORMAT: _text(sealed)})
         except safetensors.SafetensorError as problem:
-            # The system's refusal, such as a full disk, comes in other clothes.
+            # The system's refusal, such as a full disk, comes as an error of safetensors with its number in the words.
             number = re.search(r"os error (\d+)", str(problem))
             words = os.strerror(int(number[1])) if number else f"the model could not be written: {problem}"
             raise OSError(int(number[1]) if number else errno.EIO, words, os.fspath(path)) from problem

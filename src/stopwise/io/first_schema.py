@@ -1,7 +1,5 @@
 """What files of the first schema call things: a learned attribute each, where there is one `Fitted` now."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

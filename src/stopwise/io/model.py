@@ -1,7 +1,5 @@
 """Models to files and back: what is written, in which schema, and how older ones are brought up to date."""
 
-from __future__ import annotations
-
 import os
 import platform
 from collections.abc import Callable

@@ -4,8 +4,6 @@ A file names types; it never carries them. Each name stands for one frozen datac
 its own constructor from its own fields. Nothing outside the table can be written or read.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Do the parts of a loaded model fit together? Types from their annotations, then finite numbers, then shapes."""
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import math

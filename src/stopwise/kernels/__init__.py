@@ -1,7 +1,5 @@
 """Kernels: what is k(x, z)?"""
 
-from __future__ import annotations
-
 import re
 
 from stopwise.kernels.base import Constant, Kernel, Product, Rows, Scaled, Sum, as_matrix, take_rows

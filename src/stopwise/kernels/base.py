@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array, ArrayLike
 from stopwise._support.checks import finite_array, positive, real_array
 
+J = TypeVar("J", float, Array)
 Rows: TypeAlias = Any
 """Covariates made ready for `Kernel.block`: an array, or a tuple of `Rows`; sliced by `take_rows`."""
 
@@ -193,25 +194,39 @@ class Scaled(Kernel):
 
 @dataclass(frozen=True)
 class _Pair(Kernel):
-    """Two kernels joined; `Sum` and `Product` say how."""
+    """Two kernels joined value by value; `Sum` and `Product` say how."""
 
     first: Kernel
     second: Kernel
+    words: ClassVar[str]
+
+    @abstractmethod
+    def join(self, first: J, second: J) -> J:
+        """Two numbers joined, or two arrays in the place of the first."""
 
     def __post_init__(self) -> None:
         for part in (self.first, self.second):
             _check_kernel(part, f"each part of a {type(self).__name__.lower()}")
 
+    @property
+    def name(self) -> str:
+        return self.words.format(self.first.name, self.second.name)
+
     def prepare(self, covariates: Array, origin: Array) -> Rows:
         return (self.first.prepare(covariates, origin), self.second.prepare(covariates, origin))
+
+    def pair(self, x: Array, z: Array) -> float:
+        return self.join(self.first.pair(x, z), self.second.pair(x, z))
+
+    def block(self, left: Rows, right: Rows) -> Array:
+        return self.join(self.first.block(left[0], right[0]), self.second.block(left[1], right[1]))
+
+    def diagonal(self, covariates: ArrayLike) -> Array:
+        return self.join(self.first.diagonal(covariates), self.second.diagonal(covariates))
 
     def check(self, covariates: Array) -> None:
         self.first.check(covariates)
         self.second.check(covariates)
-
-    @property
-    def needs_scale(self) -> bool:
-        return self.first.needs_scale or self.second.needs_scale
 
     def resolved(self, covariates: Array) -> Kernel:
         return type(self)(self.first.resolved(covariates), self.second.resolved(covariates))
@@ -221,37 +236,19 @@ class _Pair(Kernel):
 class Sum(_Pair):
     """k(x, z) = first(x, z) + second(x, z)."""
 
-    @property
-    def name(self) -> str:
-        return f"{self.first.name} + {self.second.name}"
+    words: ClassVar[str] = "{} + {}"
 
-    def pair(self, x: Array, z: Array) -> float:
-        return self.first.pair(x, z) + self.second.pair(x, z)
-
-    def block(self, left: Rows, right: Rows) -> Array:
-        out = self.first.block(left[0], right[0])
-        out += self.second.block(left[1], right[1])
-        return out
-
-    def diagonal(self, covariates: ArrayLike) -> Array:
-        return cast(Array, self.first.diagonal(covariates) + self.second.diagonal(covariates))
+    def join(self, first: J, second: J) -> J:
+        first += second
+        return first
 
 
 @dataclass(frozen=True)
 class Product(_Pair):
     """k(x, z) = first(x, z) * second(x, z)."""
 
-    @property
-    def name(self) -> str:
-        return f"({self.first.name}) * ({self.second.name})"
+    words: ClassVar[str] = "({}) * ({})"
 
-    def pair(self, x: Array, z: Array) -> float:
-        return self.first.pair(x, z) * self.second.pair(x, z)
-
-    def block(self, left: Rows, right: Rows) -> Array:
-        out = self.first.block(left[0], right[0])
-        out *= self.second.block(left[1], right[1])
-        return out
-
-    def diagonal(self, covariates: ArrayLike) -> Array:
-        return cast(Array, self.first.diagonal(covariates) * self.second.diagonal(covariates))
+    def join(self, first: J, second: J) -> J:
+        first *= second
+        return first

@@ -1,7 +1,5 @@
 """Kernels that come from elsewhere: a callable, a scikit-learn kernel, or the matrix itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Kernels of the inner product: linear and polynomial."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, cast

@@ -1,6 +1,4 @@
-"""Kernels on an interval: Sobolev splines, anchored or free, and their periodic cousins."""
-
-from __future__ import annotations
+"""Kernels on an interval: Sobolev splines, anchored or free, and periodic ones."""
 
 import math
 from dataclasses import dataclass, replace
@@ -16,11 +14,9 @@ Interval = tuple[float, float] | Literal["auto"]
 
 
 def _as_interval(value: object) -> Interval:
-    if isinstance(value, str):
-        if value != "auto":
-            raise ValueError(f'interval must be (left, right) or "auto", got {value!r}')
+    if isinstance(value, str) and value == "auto":
         return "auto"
-    ends = real_array(value, "interval")
+    ends = np.empty(0) if isinstance(value, str) else real_array(value, "interval")
     if ends.shape != (2,):
         raise ValueError(f'interval must be (left, right) or "auto", got {value!r}')
     left, right = (float(end) for end in ends)

@@ -1,7 +1,5 @@
 """The report: one HTML file that shows a fit, says why it stopped there, and lets the reader stop elsewhere."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

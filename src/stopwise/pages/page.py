@@ -1,7 +1,5 @@
 """From a fitted model to the page: facts as text, numbers for the slider, and the template around them."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Sequence

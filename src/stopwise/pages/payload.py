@@ -4,8 +4,6 @@ The page moves along the clock by itself. Numbers are sums over all eigenvalues;
 eigenpairs. Filters without a closed form, and spectra too long to embed, come as tables over the slider's positions.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Sequence

@@ -18,8 +18,9 @@ from stopwise.rules.search import first_true
 from stopwise.spectrum import Density
 
 SELF_CONSTANT = 1.2
-_RADIUS_ROUNDS = 60
-_RADIUS_CAP = 1e8
+"""The constant of the inequality to which the exact worst case over the ball corresponds."""
+RADIUS_ROUNDS, RADIUS_CAP = 60, 1e8
+"""Rounds in which a radius may grow, and how far at the most, relative to where it starts."""
 
 
 def check_radius(value: Any, words: tuple[str, ...]) -> None:
@@ -43,13 +44,13 @@ def estimated_radius(path: Path, noise_std: float, stop: Any) -> tuple[float, bo
         return 0.0, False
     start = math.sqrt(float(path.energy) / path.n_samples / path.density.trace)
     radius = start
-    for _ in range(_RADIUS_ROUNDS):
+    for _ in range(RADIUS_ROUNDS):
         squared = float(path.debiased_squared_norm(stop(radius), noise_std))
         grown = max(radius, math.sqrt(max(squared, 0.0)))
         if grown <= radius * (1 + 1e-10):
             return radius, False
-        if grown > _RADIUS_CAP * start:
-            return _RADIUS_CAP * start, True
+        if grown > RADIUS_CAP * start:
+            return RADIUS_CAP * start, True
         radius = grown
     return radius, False
 

@@ -18,7 +18,7 @@ from stopwise.rules.base import Data, Reason, Rule, Stop, clock_grid, stop_at
 from stopwise.rules.critical import Critical
 
 _COARSE = 8
-"""Every so-manieth reading of the clock's grid is looked at first."""
+"""Coarse pass: every 8th point of the clock's grid."""
 _LEAST_LEFT = 1e-10
 CEILING = 1e9
 """The largest inverse penalty looked at, times the kernel's mean diagonal: what fits better beyond is rounding."""

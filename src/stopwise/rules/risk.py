@@ -12,7 +12,7 @@ from stopwise._support.checks import is_finite
 from stopwise.complexity import critical_target, step_sum_at
 from stopwise.path import Path
 from stopwise.rules.base import Data, Reading, Reason, Rule, Stop, stop_at
-from stopwise.rules.critical import check_radius, estimated_radius
+from stopwise.rules.critical import SELF_CONSTANT, check_radius, estimated_radius
 from stopwise.rules.search import check_reading, first_true, minimise
 
 
@@ -106,7 +106,7 @@ class Minimax(Rule):
     def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
         sigma, capped = self._noise(noise_std), False
         if isinstance(self.hilbert_radius, str):
-            constant = 1.2  # the constant to which the exact worst case corresponds
+            constant = SELF_CONSTANT
             radius, capped = estimated_radius(
                 path,
                 sigma,

@@ -1,7 +1,5 @@
 """Every rule on one path, and cross-validated ridge beside them: where each stops, how well, at what cost."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import asdict, dataclass
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """A fitted model in numbers: what the command line prints and the report opens with."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias, cast

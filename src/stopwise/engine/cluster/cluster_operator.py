@@ -4,19 +4,18 @@ Blocks are numpy arrays on the client: a product costs n^2 kernel entries on the
 on the way there and back. Every part is a future with its history, so what a dying worker held is made again, not lost.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.dask import Client, Future
+from stopwise._support.memory import row_tiles
 from stopwise.engine.operators.operator import Operator
 from stopwise.kernels import Kernel, Rows, take_rows
 
-_TILE, _COLUMNS = 512, 4096
-"""Rows and columns of a tile of the kernel matrix: 16 MiB in float64."""
+_COLUMNS = 4096
+"""Columns of a tile of the kernel matrix."""
 
 
 def _product(
@@ -27,8 +26,7 @@ def _product(
     n_rows = _count(rows)
     out, squares = np.zeros((n_rows, blocks[0].shape[1])), 0.0
     for right, block, weight in zip(everyone, blocks, others, strict=True):
-        for first in range(0, n_rows, _TILE):
-            part = slice(first, min(first + _TILE, n_rows))
+        for part in row_tiles(n_rows, _COLUMNS):
             left = take_rows(rows, part)
             for start in range(0, len(block), _COLUMNS):
                 columns = slice(start, min(start + _COLUMNS, len(block)))

@@ -4,8 +4,6 @@ Columns are held in slabs: on the device while there is room, then in pinned hos
 back a slab at a time. Inner products are summed in float64 whatever the columns' type. Probes are drawn on the device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast

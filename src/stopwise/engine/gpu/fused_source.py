@@ -5,8 +5,6 @@ product with the block. The block's product is added up in plain float32 outside
 because these round towards zero and over 10^5 tiles that would show.
 """
 
-from __future__ import annotations
-
 import hashlib
 import linecache
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ float16 carries 11 bits, two pieces of it 22: as many as this product needs, at 
 range is narrow, so kernel values and block columns are scaled by powers of two to lie just below its upper end.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Rows made ready for a device: the sides of every leaf, whole or cut into half-precision pieces."""
 
-from __future__ import annotations
-
 from stopwise._support.arrays import Tensor, TensorType
 from stopwise._support.torch import torch
 from stopwise.engine.gpu.fused_source import Scheme, row_length

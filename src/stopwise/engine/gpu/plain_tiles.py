@@ -3,8 +3,6 @@
 Inner products are taken in float64 (a distance is a difference of large numbers), the rest in the precision asked for.
 """
 
-from __future__ import annotations
-
 from stopwise._support.arrays import Device, Tensor, TensorType
 from stopwise._support.torch import torch
 from stopwise.engine.gpu.packed_rows import evaluate

@@ -17,7 +17,8 @@ import numpy as np
 import scipy.linalg
 
 from stopwise._support.arrays import Array
-from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Moments, row_tiles
+from stopwise._support.memory import row_tiles
+from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Moments
 from stopwise.filters import Filter
 from stopwise.path import Path
 from stopwise.rules import Data, Rule, Stop

@@ -16,18 +16,12 @@ import numpy as np
 import scipy.linalg
 
 from stopwise._support.arrays import Array
+from stopwise._support.memory import row_tiles
 from stopwise.kernels import Kernel, Precomputed, Rows
 
 _CUT = 4.0
 """Directions of k(L, L) below this many units of rounding of the largest are noise. No larger: a step sum of 10^6
 still sees directions of 10^-15."""
-_TILE_ENTRIES = 2_000_000
-
-
-def row_tiles(n_rows: int, n_columns: int) -> Iterator[slice]:
-    """Slices of rows whose block with so many columns stays small enough for a processor's cache to help."""
-    step = max(16, _TILE_ENTRIES // max(n_columns, 1))
-    return (slice(first, min(first + step, n_rows)) for first in range(0, n_rows, step))
 
 
 @dataclass(frozen=True)

@@ -4,27 +4,26 @@ Draws depend on the number of rows and the seed alone, never on how rows are cut
 landmarks are the first of more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from stopwise._support.arrays import Array
+from stopwise._support.arrays import Index as Index
 from stopwise._support.checks import real_array
+from stopwise._support.memory import row_tiles
 from stopwise.engine.landmarks.features import make_landmarks, moments_of
 from stopwise.kernels import Kernel
 
 _PERMUTED = 2**20
+"""Tables up to this many rows are permuted whole, so that any number of rows can be drawn."""
 MOST = 2**14
-"""The most rows that are ever drawn from a large table."""
+"""The most rows that are ever drawn from a larger table."""
 
-Index: TypeAlias = npt.NDArray[np.int64]
-Take = Callable[[Index], Array]
+Take: TypeAlias = Callable[[Index], Array]
 """Row numbers in, covariates out."""
 
 
@@ -38,7 +37,7 @@ def draw_rows(n_rows: int, count: int, seed: int) -> Index:
     return generator.choice(n_rows, MOST, replace=False)[:count]
 
 
-def _check_count(count: Any) -> None:
+def _check_count(count: object) -> None:
     if isinstance(count, bool) or not isinstance(count, Integral) or int(count) < 1:
         raise ValueError(f"count must be a whole number of at least 1, got {count!r}")
 
@@ -98,8 +97,7 @@ def leverage_scores(kernel: Kernel, rows: Array, pilot: Array, degrees: float) -
     values = np.maximum(values, 0.0)
     ridge = _ridge_for(values, degrees)
     scores = np.empty(len(rows))
-    for first in range(0, len(rows), 4096):
-        part = slice(first, first + 4096)
+    for part in row_tiles(len(rows), len(pilot)):
         features = landmarks.features(rows[part]).astype(np.float64)
         missed = np.maximum(kernel.diagonal(rows[part]) - np.einsum("ij,ij->i", features, features), 0.0)
         scores[part] = (features @ vectors) ** 2 @ (1 / (values + ridge)) + missed / ridge
@@ -118,7 +116,7 @@ def _ridge_for(values: Array, degrees: float) -> float:
     return float(np.sqrt(low) * np.sqrt(high))
 
 
-def as_points(n_landmarks: Any) -> Array | None:
+def as_points(n_landmarks: object) -> Array | None:
     """Landmarks given as points, (m, d); None where only a number or a way of drawing them is given."""
     if isinstance(n_landmarks, bool):
         raise TypeError(f'n_landmarks must be a whole number, points or "auto", got {n_landmarks!r}')

@@ -5,8 +5,6 @@ a whole grid of thresholds. Counts on a grid of edges place every eigenvalue in 
 the spectrum is known with a deterministic bracket; finer edges where the stop needs them make it as narrow as asked.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -15,8 +13,9 @@ from stopwise._support.arrays import Array
 from stopwise.spectrum import Density
 
 _CHUNK = 256
+"""Rows swept before their pivots are counted: they stay in cache."""
 _COARSE = 320
-"""Edges over the whole range of eigenvalues, to begin with."""
+"""Edges over the whole range of eigenvalues, to begin with: 14 decades, a tenth apart."""
 _FINE = 0.008
 """Ratio of neighbouring edges, less one, just below the threshold at the stop; half of it when asked again."""
 _REACH = 120.0

@@ -1,7 +1,5 @@
 """The matrix held in memory: the reference for all other operators."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.linalg
 
@@ -9,6 +7,7 @@ from stopwise._support.arrays import Array
 from stopwise.engine.operators.operator import Operator
 
 _ASYMMETRY = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-4}
+"""By how much mirrored entries may differ, relative to the largest: what rounding leaves, with room to spare."""
 
 
 class Dense(Operator):

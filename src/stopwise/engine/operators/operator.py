@@ -5,8 +5,6 @@ those of the data with row i repeated w_i times. With an intercept it is centred
 q = sqrt(w / n). A subclass only knows how to multiply the raw Gram matrix.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import cast

@@ -4,15 +4,13 @@ Order 1: min(u, v) is a double running sum over increments. Order 2: m^2 (3M - m
 powers. Free polynomial parts add one inner product each. Ties need nothing special.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.engine.operators import tridiagonal as springs
+from stopwise.engine.operators import tridiagonal
 from stopwise.engine.operators.eigenvalue_counts import Counting
 from stopwise.engine.operators.operator import Operator
 from stopwise.kernels.base import one_feature
@@ -132,7 +130,7 @@ class Line(Operator):
         """
         root = self.root_weights[self.line.order, None]
         sums = np.add.reduceat(root * block[self.line.order], self._starts, axis=0)
-        smooth = springs.solve(self._group_weights, self.n_samples * pole * self._inverse, sums)
+        smooth = tridiagonal.solve(self._group_weights, self.n_samples * pole * self._inverse, sums)
         counts = np.diff(np.append(self._starts, self.n_rows))
         out = np.empty_like(block)
         out[self.line.order] = root * np.repeat(smooth, counts, axis=0)

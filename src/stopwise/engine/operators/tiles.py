@@ -1,21 +1,20 @@
 """K on the fly: tiles of the kernel made and multiplied on threads, nothing n-by-n ever held."""
 
-from __future__ import annotations
-
 import math
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 import scipy.linalg
 
-from stopwise._support.arrays import Array
+from stopwise._support.arrays import Array, Index
+from stopwise._support.memory import row_tiles
 from stopwise._support.threads import blas_threads, thread_count, threads
 from stopwise.engine.operators.operator import Operator
 from stopwise.kernels import Kernel, take_rows
 
 _TILE_BYTES = 2_000_000
 """A tile that stays in a core's cache while it is made and used."""
-_COLUMN_ROWS = 1000
 _SHIFT, _SLACK = 1e-8, 1e-6
 """What is added to a part of K before it is inverted, in units of its trace, and how much rounding can make of that, in
 units of the largest eigenvalue."""
@@ -35,7 +34,7 @@ class Tiled(Operator):
         *,
         weights: Array | None = None,
         centred: bool = False,
-        dtype: Any = np.float64,
+        dtype: npt.DTypeLike = np.float64,
         n_jobs: int | None = None,
         tile_rows: int | None = None,
     ) -> None:
@@ -99,7 +98,7 @@ class Tiled(Operator):
         q, image = self.constant_direction, self.mean_image if self.centred else np.zeros(0)
         lifted = image - q * float(q @ image) if self.centred else image
 
-        def columns(part: Any) -> Array:
+        def columns(part: slice | Index) -> Array:
             block = self.kernel.block(take_rows(self.prepared, part), few).astype(np.float64, copy=False)
             block *= (root[part] / n)[:, None]
             block *= root[rows]
@@ -109,8 +108,8 @@ class Tiled(Operator):
             return block
 
         inner, squares = columns(rows), np.zeros((rows.size, rows.size))
-        for first in range(0, self.n_rows, _COLUMN_ROWS):
-            block = columns(slice(first, first + _COLUMN_ROWS))
+        for part in row_tiles(self.n_rows, rows.size):
+            block = columns(part)
             squares += block.T @ block
         inner = (inner + inner.T) / 2
         inner.flat[:: rows.size + 1] += _SHIFT * max(float(np.trace(inner)), np.finfo(float).tiny)

@@ -4,8 +4,6 @@ Formed as a matrix, a stiff spring swallows the masses beside it: at a million r
 five digits of every solution are gone. Eliminating from one end adds numbers of one sign only.
 """
 
-from __future__ import annotations
-
 from typing import cast
 
 import numpy as np

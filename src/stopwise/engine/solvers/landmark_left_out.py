@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.engine.landmarks.features import Landmarks, row_tiles
+from stopwise._support.memory import row_tiles
+from stopwise.engine.landmarks.features import Landmarks
 from stopwise.filters import SteppedFilter
 from stopwise.path import Path
 from stopwise.rules import Reason, Stop, clock_grid, stop_at

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 
 from stopwise._support.memory import free_bytes, gibibytes
+from stopwise._support.progress import say
 from stopwise._support.torch import has_gpu, has_torch, is_tensor
 from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.running_sums import Line
@@ -65,8 +65,7 @@ def choose_solver(problem: Problem, plan: Plan) -> Solver:
         name = "dense"  # a linear part is projected out of a held matrix
     if name == "auto":
         name, why = _automatic(problem, plan)
-        if plan.verbose:
-            sys.stderr.write(f"solver={name!r}: {why}\n")
+        say(f"solver={name!r}: {why}")
     if name == "dense":
         _check_dense_fits(problem, plan)
         return DenseSolver()

@@ -14,8 +14,6 @@ fully reorthogonalised. On it K is a small matrix T = Q'KQ whose eigenpairs (Rit
 The store holds tall blocks and does their algebra, so that a device or a cluster can keep them: see `Store`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
@@ -24,7 +22,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.engine.operators.eigenvalue_counts import Counting
-from stopwise.engine.spectrum.column_store import NumpyStore, Store
+from stopwise.engine.spectrum.column_store import Block, NumpyStore, Store
 from stopwise.engine.spectrum.eigenpairs import clean_eigenvalues
 from stopwise.engine.spectrum.probe_traces import calibrated, pooled
 from stopwise.spectrum import Density, Spectrum, spread_density
@@ -34,6 +32,7 @@ __all__ = ["GROUPS", "BlockKrylov", "Multiplier", "NumpyStore", "Store", "with_d
 _CONVERGED = 1e-3
 """A Ritz pair counts as an eigenpair when its residual is below this share of its value."""
 GROUPS = 8
+"""Groups of probes that are left out in turn: replicas enough for a standard error to 25 percent."""
 _POLE_CYCLE = (10.0, 10.0, 3.0, 30.0)
 """Where a rational space puts its poles, in units of 1/step_sum at the stop: ten makes exp(-eta lambda) a polynomial of
 degree 15 in the smoother, to 2e-7."""
@@ -52,7 +51,7 @@ class Multiplier(Protocol):
     def trace(self) -> float: ...
     @property
     def square_sum(self) -> float | None: ...
-    def multiply(self, block: Any) -> Any: ...
+    def multiply(self, block: Block) -> Block: ...
 
 
 @dataclass
@@ -70,8 +69,8 @@ class BlockKrylov:
     one_sided: bool = False
     """Whether `Spectrum.bound` is what decides: then it is made as sharp as the products allow."""
     below: Callable[[int], Array | None] | None = None
-    """Numbers, largest first, that do not exceed the eigenvalues, where there is another way to them; asked after the
-    first products for effort 0, and for more where that pays (None: no more to be had)."""
+    """Numbers, largest first, that do not exceed the eigenvalues, where the operator can give them without products.
+    Asked after the first products for effort 0, and for more where that pays (None: no more to be had)."""
 
     def __post_init__(self) -> None:
         self.n_responses = self.responses.shape[1]
@@ -106,7 +105,7 @@ class BlockKrylov:
         """How large the space can get: rows, less one direction for an intercept."""
         return self.operator.n_rows - int(self.operator.centred)
 
-    def _orthonormal(self, block: Any, smallest: float, *, clean: bool = False) -> Any | None:
+    def _orthonormal(self, block: Block, smallest: float, *, clean: bool = False) -> Block | None:
         """Columns orthonormal to each other and to all held; directions below `smallest` are dropped.
 
         A `clean` block is so already but for a last pass.
@@ -163,9 +162,9 @@ class BlockKrylov:
         self._projected = grown
         self._processed = last
 
-    def _next(self, unit: Any, r: Array, scale: float) -> None:
+    def _next(self, unit: Block, r: Array, scale: float) -> None:
         if self._processed >= self.dimension:
-            self._finish()
+            self.complete = True
             return
         floor = max(100 * self.precision, 1e-14) * scale * np.sqrt(self.operator.n_rows) ** 0.5
         left, sizes, _ = np.linalg.svd(r)
@@ -177,23 +176,19 @@ class BlockKrylov:
         if block is None:
             block = self._fresh(scale, room)
         if block is None:
-            self._finish()
+            self.complete = True
         else:
             self.store.append(block)
 
-    def _fresh(self, scale: float, room: int) -> Any | None:
+    def _fresh(self, scale: float, room: int) -> Block | None:
         """After a breakdown: a random block if there is trace left to find, else None."""
         left = self.operator.trace - float(np.trace(self._projected))
         if left <= max(1e-12, 1e3 * self.precision) * max(self.operator.trace, scale):
             return None
         self._coupling = np.zeros((0, 0))
         self._draws += 1
-        return self._orthonormal(
-            self.store.random(min(max(self.n_probes, 1), room), self.seed + 7919 * self._draws), 1e-8
-        )
-
-    def _finish(self) -> None:
-        self.complete = True
+        block = self.store.random(min(max(self.n_probes, 1), room), self.seed + 7919 * self._draws)
+        return self._orthonormal(block, 1e-8)
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
@@ -212,9 +207,8 @@ class BlockKrylov:
         if self.complete or not self._coupling.size:
             residuals = np.zeros_like(values)
         elif self.counting is not None:
-            residuals = np.append(
-                self._computed_residuals(values[:1], vectors[:, :1]), np.full(values.size - 1, np.inf)
-            )
+            first = self._computed_residuals(values[:1], vectors[:, :1])
+            residuals = np.append(first, np.full(values.size - 1, np.inf))
         elif self.rational:
             residuals = self._computed_residuals(values, vectors)
         else:
@@ -342,14 +336,8 @@ class BlockKrylov:
 
     def more_probes(self, store: Store, draw: int) -> None:
         """As many probes again, in a space of their own with as many products: a second opinion on every trace."""
-        other = BlockKrylov(
-            self.operator,
-            store,
-            np.zeros((self.operator.n_rows, 0)),
-            self.n_probes,
-            self.seed + 104729 * draw,
-            self.precision,
-        )
+        nothing, seed = np.zeros((self.operator.n_rows, 0)), self.seed + 104729 * draw
+        other = BlockKrylov(self.operator, store, nothing, self.n_probes, seed, self.precision)
         for step in range(self.steps):
             if self.rational:
                 other.pole = self.poles[step] / _POLE_CYCLE[(step + 1) % len(_POLE_CYCLE)]
@@ -360,8 +348,8 @@ class BlockKrylov:
         if other.complete:
             self._others.append([Density(values, np.ones_like(values), self.operator.n_samples)])
         else:
-            pooled, replicas = other._statistical(values, vectors, residuals)
-            self._others.append([pooled, *replicas])
+            mean, replicas = other._statistical(values, vectors, residuals)
+            self._others.append([mean, *replicas])
 
 
 def with_diagonal(spectrum: Spectrum, diagonal: Array) -> Spectrum:

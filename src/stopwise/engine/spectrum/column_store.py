@@ -3,14 +3,16 @@
 A store holds tall orthonormal blocks; small results are numpy arrays. A device or a cluster brings its own.
 """
 
-from __future__ import annotations
-
-from typing import Any, Protocol, cast
+from collections.abc import Callable
+from typing import Protocol, TypeAlias, cast
 
 import numpy as np
 
-from stopwise._support.arrays import Array
+from stopwise._support.arrays import Array, Tensor
 from stopwise.spectrum import Basis
+
+Block: TypeAlias = Array | Tensor
+"""A tall block of columns, (n, b): a numpy array, or a tensor on a device."""
 
 
 class Store(Protocol):
@@ -20,28 +22,28 @@ class Store(Protocol):
     def width(self) -> int:
         """How many columns are held."""
 
-    def start(self, responses: Array, n_probes: int, seed: int) -> tuple[Any, Array]:
+    def start(self, responses: Array, n_probes: int, seed: int) -> tuple[Block, Array]:
         """A first block [responses, probes] of unit-size columns, and the scale taken out of each column."""
 
-    def random(self, n_columns: int, seed: int) -> Any:
+    def random(self, n_columns: int, seed: int) -> Block:
         """A fresh block of random columns."""
 
-    def inner(self, block: Any) -> Array:
+    def inner(self, block: Block) -> Array:
         """Q' block for all columns held."""
 
-    def remove(self, block: Any, coefficients: Array) -> Any:
+    def remove(self, block: Block, coefficients: Array) -> Block:
         """block - Q coefficients."""
 
-    def factor(self, block: Any) -> tuple[Any, Array]:
+    def factor(self, block: Block) -> tuple[Block, Array]:
         """An orthonormal block U and a small R with block = U R (a thin QR)."""
 
-    def turn(self, block: Any, small: Array) -> Any:
+    def turn(self, block: Block, small: Array) -> Block:
         """block @ small."""
 
-    def append(self, block: Any) -> None:
+    def append(self, block: Block) -> None:
         """Hold these orthonormal columns too."""
 
-    def block(self, first: int, last: int) -> Any:
+    def block(self, first: int, last: int) -> Block:
         """Some of the columns held, as a block to multiply."""
 
     def basis(self, width: int, rotation: Array) -> Basis:
@@ -55,7 +57,9 @@ _FIRST_COLUMNS = 512
 class NumpyStore:
     """Columns in memory, in one growing array."""
 
-    def __init__(self, n_rows: int, capacity: int, centre: Any, order: Array | None = None) -> None:
+    def __init__(
+        self, n_rows: int, capacity: int, centre: Callable[[Array], Array], order: Array | None = None
+    ) -> None:
         self._columns = np.empty((n_rows, min(capacity, _FIRST_COLUMNS)), order="F")
         self._capacity, self._centre, self._order = capacity, centre, order
         self.width = 0
@@ -67,7 +71,7 @@ class NumpyStore:
             shuffled = np.empty_like(raw)
             shuffled[self._order] = raw
             raw = shuffled
-        return cast(Array, self._centre(raw))
+        return self._centre(raw)
 
     def start(self, responses: Array, n_probes: int, seed: int) -> tuple[Array, Array]:
         block = np.column_stack([responses, self._probes(n_probes, seed)])
@@ -89,7 +93,7 @@ class NumpyStore:
     def remove(self, block: Array, coefficients: Array) -> Array:
         # An intercept keeps the constant out of the space; where little is left of a block, rounding would let it in.
         part = self.held @ coefficients
-        return cast(Array, self._centre(np.subtract(block, part, out=part)))
+        return self._centre(np.subtract(block, part, out=part))
 
     def factor(self, block: Array) -> tuple[Array, Array]:
         return cast(tuple[Array, Array], np.linalg.qr(block))
@@ -100,10 +104,8 @@ class NumpyStore:
     def append(self, block: Array) -> None:
         needed = self.width + block.shape[1]
         if needed > self._columns.shape[1]:
-            grown = np.empty(
-                (len(self._columns), min(max(needed, 2 * self._columns.shape[1]), max(self._capacity, needed))),
-                order="F",
-            )
+            room = min(max(needed, 2 * self._columns.shape[1]), max(self._capacity, needed))
+            grown = np.empty((len(self._columns), room), order="F")
             grown[:, : self.width] = self.held
             self._columns = grown
         self._columns[:, self.width : needed] = block

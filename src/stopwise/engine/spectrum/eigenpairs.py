@@ -1,7 +1,5 @@
 """Every eigenpair of a held matrix, and what rounding may have done to it."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import numpy as np

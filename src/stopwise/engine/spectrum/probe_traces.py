@@ -1,7 +1,5 @@
 """Sums over all eigenvalues from probes: pooling independent estimates, and calibrating them to what is known."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import numpy as np
