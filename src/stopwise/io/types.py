@@ -112,11 +112,19 @@ def _stop_of_first_schema(fields: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _later(cls: type[Any], fields: dict[str, Any]) -> dict[str, Any]:
+    """Fields that earlier versions did not write, as they were then."""
+    if cls is Moments:
+        return {"n_observations": fields.get("weight")}
+    return {"counts": None} if cls is path.Path else {}
+
+
 def build(cls: type[Any], fields: dict[str, Any]) -> Any:
     """An instance from its fields, through the constructor and so through its checks."""
     expected = [field.name for field in dataclasses.fields(cls)]
     if cls is rules.Stop and "details" in fields:
         fields = _stop_of_first_schema(fields)
+    fields = _later(cls, fields) | fields
     if sorted(expected) != sorted(fields):
         raise ValueError(f"{type_name(cls)} has the fields {expected}, the file gives {sorted(fields)}")
     check_fields(cls, fields)

@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.problem import Problem, count_replicates
+from stopwise.problem import Problem
 
 MAX_ROWS = 600
 """Selection looks at no more distinct rows than this."""
@@ -58,7 +58,7 @@ class Sample:
     """Distinct rows: standardised covariates (m, d), weights (m,), mean responses (m, q), replicate spread (m, q).
 
     `means` are centred where there is an intercept, and of unit variance per response. `within` is the weighted sum of
-    squares of replicates about their own mean, `replicates` how many different responses (rows of them) there are.
+    squares of replicates about their own mean, `replicates` how many observations there are. Weights add up to these.
     `n_distinct` counts the distinct rows that this sample was drawn from.
     """
 
@@ -112,15 +112,22 @@ class Sample:
             within=self.within[index],
             replicates=self.replicates[index],
         )
-        return part, middle
+        return _of_mean_weight_one(part), middle
 
     def first(self, count: int) -> Sample:
         """The first rows of the (already shuffled) sample, centred and scaled anew."""
         return self if count >= self.n_rows else _settled(self.rows(slice(count))[0])
 
 
+def _of_mean_weight_one(sample: Sample) -> Sample:
+    """Weights that add up to the observations of this part of the rows."""
+    by = float(sample.replicates.sum() / sample.weights.sum())
+    return replace(sample, weights=sample.weights * by, within=sample.within * by)
+
+
 def _settled(sample: Sample) -> Sample:
     """Responses centred (with an intercept) and scaled to unit variance; those that do not vary are left out."""
+    sample = _of_mean_weight_one(sample)
     means, weights = sample.means, sample.weights
     if sample.intercept:
         means = means - np.average(means, axis=0, weights=weights)
@@ -144,6 +151,7 @@ def make_sample(problem: Problem, features: Features, limit: int = MAX_ROWS) -> 
     ordered = raw[order]
     starts = np.flatnonzero(np.append(True, np.any(ordered[1:] != ordered[:-1], axis=1)))
     weights = (np.ones(len(raw)) if problem.weights is None else problem.weights)[order]
+    counts = (np.ones(len(raw)) if problem.counts is None else problem.counts)[order]
     responses = problem.responses[order]
     totals = np.add.reduceat(weights, starts)
     means = np.add.reduceat(weights[:, None] * responses, starts, axis=0) / totals[:, None]
@@ -157,7 +165,7 @@ def make_sample(problem: Problem, features: Features, limit: int = MAX_ROWS) -> 
         weights=totals[picked],
         means=means[picked],
         within=within[picked],
-        replicates=count_replicates(group, responses)[picked],
+        replicates=np.add.reduceat(counts, starts)[picked],
         intercept=problem.intercept,
         n_distinct=int(starts.size),
     )
