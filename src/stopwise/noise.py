@@ -5,10 +5,12 @@ read a spectrum (they need `path`). Rows that share their covariates are never c
 their own mean is pooled in, with its degrees of freedom, and their mean stands for them elsewhere.
 """
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
@@ -19,6 +21,7 @@ from stopwise._support.arrays import Array, ArrayLike
 from stopwise._support.checks import at_least_zero, flag, is_finite, is_number, real_array
 from stopwise._support.memory import row_tiles
 from stopwise._support.minimum import lowest_on_log_scale
+from stopwise.copies import find_observations
 from stopwise.filters import Ridge
 from stopwise.kernels import Gaussian, as_matrix, take_rows
 from stopwise.path import Path
@@ -40,6 +43,10 @@ class NoiseEstimator(ABC):
         self, X: Given = None, y: Given = None, *, path: Path | None = None, weights: Array | None = None
     ) -> float:
         """The standard deviation of the noise, in the units of y."""
+
+    def estimate_from(self, sample: Sample, path: Path | None = None) -> float:
+        """The same from observations (one response), or from their path, as a solver has them."""
+        return self.estimate(None, None, path=path)
 
 
 @dataclass(frozen=True)
@@ -63,28 +70,50 @@ class Known(NoiseEstimator):
 
 
 @dataclass(frozen=True)
+class Sample:
+    """Observations: covariates (n, d), a response (n,) or several (n, q), weights and how many each row stands for.
+
+    Weights are relative precisions that add up to `n_observations`: the noise level is that of a row of weight one.
+    """
+
+    covariates: Array
+    response: Array
+    weights: Array
+    counts: Array
+
+    @property
+    def n_observations(self) -> float:
+        """How many observations there are."""
+        return float(self.counts.sum())
+
+
+def sample_of(covariates: Array, response: Array, weights: Array | None = None, counts: Array | None = None) -> Sample:
+    """Observations with weights and counts of one where none are given."""
+    ones = np.ones(len(response))
+    return Sample(covariates, response, ones if weights is None else weights, ones if counts is None else counts)
+
+
+@dataclass(frozen=True)
 class _Groups:
-    """Distinct covariates with the mean of their responses, how often they occur, and the spread within."""
+    """Distinct covariates with the mean of their responses, their weight, and the spread within."""
 
     covariates: Array
     means: Array
-    counts: Array
+    weights: Array
     within: Any
-
-    @property
-    def spare(self) -> float:
-        """Degrees of freedom of the spread within ties."""
-        return float(self.counts.sum() - self.counts.size)
+    spare: float
+    """Degrees of freedom of the spread within ties."""
 
 
-def _group(covariates: Array, response: Array) -> _Groups:
-    distinct, index, counts = np.unique(covariates, axis=0, return_inverse=True, return_counts=True)
+def _group(sample: Sample) -> _Groups:
+    distinct, index = np.unique(sample.covariates, axis=0, return_inverse=True)
     index = index.reshape(-1)
-    totals = np.zeros((counts.size, *response.shape[1:]))
-    np.add.at(totals, index, response)
-    means = (totals.T / counts).T
-    within = ((response - means[index]) ** 2).sum(axis=0)
-    return _Groups(distinct, means, counts.astype(np.float64), within)
+    weights = np.bincount(index, weights=sample.weights)
+    totals = np.zeros((weights.size, *sample.response.shape[1:]))
+    np.add.at(totals, index, (sample.response.T * sample.weights).T)
+    means = (totals.T / weights).T
+    within = (((sample.response - means[index]) ** 2).T * sample.weights).T.sum(axis=0)
+    return _Groups(distinct, means, weights, within, sample.n_observations - weights.size)
 
 
 class _FromRows(NoiseEstimator):
@@ -94,8 +123,8 @@ class _FromRows(NoiseEstimator):
     least_rows: ClassVar[int] = 2
 
     @abstractmethod
-    def _variance(self, covariates: Array, response: Array) -> Any:
-        """The variance of the noise from checked rows: a number for (n,), one for each column of (n, q)."""
+    def _variance(self, sample: Sample) -> Any:
+        """The variance of the noise at weight one: a number for (n,), one for each column of (n, q)."""
 
     def estimate(
         self, X: Given = None, y: Given = None, *, path: Path | None = None, weights: Array | None = None
@@ -111,20 +140,21 @@ class _FromRows(NoiseEstimator):
             weights = at_least_zero(weights, "weights")
             if weights.shape != response.shape:
                 raise ValueError(f"weights must have one entry per row, {len(response)}; got shape {weights.shape}")
-            if np.any(weights != np.round(weights)):
-                raise ValueError(
-                    f"the noise estimator {type(self).__name__} compares rows and needs whole-number weights; give "
-                    'noise_std="evidence" or a number for fractional ones'
-                )
-            repeats = weights.astype(np.int64)
-            covariates, response = np.repeat(covariates, repeats, axis=0), np.repeat(response, repeats)
-        if len(response) < self.least_rows:
-            raise ValueError(f"{type(self).__name__} needs at least {self.least_rows} rows, got {len(response)}")
-        size = float(np.abs(response).max())
+        found = find_observations(covariates, response[:, None], weights)
+        rows = found.first
+        return self.estimate_from(sample_of(covariates[rows], response[rows], found.weights, found.counts))
+
+    def estimate_from(self, sample: Sample, path: Path | None = None) -> float:
+        if sample.n_observations < self.least_rows:
+            raise ValueError(
+                f"{type(self).__name__} needs at least {self.least_rows} rows, got {sample.n_observations:g}"
+            )
+        size = float(np.abs(sample.response).max())
         if size == 0:
             return 0.0
-        response = response / size
-        return size * math.sqrt(max(float(self._variance(covariates, response - response.mean())), 0.0))
+        response = sample.response / size
+        centred = replace(sample, response=response - np.average(response, weights=sample.weights))
+        return size * math.sqrt(max(float(self._variance(centred)), 0.0))
 
 
 def _inside(covariates: Array) -> tuple[Array, Array]:
@@ -135,11 +165,11 @@ def _inside(covariates: Array) -> tuple[Array, Array]:
     return cast(Array, (covariates - (low / 2 + high / 2)) / reach), reach
 
 
-def _standardised(covariates: Array) -> Array:
+def _standardised(covariates: Array, counts: Array) -> Array:
     """Each column centred and divided by its standard deviation (left at 0 where it does not vary), at any size."""
     inside = _inside(covariates)[0]
-    inside = inside - inside.mean(axis=0)
-    spread = inside.std(axis=0)
+    inside = inside - np.average(inside, axis=0, weights=counts)
+    spread = np.sqrt(np.average(inside**2, axis=0, weights=counts))
     return cast(Array, inside / np.where(spread > 0, spread, 1.0))
 
 
@@ -161,10 +191,10 @@ class Rice(_FromRows):
 
     name: ClassVar[str] = "rice"
 
-    def _variance(self, covariates: Array, response: Array) -> Any:
-        _line(covariates, "Rice")
-        groups = _group(covariates, response)
-        spread = 1 / groups.counts[1:] + 1 / groups.counts[:-1]
+    def _variance(self, sample: Sample) -> Any:
+        _line(sample.covariates, "Rice")
+        groups = _group(sample)
+        spread = 1 / groups.weights[1:] + 1 / groups.weights[:-1]
         return (groups.within + _squares(np.diff(groups.means, axis=0), spread)) / (groups.spare + spread.size)
 
 
@@ -175,12 +205,12 @@ class GasserSrokaJennen(_FromRows):
     name: ClassVar[str] = "gsjs"
     least_rows: ClassVar[int] = 3
 
-    def _variance(self, covariates: Array, response: Array) -> Any:
-        _line(covariates, "GasserSrokaJennen")
-        groups = _group(covariates, response)
+    def _variance(self, sample: Sample) -> Any:
+        _line(sample.covariates, "GasserSrokaJennen")
+        groups = _group(sample)
         if len(groups.means) < 3:
-            return Rice()._variance(covariates, response)
-        x, y, m = groups.covariates[:, 0], groups.means, groups.counts
+            return Rice()._variance(sample)
+        x, y, m = groups.covariates[:, 0], groups.means, groups.weights
         a = (x[2:] - x[1:-1]) / (x[2:] - x[:-2])
         b = 1 - a
         gaps = (a * y[:-2].T + b * y[2:].T - y[1:-1].T).T
@@ -191,6 +221,8 @@ class GasserSrokaJennen(_FromRows):
 @dataclass(frozen=True)
 class HallMarron(_FromRows):
     """|(I - A) y|^2 / (n - 2 tr A + |A|_F^2), A a Gaussian kernel smoother (Hall & Marron 1990).
+
+    With weights w: sum w (y - Ay)^2 over n - 2 tr A + sum_ij w_i A_ij^2 / w_j, A weighing its neighbours by w.
 
     `bandwidth`: a number in the units of the covariates, or "auto", 1.06 sd n^(-1/(d+4)) for each.
     """
@@ -203,10 +235,11 @@ class HallMarron(_FromRows):
         if not named and not (is_finite(self.bandwidth) and cast(float, self.bandwidth) > 0):
             raise ValueError(f'bandwidth must be "auto" or positive and finite, got {self.bandwidth!r}')
 
-    def _variance(self, covariates: Array, response: Array) -> Any:
-        n, d = covariates.shape
+    def _variance(self, sample: Sample) -> Any:
+        covariates, response, weights = sample.covariates, sample.response, sample.weights
+        n, d = sample.n_observations, covariates.shape[1]
         if self.bandwidth == "auto":
-            scaled = _standardised(covariates) / (1.06 * n ** (-1 / (d + 4)))
+            scaled = _standardised(covariates, sample.counts) / (1.06 * n ** (-1 / (d + 4)))
         else:
             inside, reach = _inside(covariates)
             # Below 1e-100 of the range no two rows are near, however close; and no square overflows.
@@ -215,17 +248,18 @@ class HallMarron(_FromRows):
         trace, squares = 0.0, 0.0
         gaussian = Gaussian()
         prepared = gaussian.prepare(scaled, scaled.mean(axis=0))
-        for rows in row_tiles(n, n):
-            smoother = gaussian.block(take_rows(prepared, rows), prepared)
+        for rows in row_tiles(len(weights), len(weights)):
+            smoother = gaussian.block(take_rows(prepared, rows), prepared) * weights
             smoother /= smoother.sum(axis=1, keepdims=True)
-            residual = residual + ((response[rows] - smoother @ response) ** 2).sum(axis=0)
-            trace += float(smoother[np.arange(len(smoother)), np.arange(n)[rows]].sum())
-            squares += float((smoother**2).sum())
+            left_over = response[rows] - smoother @ response
+            residual = residual + ((left_over**2).T * weights[rows]).T.sum(axis=0)
+            trace += float(smoother[np.arange(len(smoother)), np.arange(len(weights))[rows]].sum())
+            squares += float((weights[rows] @ smoother**2 / weights).sum())
         left = n - 2 * trace + squares
         if left <= 1e-8 * n:
             raise ValueError(
-                f"HallMarron has no degrees of freedom left (n = {n}, {d} covariates): give a larger bandwidth, or use "
-                "NearestNeighbour() or Evidence()"
+                f"HallMarron has no degrees of freedom left (n = {n:g}, {d} covariates): give a larger bandwidth, or "
+                "use NearestNeighbour() or Evidence()"
             )
         return residual / left
 
@@ -243,18 +277,19 @@ class NearestNeighbour(_FromRows):
     def __post_init__(self) -> None:
         flag(self.detrend, "detrend")
 
-    def _variance(self, covariates: Array, response: Array) -> Any:
-        n, d = covariates.shape
-        scaled = _standardised(covariates)
-        if self.detrend and n > 3 * (d + 1):
-            design = np.column_stack([np.ones(n), scaled])
-            response = response - design @ np.linalg.lstsq(design, response, rcond=None)[0]
-        groups = _group(scaled, response)
+    def _variance(self, sample: Sample) -> Any:
+        response, root, d = sample.response, np.sqrt(sample.weights), sample.covariates.shape[1]
+        scaled = _standardised(sample.covariates, sample.counts)
+        if self.detrend and sample.n_observations > 3 * (d + 1):
+            design = np.column_stack([np.ones(len(scaled)), scaled])
+            slopes = np.linalg.lstsq(root[:, None] * design, (response.T * root).T, rcond=None)[0]
+            response = response - design @ slopes
+        groups = _group(replace(sample, covariates=scaled, response=response))
         if len(groups.means) == 1:
             return groups.within / groups.spare
         _, near = cKDTree(groups.covariates).query(groups.covariates, k=2)
         other = np.where(near[:, 0] == np.arange(len(near)), near[:, 1], near[:, 0])
-        spread = 1 / groups.counts + 1 / groups.counts[other]
+        spread = 1 / groups.weights + 1 / groups.weights[other]
         return (groups.within + _squares(groups.means - groups.means[other], spread)) / (groups.spare + spread.size)
 
 
@@ -367,7 +402,7 @@ def noise_levels(estimator: NoiseEstimator, X: ArrayLike, responses: Array, path
     """
     if isinstance(estimator, _FromRows):
         centred = responses - responses.mean(axis=0)
-        return cast(Array, np.sqrt(np.maximum(estimator._variance(as_matrix(X), centred), 0.0)))
+        return cast(Array, np.sqrt(np.maximum(estimator._variance(sample_of(as_matrix(X), centred)), 0.0)))
     columns = range(responses.shape[1])
     return np.array([estimator.estimate(X, responses[:, j], path=path.column(j)) for j in columns])
 

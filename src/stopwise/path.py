@@ -49,6 +49,8 @@ class Path:
     energy: Array
     intercept: bool = False
     root_weights: Array | None = None
+    counts: Array | None = None
+    """How many observations each row stands for; None for one each."""
     response: Array | None = None
     fixed: Array | None = None
     """Orthonormal columns (n, p) left unpenalised in place of the constant alone, in the coordinates of `response`."""
@@ -286,26 +288,27 @@ class Path:
     def leverage_left(self, step_sum: ArrayLike) -> Array:
         """1 - h_ii by row, h the smoother with its intercept; (n,) or (g, n).
 
-        With weights, h_ii is the leverage of a single one of the repeated rows.
+        Of a row that stands for several observations, h_ii is the leverage of one of them.
         """
         basis, spectrum = self.spectrum.basis, self.spectrum
         if basis is None:
             raise ValueError("leverages need eigenvectors")
         values, sums = spectrum.eigenvalues, np.asarray(step_sum, dtype=np.float64)
         weights = self.row_weights
+        counts = np.ones(weights.size) if self.counts is None else self.counts
         fixed = weights / self.n_samples if self.intercept else np.zeros(weights.size)
         fixed = fixed if self.fixed is None else (self.fixed**2).sum(axis=1)
         if len(values) == weights.size:
-            left = basis.squared(self.filter.shrinkage(values, sums).T).T + (weights - 1.0 - fixed)
+            left = basis.squared(self.filter.shrinkage(values, sums).T).T + (counts - 1.0 - fixed)
         else:
             gains = self.filter.gain(values, sums)
-            left = weights - fixed - basis.squared(gains.T).T
+            left = counts - fixed - basis.squared(gains.T).T
             if spectrum.diagonal_left is not None and spectrum.diagonal_left.sum() > 0:
                 # Degrees of freedom outside the known space, shared out like the kernel's own diagonal there.
                 missing = self.degrees_of_freedom(sums) - gains.sum(axis=-1)
                 share = spectrum.diagonal_left / spectrum.diagonal_left.sum()
                 left = left - np.maximum(missing, 0.0)[..., None] * share
-        return cast(Array, left / weights)
+        return cast(Array, left / counts)
 
     def _residual_rows(self, sums: Array) -> Array:
         """y - f by row in problem units, from S itself so that a tiny residual keeps its digits."""
@@ -409,6 +412,7 @@ def make_path(
     root_weights: Array | None = None,
     fixed: Array | None = None,
     level: Array | None = None,
+    counts: Array | None = None,
     scale: PerResponse = 1.0,
     offset: PerResponse = 0.0,
 ) -> Path:
@@ -423,6 +427,7 @@ def make_path(
         energy=(weighted**2).sum(axis=0),
         intercept=intercept,
         root_weights=root_weights,
+        counts=counts,
         response=weighted,
         fixed=fixed,
         level=level,

@@ -9,10 +9,8 @@ from typing import Any, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise._support.torch import distinct_tensor_rows, is_tensor, on_host
+from stopwise._support.torch import on_host
 from stopwise.kernels import Kernel, Precomputed
-
-_MANY = 20_000
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,10 @@ def make_trend(covariates: Array, weights: Array | None) -> Trend:
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows, responses in problem units, and how to get back.
+    """Observations, responses in problem units, and how to get back.
+
+    Rows differ in covariates or responses (`find_observations`). `weights` are relative precisions and `counts` how
+    many observations each row stands for, None where all are one; both add up to `n_samples`.
 
     `responses` is (n, q), centred if there is an intercept and scaled by `scale` (q,), a power of two, so that no
     magnitude of y overflows a square. y = offset + scale * response. With a `trend`, the responses are what is left of
@@ -70,6 +71,7 @@ class Problem:
     seed: int = 0
     trend: Trend | None = None
     level: Array | None = None
+    counts: Array | None = None
 
     @property
     def n_rows(self) -> int:
@@ -78,7 +80,7 @@ class Problem:
 
     @property
     def n_samples(self) -> float:
-        """How many samples they stand for."""
+        """How many observations they stand for."""
         return float(self.n_rows) if self.weights is None else float(self.weights.sum())
 
     @property
@@ -129,25 +131,15 @@ class Problem:
         diagonal = np.diagonal(x) if isinstance(kernel, Precomputed) else kernel.diagonal(x)
         return float(np.average(diagonal.astype(np.float64), weights=self.weights))
 
-    @cached_property
-    def groups(self) -> Any:
-        """`groups_of` the covariates."""
-        return groups_of(self.covariates)
-
-    def replicates(self, column: int) -> Any:
-        """For each of those groups, how many different responses it has; None without groups."""
-        return None if self.groups is None else count_replicates(self.groups, self.responses[:, column])
-
     def subset(self, rows: Array, kernel: Kernel) -> Problem:
         """The same problem on some of the rows, centred anew; still in this problem's units."""
         precomputed = isinstance(kernel, Precomputed)
         covariates = self.covariates[np.ix_(rows, rows)] if precomputed else self.covariates[rows]
-        part = replace(
-            self,
-            covariates=covariates,
-            responses=self.responses[rows],
-            weights=None if self.weights is None else self.weights[rows],
-        )
+        counts = None if self.counts is None else self.counts[rows]
+        weights = None if self.weights is None else self.weights[rows]
+        if weights is not None:  # they add up to the observations of this part
+            weights = weights * ((len(rows) if counts is None else counts.sum()) / weights.sum())
+        part = replace(self, covariates=covariates, responses=self.responses[rows], weights=weights, counts=counts)
         means = part.mean_response()
         return replace(part, responses=part.responses - means, offset=means, scale=np.ones_like(self.scale))
 
@@ -170,8 +162,10 @@ def _power_of_two(values: Array) -> Array:
     return cast(Array, np.ldexp(1.0, np.clip(exponents, -1021, 1023)))
 
 
-def make_problem(covariates: Array, y: Array, weights: Array | None, *, intercept: bool, seed: int) -> Problem:
-    """Centre and scale responses (n, q); rows of zero weight are left out."""
+def make_problem(
+    covariates: Array, y: Array, weights: Array | None, *, intercept: bool, seed: int, counts: Array | None = None
+) -> Problem:
+    """Centre and scale responses (n, q) of observations (`find_observations`)."""
     responses = np.asarray(y, dtype=np.float64)
     first = _power_of_two(responses)
     responses = responses / first
@@ -187,40 +181,4 @@ def make_problem(covariates: Array, y: Array, weights: Array | None, *, intercep
         responses[:, np.abs(responses).max(axis=0) <= rounding] = 0.0
     second = _power_of_two(responses)
     scale = first * second
-    return Problem(covariates, responses / second, weights, scale, offset * first, intercept, seed)
-
-
-def _hashes_differ(covariates: Array) -> bool:
-    """Whether all rows have different hashes, which is much quicker to find out than sorting them whole."""
-    keys = np.zeros(len(covariates), dtype=np.uint64)
-    for column in covariates.T:
-        # Zero has two signs and one value.
-        keys ^= np.ascontiguousarray(column + 0.0, dtype=np.float64).view(np.uint64)
-        keys *= np.uint64(0x9E3779B97F4A7C15)
-        keys ^= keys >> np.uint64(29)
-    return np.unique(keys).size == len(keys)
-
-
-def count_replicates(groups: Array, responses: Array) -> Array:
-    """How many different responses each group has, of one response (n,) or several (n, q)."""
-    columns = responses.reshape(len(groups), -1)
-    order = np.lexsort((*columns.T, groups))
-    group, values = groups[order], columns[order]
-    new = np.append(True, (group[1:] != group[:-1]) | np.any(values[1:] != values[:-1], axis=1))
-    return cast(Array, np.bincount(group[new]))
-
-
-def groups_of(covariates: Array) -> Any:
-    """For each row the number of its distinct covariates; None where all rows differ."""
-    if is_tensor(covariates):
-        return distinct_tensor_rows(covariates)
-    if len(covariates) > _MANY and _hashes_differ(covariates):
-        return None
-    order = np.lexsort(covariates.T[::-1])
-    ordered = covariates[order]
-    starts = np.append(True, np.any(ordered[1:] != ordered[:-1], axis=1))
-    if starts.all():
-        return None
-    numbers = np.empty(len(order), dtype=np.int64)
-    numbers[order] = np.cumsum(starts) - 1
-    return numbers
+    return Problem(covariates, responses / second, weights, scale, offset * first, intercept, seed, counts=counts)

@@ -11,6 +11,7 @@ import reference
 import stopwise as sw
 from stopwise.engine.operators import Dense
 from stopwise.engine.spectrum.eigenpairs import dense_spectrum
+from stopwise.noise import sample_of
 from stopwise.path import make_path
 
 ON_ROWS = {
@@ -105,8 +106,8 @@ def test_the_variance_estimate_is_unbiased_where_the_truth_is_constant(estimator
     """Each estimate is a quadratic form of y: its mean over noise is its mean over sqrt(n) times the unit vectors."""
     n = 17
     X, _ = sample(5, n, tied=tied)
-    estimates = [estimator.estimate(X, 3.0 + math.sqrt(n) * unit) ** 2 for unit in np.eye(n)]
-    estimates += [estimator.estimate(X, 3.0 - math.sqrt(n) * unit) ** 2 for unit in np.eye(n)]
+    signs = [(3.0 + sign * math.sqrt(n) * unit) for sign in (1, -1) for unit in np.eye(n)]
+    estimates = [estimator.estimate_from(sample_of(X, y)) ** 2 for y in signs]
     assert np.mean(estimates) == pytest.approx(1.0, rel=1e-10)
 
 

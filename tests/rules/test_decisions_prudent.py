@@ -11,7 +11,6 @@ import stopwise as sw
 from stopwise.engine.operators import Dense
 from stopwise.engine.spectrum.eigenpairs import dense_spectrum
 from stopwise.path import make_path
-from stopwise.problem import count_replicates
 from stopwise.rules import prudent
 from stopwise.rules.base import Data, clock_grid
 from stopwise.rules.prudent import LeftOut
@@ -29,13 +28,15 @@ def sample(seed=9, noise_std=0.3):
     return np.exp(-4 * np.abs(x[:, None] - x)), np.sin(7 * x) + noise_std * rng.normal(size=12)
 
 
-def ridge_path(gram, y, weights=None, intercept=False, filter=None):
+def ridge_path(gram, y, weights=None, intercept=False, filter=None, counts_of_rows=None):
     """The path of centred responses, its spectrum by LAPACK."""
     counts = np.ones(len(y)) if weights is None else weights
     centred = y - (counts @ y) / counts.sum() if intercept else y
     spectrum = dense_spectrum(Dense(gram, weights=weights, centred=intercept))
     root = None if weights is None else np.sqrt(weights)
-    return make_path(spectrum, filter or sw.filters.Ridge(), centred, intercept=intercept, root_weights=root)
+    return make_path(
+        spectrum, filter or sw.filters.Ridge(), centred, intercept=intercept, root_weights=root, counts=counts_of_rows
+    )
 
 
 def refitted(gram, y, weights, groups, inverse_penalty, intercept):
@@ -58,55 +59,54 @@ def refitted(gram, y, weights, groups, inverse_penalty, intercept):
 
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighted"])
-@pytest.mark.parametrize("groups", [None, GROUPS], ids=["rows", "groups"])
-def test_left_out_errors_are_those_of_refits(groups, weights, intercept):
+def test_left_out_errors_are_those_of_refits(weights, intercept):
     gram, y = sample()
-    errors = LeftOut(ridge_path(gram, y, weights, intercept), groups)
-    counts, rows = (np.ones(12) if weights is None else weights), (np.arange(12) if groups is None else groups)
+    errors = LeftOut(ridge_path(gram, y, weights, intercept))
+    counts, rows = (np.ones(12) if weights is None else weights), np.arange(12)
     expected = np.array([refitted(gram, y, counts, rows, s, intercept) for s in READINGS])
     np.testing.assert_allclose(errors(READINGS), expected, rtol=1e-9)
     np.testing.assert_allclose(errors.mean(READINGS), expected.sum(axis=1) / counts.sum(), rtol=1e-9)
 
 
 @pytest.mark.parametrize("intercept", [False, True])
-def test_replicates_are_left_out_one_at_a_time_with_their_copies(intercept):
+def test_a_row_of_several_observations_leaves_out_one_of_them(intercept):
     gram, y = sample()
-    y[11] = y[10]  # the last two rows agree in everything: one replicate, written down twice
-    replicates = count_replicates(GROUPS, y)
-    assert replicates.tolist() == [2, 1, 1, 3, 1, 1, 1, 1]
-    units = np.append(np.arange(11), 10)
-    errors = LeftOut(ridge_path(gram, y, None, intercept), GROUPS, replicates)(READINGS)
-    alone = np.array([refitted(gram, y, np.ones(12), units, s, intercept) for s in READINGS])
-    expected = np.array([np.bincount(GROUPS[:11], row) for row in alone])
-    np.testing.assert_allclose(errors, expected, rtol=1e-9)
+    counts = np.array([1.0, 2, 1, 3, 1, 1, 2, 1, 1, 1, 4, 1])
+    errors = LeftOut(ridge_path(gram, y, counts, intercept, counts_of_rows=counts))(READINGS)
+    rows = np.repeat(np.arange(12), counts.astype(int))
+    every = gram[np.ix_(rows, rows)]
+    alone = np.array([refitted(every, y[rows], np.ones(19), np.arange(19), s, intercept) for s in READINGS])
+    np.testing.assert_allclose(errors, [np.bincount(rows, row) for row in alone], rtol=1e-9)
 
 
 @pytest.mark.parametrize("entries", [prudent._ENTRIES, 24, 1])
 def test_the_excess_is_a_paired_mean_and_its_standard_error(entries, monkeypatch):
-    """Over distinct rows, however few readings are taken at once."""
+    """Over observations, however few readings are taken at once."""
     monkeypatch.setattr(prudent, "_ENTRIES", entries)
     gram, y = sample()
-    errors = LeftOut(ridge_path(gram, y, WEIGHTS), GROUPS)
-    best = refitted(gram, y, WEIGHTS, GROUPS, 9.0, False)
+    rows = np.arange(12)
+    weights = 12 * WEIGHTS / WEIGHTS.sum()
+    errors = LeftOut(ridge_path(gram, y, weights))
+    best = refitted(gram, y, weights, rows, 9.0, False)
     above, spread = errors.excess(READINGS, best)
     for at, reading in enumerate(READINGS):
-        gap = refitted(gram, y, WEIGHTS, GROUPS, reading, False) - best
-        assert above[at] == pytest.approx(gap.sum() / WEIGHTS.sum(), rel=1e-9)
-        assert spread[at] == pytest.approx(np.std(gap) * math.sqrt(8) / WEIGHTS.sum(), rel=1e-9)
-    means = [refitted(gram, y, WEIGHTS, GROUPS, s, False).sum() / WEIGHTS.sum() for s in READINGS]
+        gap = refitted(gram, y, weights, rows, reading, False) - best
+        assert above[at] == pytest.approx(gap.mean(), rel=1e-9)
+        assert spread[at] == pytest.approx(np.std(gap) / math.sqrt(12), rel=1e-9)
+    means = [refitted(gram, y, weights, rows, s, False).mean() for s in READINGS]
     np.testing.assert_allclose(errors.mean(READINGS), means, rtol=1e-9)
 
 
-@pytest.mark.parametrize("groups", [None, np.arange(3)], ids=["rows", "groups"])
-def test_a_row_that_is_fitted_whatever_it_says_has_an_infinite_error(groups):
+def test_a_row_that_is_fitted_whatever_it_says_has_an_infinite_error():
     """Silently: no residual over no leverage left is not a number, some residual over none is infinite."""
     path = SimpleNamespace(
         leverage_left=lambda s: np.array([[0.0, 0.0, 0.5]]),
         _residual_rows=lambda s: np.array([[0.0, 1.0, 2.0]]),
         root_weights=None,
+        counts=None,
         spectrum=SimpleNamespace(basis=SimpleNamespace(rows=np.empty((3, 3)))),
     )
-    assert LeftOut(path, groups)(np.array([1.0])).tolist() == [[math.inf, math.inf, 16.0]]
+    assert LeftOut(path)(np.array([1.0])).tolist() == [[math.inf, math.inf, 16.0]]
 
 
 class Curve:
@@ -180,22 +180,21 @@ def by_refits(gram, y, weights, groups, allowance):
     return clock[best], clock[first]
 
 
-@pytest.mark.parametrize("groups", [None, GROUPS], ids=["rows", "groups"])
 @pytest.mark.parametrize("allowance", [0.1, 0.25, 0.6])
 @pytest.mark.parametrize("seed", [9, 12])
-def test_the_rule_stops_where_refits_on_a_fine_grid_say(seed, allowance, groups):
+def test_the_rule_stops_where_refits_on_a_fine_grid_say(seed, allowance):
     gram, y = sample(seed)
-    path = replace(ridge_path(gram, y, WEIGHTS), scale=3.0)
-    told = Data(12, groups=None if groups is None else lambda: groups)
-    stop = sw.rules.Prudent(allowance).select(path, data=told)
-    rows = np.arange(12) if groups is None else groups
-    best, first = by_refits(gram, y, WEIGHTS, rows, allowance)
+    weights = 12 * WEIGHTS / WEIGHTS.sum()
+    path = replace(ridge_path(gram, y, weights), scale=3.0)
+    stop = sw.rules.Prudent(allowance).select(path, data=Data(12))
+    rows = np.arange(12)
+    best, first = by_refits(gram, y, weights, rows, allowance)
     details = stop.details
     assert stop.reason is sw.Reason.MINIMUM
     assert stop.step_sum == pytest.approx(first, rel=0.02)
     assert details["lowest_step_sum"] == pytest.approx(best, rel=0.02)
     at_best, here = (
-        refitted(gram, y, WEIGHTS, rows, s, False) / WEIGHTS.sum() for s in (details["lowest_step_sum"], stop.step_sum)
+        refitted(gram, y, weights, rows, s, False) / 12 for s in (details["lowest_step_sum"], stop.step_sum)
     )
     error = np.std(here - at_best) * math.sqrt(len(here))
     assert details["lowest"] == pytest.approx(at_best.sum(), rel=1e-9)

@@ -23,6 +23,7 @@ from stopwise.estimators.fitted import Fitted, Learner, fitted_of, make_fitted
 from stopwise.estimators.intake import Intake, take_responses, take_rows
 from stopwise.estimators.prediction.training_range import feature_range, widest
 from stopwise.exceptions import StopwiseWarning
+from stopwise.kernels import Precomputed
 from stopwise.problem import Problem
 from stopwise.selection.choice import Chosen, choose_kernel
 from stopwise.spectrum import Basis
@@ -96,7 +97,7 @@ class BatchesMixin:
         fitted = fitted_of(self)
         self._validate_params()
         with blas_threads(limit_of(self.n_jobs)):
-            rows = replace(_new_responses(fitted, y), kept_rows=fitted.kept_rows, n_given=fitted.n_given)
+            rows = _new_responses(fitted, y)
             plan = self.plan(fitted.kernel)
             problem = rows.problem(intercept=fitted.path.intercept, seed=self.random_seed())
             problem = problem if fitted.trend is None else problem.with_trend()
@@ -230,18 +231,34 @@ def _with_stream(estimator: object) -> tuple[Fitted, Stream]:
 
 
 def _new_responses(fitted: Fitted, y: object) -> Intake:
-    """The rows of a fit with new responses."""
+    """The rows of a fit with new responses; those that were copies and have responses of their own now are apart."""
     path, basis = fitted.path, fitted.path.spectrum.basis
     if basis is None:
         raise ValueError("refit needs the rows of the fit, and a fit in batches or on a cluster keeps none: fit again")
     values = take_responses(on_host(y))
-    kept, n_rows = fitted.kept_rows, len(basis.rows)
-    if kept is not None and len(values) == fitted.n_given:
-        values = values[kept]
-    if values.ndim not in (1, 2) or len(values) != n_rows:
-        raise ValueError(f"y must have one entry for each of the {n_rows} rows of the fit, got shape {values.shape}")
     covariates = basis.rows.covariates if isinstance(basis.rows, FeatureRows) else fitted.covariates
     weights = None if path.root_weights is None else path.root_weights**2
+    counts, kept = path.counts, fitted.kept_rows
+    if fitted.row_of is not None and len(values) == len(fitted.row_of):
+        became = fitted.row_of[fitted.row_of >= 0]
+        given = values[fitted.row_of >= 0]
+        values = values[kept]
+        if not np.array_equal(values[became], given) and not isinstance(fitted.kernel, Precomputed):
+            shares = np.bincount(became)[became]
+            weights = None if weights is None else weights[became] / shares
+            rows = _as_intake(fitted, covariates[became], given, weights)
+            return replace(rows.observations(), kept_rows=None, row_of=None)
+    elif kept is not None and fitted.row_of is None and len(values) == fitted.n_given:
+        values = values[kept]
+    if values.ndim not in (1, 2) or len(values) != len(basis.rows):
+        raise ValueError(
+            f"y must have one entry for each of the {len(basis.rows)} rows of the fit, got shape {values.shape}"
+        )
+    rows = _as_intake(fitted, covariates, values, weights)
+    return replace(rows, counts=counts, kept_rows=kept, row_of=fitted.row_of, n_given=fitted.n_given)
+
+
+def _as_intake(fitted: Fitted, covariates: Array, values: Array, weights: Array | None) -> Intake:
     single = values.ndim == 1
     responses = values[:, None] if single else values
     return Intake(covariates, responses, weights, single, fitted.n_features, fitted.feature_names)
@@ -249,9 +266,9 @@ def _new_responses(fitted: Fitted, y: object) -> Intake:
 
 def _resolved_rows(fitted: Fitted, problem: Problem, plan: Plan) -> Solution:
     rows = cast(Basis, fitted.path.spectrum.basis).rows
-    if isinstance(rows, FeatureRows):
+    if isinstance(rows, FeatureRows) and len(rows) == problem.n_rows:
         return _refit_landmarks(fitted, problem, plan, rows)
-    if fitted.solver == "dense" and not plan.rule.splits_rows:
+    if fitted.solver == "dense" and len(rows) == problem.n_rows and not plan.rule.splits_rows:
         return refit_dense(problem, plan, fitted.path.spectrum, fitted.mean_row)
     return choose_solver(problem, plan).solve(problem, plan)
 

@@ -63,7 +63,11 @@ def chunk_moments(
 def chunk_left_out(rows: Rows, smoother: Smoother, features: Array | None, shift: Array, unit: Array) -> Array:
     """The sum of squared leave-one-out residuals of one chunk."""
     covariates = rows.covariates if features is None else rows.covariates[:, features]
-    return left_out_squares(smoother, covariates, (rows.responses - shift) / unit, rows.weights)
+    weights, counts = rows.weights, None
+    if weights is not None:
+        counts = weights if np.all(weights == np.floor(weights)) else None
+        weights = weights * smoother.weight_unit
+    return left_out_squares(smoother, covariates, (rows.responses - shift) / unit, weights, counts)
 
 
 def chunk_take(rows: Rows, index: Index) -> Rows:
@@ -189,7 +193,7 @@ def fit_chunks(estimator: Learner, chunks: Chunks, client: Any, watch: Watch | N
     source = ChunkedRows(client, chunks, seed, estimator.fit_intercept, watch)
     sample = source.sample
     rows = take_rows(estimator, _named(sample.covariates, chunks.layout.features), sample.responses, sample.weights)
-    problem = rows.problem(intercept=estimator.fit_intercept, seed=seed)
+    problem = rows.observations().problem(intercept=estimator.fit_intercept, seed=seed)
     chosen = choose_kernel(problem, estimator.kernel_parameter(), estimator.relevance)
     source.settle(problem, chosen.features)
     plan = estimator.plan(chosen.kernel)

@@ -54,6 +54,8 @@ class Fitted:
     """Training rows that count, of those given; None for all."""
     n_given: int = 0
     """How many training rows were given."""
+    row_of: Array | None = None
+    """For every training row given the row that it became (copies became one), -1 for none; None for the same."""
     feature_range: Array | None = None
     """Smallest and largest value of each feature, (2, d); None for a precomputed kernel."""
     mean_row: Array | None = None
@@ -203,6 +205,7 @@ def make_fitted(rows: Intake, chosen: Chosen, plan: Plan, solution: Solution, fe
         features=chosen.features,
         kept_rows=kept,
         n_given=rows.n_given,
+        row_of=rows.row_of if solution.train_rows is None else None,
         feature_range=None if isinstance(plan.kernel, Precomputed) else feature_range,
         mean_row=solution.mean_row,
         trend=solution.trend,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from stopwise._support.arrays import Array
 from stopwise._support.checks import real_array
+from stopwise.copies import find_observations
 from stopwise.problem import Problem, make_problem
 
 FARTHEST = 1e300
@@ -96,22 +96,40 @@ class Intake:
     n_given: int = 0
     """How many rows were given, those of weight zero included."""
 
+    counts: Array | None = None
+    """How many observations each row stands for; None for one each."""
+    row_of: Array | None = None
+    """For every row given the row here that it became, -1 for none; None where they are the same."""
+
     def problem(self, *, intercept: bool, seed: int) -> Problem:
         """The rows as the rooms behind want them."""
-        return make_problem(self.covariates, self.responses, self.weights, intercept=intercept, seed=seed)
+        return make_problem(
+            self.covariates, self.responses, self.weights, intercept=intercept, seed=seed, counts=self.counts
+        )
 
-    def without_idle_rows(self, *, square: bool = False) -> Intake:
-        """The same without rows of weight zero; `square`: covariates are a matrix between all pairs of rows."""
+    def observations(self, *, square: bool = False) -> Intake:
+        """One row for every different observation; `square`: covariates are a matrix between all pairs of rows."""
+        found = find_observations(self.covariates, self.responses, self.weights)
+        if found.is_table:
+            return replace(self, weights=found.weights, counts=found.counts)
+        kept = found.first
+        return replace(
+            self,
+            covariates=self.covariates[np.ix_(kept, kept)] if square else self.covariates[kept],
+            responses=self.responses[kept],
+            weights=found.weights,
+            counts=found.counts,
+            kept_rows=kept,
+            row_of=found.row_of,
+        )
+
+    def without_idle_rows(self) -> Intake:
+        """The same without rows of weight zero."""
         if self.weights is None or np.all(self.weights > 0):
             return self
         keep = np.flatnonzero(self.weights)
-        weights = self.weights[keep]
         return replace(
-            self,
-            covariates=self.covariates[np.ix_(keep, keep)] if square else self.covariates[keep],
-            responses=self.responses[keep],
-            weights=None if np.all(weights == 1) else weights,
-            kept_rows=keep,
+            self, covariates=self.covariates[keep], responses=self.responses[keep], weights=self.weights[keep]
         )
 
 
@@ -198,8 +216,8 @@ def _check_size(values: Array, limit: float, name: str) -> None:
         raise ValueError(f"{name} must lie between -{limit:g} and {limit:g}, got {largest:g} in magnitude: rescale it")
 
 
-def check_weights(weights: Any, n_rows: int, *, least_rows: int = 2, frequencies: bool = True) -> Array | None:
-    """Sample weights: non-negative, finite, some positive; None where all are one. In a fit they are frequencies."""
+def check_weights(weights: Any, n_rows: int, *, least_rows: int = 2) -> Array | None:
+    """Sample weights: non-negative, finite, some positive; None where all are one."""
     if weights is None:
         return None
     check_kind(weights, "sample_weight")
@@ -211,34 +229,17 @@ def check_weights(weights: Any, n_rows: int, *, least_rows: int = 2, frequencies
     wrong = ~(np.isfinite(values) & (values >= 0))
     if wrong.any():
         raise ValueError(
-            f"sample_weight must be finite and at least 0, got {float(values[wrong][0])!r}: weights are frequencies; "
-            "leave out rows that should not count"
+            f"sample_weight must be finite and at least 0, got {float(values[wrong][0])!r}: weights are relative "
+            "precisions; leave out rows that should not count"
         )
     counted = values[values > 0]
     if counted.size < least_rows:
         rows = "1 row that does" if least_rows == 1 else f"{least_rows} rows that do"
         raise ValueError(f"sample_weight must leave at least {rows} not have zero weight, got {counted.size}")
-    _check_sizes(counted)
-    if frequencies:
-        _check_total(counted)
-    return None if np.all(values == 1) else values
-
-
-def _check_sizes(counted: Array) -> None:
-    """Weights can be squared and divided by."""
     low, high = _WEIGHTS
     for extreme in (float(counted.min()), float(counted.max())):
         if not low <= extreme <= high:
             raise ValueError(
                 f"sample_weight must be 0 or lie between {low:g} and {high:g}, got {extreme:g}: rescale it"
             )
-
-
-def _check_total(counted: Array) -> None:
-    """The rows stand for as many samples as a fit needs."""
-    total, least = math.fsum(counted), min(2, counted.size)
-    if total < least * (1 - 1e-12):
-        raise ValueError(
-            f"sample_weight must add up to at least {least}, got {total:g}: a weight says how many samples its row "
-            "stands for; multiply them by the number of samples"
-        )
+    return None if np.all(values == 1) else values

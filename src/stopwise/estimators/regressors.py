@@ -92,7 +92,8 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Responses; several get one stop each.
         sample_weight : array-like of shape (n_samples,), optional
-            Frequencies: a weight of 2 is the row twice.
+            Relative precisions: only their ratios count. A weight of 2 is the row twice, 0 is absence; a row that
+            was written down twice is one observation of twice the precision (see "Weights and copies" in the docs).
         """
         self._validate_params()
         if self.solver == "dask" or is_dask(X):
@@ -111,7 +112,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
                 linear=linear,
                 host=rule.splits_rows or noise.needs_rows,
             )
-            plan = self.plan(chosen.kernel)
+            plan = self.plan(chosen.kernel).for_rows(rows.kept_rows)
             progress.show(f"fitting {problem.n_rows:,} rows")
             solution = choose_solver(chosen.problem, plan).solve(chosen.problem, plan)
             ranges = tensor_range if is_tensor(problem.covariates) else feature_range
@@ -144,7 +145,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
 
     def _take(self, X: object, y: object, sample_weight: object) -> Intake:
         if stays_on_device(X, self.solver):
-            return take_tensors(X, y, on_host(sample_weight), copy=self.copy_X).without_idle_rows()
+            return take_tensors(X, y, on_host(sample_weight), copy=self.copy_X).observations()
         rows = take_rows(self, on_host(X), on_host(y), on_host(sample_weight), double=self.in_double, copy=self.copy_X)
         square, shape = isinstance(self.kernel_parameter(), Precomputed), rows.covariates.shape
         if square and shape[0] != shape[1]:
@@ -152,7 +153,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
                 f"a precomputed kernel matrix must be square, got shape {shape}: pass the kernel between all "
                 "pairs of training rows"
             )
-        return rows.without_idle_rows(square=square)
+        return rows.observations(square=square)
 
     def random_seed(self) -> int:
         """The seed that `random_state` stands for."""
@@ -195,7 +196,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         """The coefficient of determination of the predictions, 1 - residual / total sum of squares."""
         if not (is_dask(X) or is_tensor(X)):
             y = take_responses(y)
-            sample_weight = check_weights(sample_weight, len(y), least_rows=1, frequencies=False)
+            sample_weight = check_weights(sample_weight, len(y), least_rows=1)
         return float(super().score(X, y, sample_weight))
 
     # ---- devices ---------------------------------------------------------------------------------------------------

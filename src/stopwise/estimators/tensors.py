@@ -80,6 +80,7 @@ def choose_kernel_for(
         covariates=on_host(rows[as_tensor(picked, rows.device)]),
         responses=problem.responses[picked],
         weights=None if problem.weights is None else problem.weights[picked],
+        counts=None if problem.counts is None else problem.counts[picked],
     )
     chosen = choose_kernel(part, given, relevance)
     if chosen.features is not None:

@@ -40,5 +40,6 @@ def fitted_fields(learned: dict[str, Any]) -> dict[str, Any]:
         "single": single,
         "n_given": 0 if learned["path_"].spectrum.basis is None else len(learned["path_"].spectrum.basis.rows),
         "waiting": None,
+        "row_of": None,
         "precision": learned["_solution_notes"].get("precision"),
     }

@@ -122,6 +122,8 @@ def build(cls: type[Any], fields: dict[str, Any]) -> Any:
         fields = _stop_of_first_schema(fields)
     if cls is Selection and "notes" in fields:
         fields = {**{name: fields[name] for name in ("tried", "features", "reason")}, **fields["notes"]}
+    if cls is Moments:
+        fields = {"n_observations": fields.get("weight"), **fields}  # before weights had no unit, they were the same
     needed = {f.name for f in known if f.default is f.default_factory is dataclasses.MISSING}
     if not needed <= set(fields) <= {f.name for f in known}:
         raise ValueError(f"{type_name(cls)} has the fields {[f.name for f in known]}, the file gives {sorted(fields)}")

@@ -144,10 +144,6 @@ class Data:
     n_rows: int
     split: Callable[[Array, Array], HeldOut] | None = None
     seed: int = 0
-    groups: Callable[[], Any] | None = None
-    """For each row the number of its distinct covariates, or None where no two rows share theirs."""
-    replicates: Callable[[], Any] | None = None
-    """For each of those numbers, how many different responses its rows have."""
     kernel_scale: float = 1.0
     """The kernel's mean diagonal before centring: what a penalty is small or large against."""
 
@@ -175,6 +171,10 @@ class Rule(ABC):
     @abstractmethod
     def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
         """The stop on this path (one response, problem units), with its reason and evidence."""
+
+    def for_rows(self, rows: Array) -> Rule:
+        """The rule for these of the rows it was made for: only one that knows something of each row changes."""
+        return self
 
     def without_rows(self) -> Rule:
         """The rule that decides instead where single rows cannot be read; most need none."""

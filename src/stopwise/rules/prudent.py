@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from stopwise._support.arrays import Array
 from stopwise._support.checks import is_finite
@@ -27,46 +26,30 @@ _ENTRIES = 4_000_000
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Squared errors at each distinct row when it is left out, by the leverage shortcut.
+    """Squared errors at each row when one observation of it is left out, by the leverage shortcut.
 
-    Rows that share their covariates share their row of the smoother. Leaving out one of m replicates divides its
-    residual by 1 - W h / m, h the leverage of one sample and W how many samples there are; leaving out all of them (no
-    `replicates` told) divides their mean residual by 1 - W h, and their spread about it stays. Exact for a ridge path
-    at each penalty (where replicates weigh the same).
+    Exact for a ridge path at each penalty. Rows are observations: copies of a row are one of them already.
     """
 
     path: Path
-    groups: Array | None = None
-    replicates: Array | None = None
-    """How many replicates each group has. Copies that agree in the response too are one of them, however often they
-    were written down: leaving out one copy would only ask the others."""
+
+    @property
+    def _rows(self) -> Array:
+        return np.ones(len(cast(Any, self.path.spectrum.basis).rows))
 
     @property
     def _weights(self) -> Array:
-        rows = cast(Any, self.path.spectrum.basis).rows
-        return np.ones(len(rows)) if self.path.root_weights is None else self.path.root_weights**2
+        return self._rows if self.path.root_weights is None else self.path.root_weights**2
+
+    @property
+    def _counts(self) -> Array:
+        return self._rows if self.path.counts is None else self.path.counts
 
     def __call__(self, step_sums: Array) -> Array:
-        """(g, distinct rows)"""
-        left = self.path.leverage_left(step_sums)
-        residual = self.path._residual_rows(step_sums)
-        weights = self._weights
-        if self.groups is None:
-            together, spread = 1 - weights * (1 - left), 0.0
-        else:
-            count = int(self.groups.max()) + 1
-            gather = csr_matrix((weights, (self.groups, np.arange(weights.size))), shape=(count, weights.size))
-            whole = gather @ np.ones(weights.size)
-            together = 1 - (gather @ (1 - left).T).T
-            mean = (gather @ residual.T).T / whole
-            spread = (gather @ ((residual - mean[:, self.groups]) ** 2).T).T
-            residual, weights = mean, whole
-            if self.replicates is not None:
-                together = 1 - (1 - together) / self.replicates
+        """Weight times squared error, (g, rows)."""
+        left, residual = self.path.leverage_left(step_sums), self.path._residual_rows(step_sums)
         with np.errstate(divide="ignore", invalid="ignore"):
-            one_by_one = 1.0 if self.replicates is None else together
-            errors = weights * (residual / together) ** 2 + spread / one_by_one**2
-            return np.where(together > _LEAST_LEFT, errors, np.inf)
+            return np.where(left > _LEAST_LEFT, self._weights * (residual / left) ** 2, np.inf)
 
     def mean(self, step_sums: Array) -> Array:
         """The mean over samples at each clock reading, in tiles."""
@@ -76,13 +59,14 @@ class LeftOut:
 
     def excess(self, step_sums: Array, best: Array) -> tuple[Array, Array]:
         """How much larger the mean is than that of the errors `best`, and the standard error of this difference."""
-        n, count = self.path.n_samples, max(1, _ENTRIES // self._weights.size)
+        n, counts = self.path.n_samples, self._counts
+        at_once = max(1, _ENTRIES // counts.size)
         above, spread = [], []
-        for i in range(0, len(step_sums), count):
-            gap = self(step_sums[i : i + count]) - best
-            total = gap.sum(axis=1)
-            above.append(total / n)
-            spread.append(np.sqrt(((gap - total[:, None] / best.size) ** 2).sum(axis=1)) / n)
+        for i in range(0, len(step_sums), at_once):
+            gap = (self(step_sums[i : i + at_once]) - best) / counts
+            mean = gap @ counts / n
+            above.append(mean)
+            spread.append(np.sqrt((gap - mean[:, None]) ** 2 @ counts) / n)
         return np.concatenate(above), np.concatenate(spread)
 
 
@@ -92,8 +76,8 @@ class Prudent(Rule):
 
     The error is ridge's on the same eigenvectors, where leaving a row out is exact at any penalty; another filter stops
     at the same reading of the clock they share (its own shortcut fails near interpolation). The standard error is that
-    of the paired difference over distinct rows, so the rule is early only where the data cannot tell the two apart.
-    Rows that agree in covariates and response are left out together. Where single rows are not at hand (sums over rows,
+    of the paired difference over observations, so the rule is early only where the data cannot tell the two apart.
+    Where single rows are not at hand (sums over rows,
     streamed), the paper's inequality with the estimate's own norm decides: Critical(hilbert_radius="self").
     """
 
@@ -116,9 +100,7 @@ class Prudent(Rule):
         if path.spectrum.basis is None or path.response is None:
             return self.without_rows().decide(path, noise_std, data)
         ridge = path.along(Ridge())
-        groups = None if data is None or data.groups is None else data.groups()
-        replicates = None if data is None or data.replicates is None else data.replicates()
-        errors = LeftOut(ridge, groups, replicates)
+        errors = LeftOut(ridge)
         grid = clock_grid(ridge)
         grid = _thinned(grid[grid <= CEILING / (1.0 if data is None else data.kernel_scale)])
         best, lowest = lowest_on_log_scale(grid, errors.mean(grid), lambda t: float(errors.mean(np.array([t]))[0]))

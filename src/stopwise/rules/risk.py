@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -158,6 +158,9 @@ class Oracle(Rule):
 
     def __post_init__(self) -> None:
         check_reading(self.reading)
+
+    def for_rows(self, rows: Array) -> Rule:
+        return replace(self, truth=np.asarray(self.truth)[rows])
 
     def criterion(self, path: Path, step_sum: Array) -> Array:
         """||f_t - f*||_n^2, realised (an intercept adds a constant that is left out)."""

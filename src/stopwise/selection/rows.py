@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.problem import Problem, count_replicates
+from stopwise.problem import Problem
 
 _ROUNDING = 16 * np.finfo(np.float64).eps
 
@@ -69,7 +69,7 @@ class Sample:
     """Distinct rows: standardised covariates (m, d), weights (m,), mean responses (m, q), replicate spread (m, q).
 
     `means` are centred where there is an intercept, and of unit variance per response. `within` is the weighted sum of
-    squares of replicates about their own mean, `replicates` how many different responses (rows of them) there are.
+    squares of replicates about their own mean, `replicates` how many observations there are. Weights add up to these.
     `n_distinct` counts the distinct rows that this sample was drawn from; `middle` and `unit` (q,) are what was taken
     off its responses, and what they were divided by, when it was drawn; `linear` tells whether a linear part is left
     unpenalised beside the intercept.
@@ -158,8 +158,15 @@ class Sample:
         return replace(self, linear=True)
 
 
+def _of_mean_weight_one(sample: Sample) -> Sample:
+    """Weights that add up to the observations of this part of the rows."""
+    by = float(sample.replicates.sum() / sample.weights.sum())
+    return replace(sample, weights=sample.weights * by, within=sample.within * by)
+
+
 def _settled(sample: Sample) -> Sample:
     """Responses centred (with an intercept) and scaled to unit variance."""
+    sample = _of_mean_weight_one(sample)
     means, weights = sample.means, sample.weights
     middle = np.average(means, axis=0, weights=weights) if sample.intercept else np.zeros(means.shape[1])
     means = means - middle
@@ -190,6 +197,7 @@ def make_sample(problem: Problem, features: Features, limit: int) -> Sample:
     ordered = raw[order]
     starts = np.flatnonzero(np.append(True, np.any(ordered[1:] != ordered[:-1], axis=1)))
     weights = (np.ones(len(raw)) if problem.weights is None else problem.weights)[order]
+    counts = (np.ones(len(raw)) if problem.counts is None else problem.counts)[order]
     responses = problem.responses[order]
     totals = np.add.reduceat(weights, starts)
     means = np.add.reduceat(weights[:, None] * responses, starts, axis=0) / totals[:, None]
@@ -204,7 +212,7 @@ def make_sample(problem: Problem, features: Features, limit: int) -> Sample:
         weights=totals[picked],
         means=means[np.ix_(picked, varying)],
         within=within[np.ix_(picked, varying)],
-        replicates=count_replicates(group, responses)[picked],
+        replicates=np.add.reduceat(counts, starts)[picked],
         intercept=problem.intercept,
         n_distinct=int(starts.size),
         middle=np.zeros(int(varying.sum())),

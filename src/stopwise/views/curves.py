@@ -12,9 +12,7 @@ from stopwise.complexity import local_complexity_of
 from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.prediction.host import CrossKernel, _tiles
 from stopwise.filters import NuMethod, Ridge
-from stopwise.kernels import Precomputed
 from stopwise.path import Path
-from stopwise.problem import count_replicates, groups_of
 from stopwise.rules import GCV, SURE, Critical, Discrepancy, LeaveOneOut, Minimax, Prudent, Rule, Stop
 from stopwise.rules.critical import SELF_CONSTANT
 from stopwise.rules.prudent import LeftOut
@@ -128,20 +126,6 @@ def has_rows(path: Path, count: int = 1) -> bool:
     return len(basis.rows) * basis.width * count <= _ENTRIES
 
 
-def _left_out(of: Chosen) -> LeftOut:
-    """Errors as the default rule sees them: rows that share their covariates are replicates of each other."""
-    rows, path = of.model.X_fit_, of.path
-    ridge = path.along(Ridge())
-    if isinstance(of.model.kernel_, Precomputed) or path.response is None or len(rows) != len(path.response):
-        return LeftOut(ridge)
-    groups = groups_of(rows)
-    if groups is None:
-        return LeftOut(ridge)
-    response = path.response if path.root_weights is None else path.response / path.root_weights
-    same = np.round(response / max(float(np.abs(response).max()), 1e-300), 13)  # weights came and went by rounding
-    return LeftOut(ridge, groups, count_replicates(groups, same))
-
-
 def risks(of: Chosen, step_sums: Array) -> dict[str, Array]:
     """Each rule's estimate of the error at new observations (root mean square, units of y), by its name.
 
@@ -157,7 +141,7 @@ def risks(of: Chosen, step_sums: Array) -> dict[str, Array]:
     if has_rows(path, step_sums.size):
         squared["leave-one-out"] = path.leave_one_out_error(step_sums)
         if of.rule == Prudent.name:
-            squared["leave-one-out of ridge"] = _left_out(of).mean(step_sums)
+            squared["leave-one-out of ridge"] = LeftOut(path.along(Ridge())).mean(step_sums)
     with np.errstate(invalid="ignore"):
         return {name: cast(Array, float(path.scale) * np.sqrt(values)) for name, values in squared.items()}
 

@@ -95,7 +95,8 @@ def make_landmarks(kernel: Kernel, points: Array) -> Landmarks:
 class Moments:
     """Sums over rows, each counted by its weight w, of all that a path needs: phi phi', phi y, phi, y, y^2, k(x, x).
 
-    `weight` is the sum of the weights (n), `n_rows` how many rows they came from. Responses are (q,) a row.
+    `weight` is the sum of the weights, `n_rows` how many rows and `n_observations` how many observations they came
+    from. Responses are (q,) a row.
     """
 
     gram: Array
@@ -106,6 +107,7 @@ class Moments:
     diagonal_sum: float
     weight: float
     n_rows: int
+    n_observations: float
 
     def __add__(self, other: Moments) -> Moments:
         return Moments(
@@ -117,6 +119,7 @@ class Moments:
             self.diagonal_sum + other.diagonal_sum,
             self.weight + other.weight,
             self.n_rows + other.n_rows,
+            self.n_observations + other.n_observations,
         )
 
     def merge(self, other: Moments) -> Moments:
@@ -134,11 +137,38 @@ class Moments:
             self.diagonal_sum,
             self.weight,
             self.n_rows,
+            self.n_observations,
+        )
+
+    def of_mean_weight_one(self) -> Moments:
+        """The moments with weights that add up to the number of observations."""
+        by = self.n_observations / self.weight
+        if abs(by - 1) <= 1e-12:
+            return self
+        return Moments(
+            self.gram * by,
+            self.cross * by,
+            self.feature_sum * by,
+            self.response_sum * by,
+            self.response_square * by,
+            self.diagonal_sum * by,
+            self.n_observations,
+            self.n_rows,
+            self.n_observations,
         )
 
 
-def moments_of(landmarks: Landmarks, covariates: Array, responses: Array, weights: Array | None = None) -> Moments:
-    """One pass over rows in tiles: responses (n, q), weights as frequencies."""
+def moments_of(
+    landmarks: Landmarks,
+    covariates: Array,
+    responses: Array,
+    weights: Array | None = None,
+    counts: Array | None = None,
+) -> Moments:
+    """One pass over rows in tiles: responses (n, q), weights, and how many observations each row stands for.
+
+    Without `counts` a whole-number weight says so, as a repeated row does; other rows are one observation each.
+    """
     r, q, n = landmarks.rank, responses.shape[1], len(covariates)
     gram: Array = np.zeros((r, r), order="F")
     cross, feature_sum = np.zeros((r, q)), np.zeros(r)
@@ -160,7 +190,15 @@ def moments_of(landmarks: Landmarks, covariates: Array, responses: Array, weight
     weight = float(n) if weights is None else float(weights.sum())
     counted_rows = n if weights is None else int(np.count_nonzero(weights))
     squares = np.asarray((counted * responses).sum(axis=0))
-    return Moments(gram, cross, feature_sum, counted.sum(axis=0), squares, diagonal_sum, weight, counted_rows)
+    seen = _observations(n, weights, counts)
+    return Moments(gram, cross, feature_sum, counted.sum(axis=0), squares, diagonal_sum, weight, counted_rows, seen)
+
+
+def _observations(n_rows: int, weights: Array | None, counts: Array | None) -> float:
+    if counts is not None:
+        return float(counts.sum())
+    whole = weights is not None and np.all(weights == np.floor(weights))
+    return float(weights.sum()) if weights is not None and whole else float(n_rows)
 
 
 def _add_gram(total: Array, features: Array) -> Array:

@@ -38,7 +38,11 @@ class ClusterKrylov:
             covariates = covariates[:, self.features]
         weights = None if rows[0].weights is None else np.concatenate([part.weights for part in rows])
         responses = np.concatenate([part.responses for part in rows])
-        return make_problem(covariates, responses, weights, intercept=intercept, seed=seed)
+        # Rows stay where their chunk is, so copies are not looked for: whole-number weights count observations.
+        counts = weights if weights is not None and np.all(weights == np.floor(weights)) else None
+        if weights is not None and counts is None:
+            weights = weights / weights.mean()
+        return make_problem(covariates, responses, weights, intercept=intercept, seed=seed, counts=counts)
 
     def _operator(self, problem: Problem, plan: Plan) -> Operator:
         take = dask().delayed(chunk_covariates, pure=False)

@@ -12,7 +12,7 @@ from stopwise._support.threads import blas_for, blas_threads
 from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.solvers.plan import Plan, Solution
 from stopwise.engine.spectrum.eigenpairs import dense_spectrum
-from stopwise.kernels import Precomputed
+from stopwise.noise import sample_of
 from stopwise.path import Path, make_path
 from stopwise.problem import Problem
 from stopwise.rules import Certainty, Data, Stop
@@ -48,6 +48,7 @@ def held_out(problem: Problem, plan: Plan, column: int, train: Array, test: Arra
         part.responses[:, column],
         intercept=part.intercept,
         root_weights=part.root_weights,
+        counts=part.counts,
     )
     weights = np.ones(len(test)) if problem.weights is None else problem.weights[test]
     cross = problem.gram(plan.kernel, test, train)
@@ -59,9 +60,8 @@ def noise_of(problem: Problem, plan: Plan, path: Path, column: int) -> float:
     scale = float(problem.scale[column])
     if plan.noise_given is not None:
         return plan.noise_given / scale
-    x = problem.covariates if plan.noise.needs_rows else None
-    y = problem.in_y_units(column) if plan.noise.needs_rows else None
-    return plan.noise.estimate(x, y, path=path.column(column), weights=problem.weights) / scale
+    sample = sample_of(problem.covariates, problem.in_y_units(column), problem.weights, problem.counts)
+    return plan.noise.estimate_from(sample, path.column(column)) / scale
 
 
 def decide(problem: Problem, plan: Plan, path: Path, column: int) -> tuple[Stop, float]:
@@ -71,8 +71,6 @@ def decide(problem: Problem, plan: Plan, path: Path, column: int) -> tuple[Stop,
         problem.n_rows,
         split=lambda train, test: held_out(problem, plan, column, train, test),
         seed=problem.seed,
-        groups=None if isinstance(plan.kernel, Precomputed) else lambda: problem.groups,
-        replicates=None if isinstance(plan.kernel, Precomputed) else lambda: problem.replicates(column),
         kernel_scale=problem.kernel_scale(plan.kernel),
     )
     return plan.rule.decide(path.column(column), sigma, data), sigma
@@ -131,6 +129,7 @@ def problem_path(problem: Problem, plan: Plan, spectrum: Spectrum) -> Path:
         root_weights=problem.root_weights,
         fixed=problem.fixed,
         level=problem.level,
+        counts=problem.counts,
         scale=problem.scale,
         offset=problem.offset,
     )

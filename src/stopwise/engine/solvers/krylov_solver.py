@@ -23,6 +23,7 @@ from stopwise.engine.solvers.plan import Plan, Solution
 from stopwise.engine.spectrum.block_krylov import BlockKrylov, Multiplier, NumpyStore, Store, with_diagonal
 from stopwise.exceptions import StopwiseWarning
 from stopwise.filters import Ridge
+from stopwise.noise import sample_of
 from stopwise.path import Path
 from stopwise.problem import Problem
 from stopwise.rules import GCV, Stop
@@ -231,6 +232,7 @@ def krylov_path(problem: Problem, plan: Plan, operator: Operator, space: BlockKr
         energy=(responses**2).sum(axis=0),
         intercept=problem.intercept,
         root_weights=problem.root_weights,
+        counts=problem.counts,
         response=responses,
         scale=problem.scale,
         offset=problem.offset,
@@ -292,7 +294,8 @@ def _noise_first(problem: Problem, plan: Plan) -> Plan:
     """A noise level that only looks at rows is estimated once."""
     if not plan.rule.needs_noise or plan.noise.needs_path or problem.responses.shape[1] != 1:
         return plan
-    sigma = plan.noise.estimate(problem.covariates, problem.in_y_units(0), weights=problem.weights)
+    sample = sample_of(problem.covariates, problem.in_y_units(0), problem.weights, problem.counts)
+    sigma = plan.noise.estimate_from(sample)
     return replace(plan, noise_given=sigma)
 
 

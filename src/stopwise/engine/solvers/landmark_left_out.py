@@ -34,16 +34,26 @@ class Smoother:
     offset: float
     n_samples: float
     intercept: bool
+    weight_unit: float = 1.0
+    """What weights are multiplied by to add up to the number of observations."""
 
 
-def left_out_squares(smoother: Smoother, covariates: Array, responses: Array, weights: Array | None) -> Array:
-    """Weighted sum of squared leave-one-out residuals at each stop over these rows, by the leverage shortcut."""
+def left_out_squares(
+    smoother: Smoother, covariates: Array, responses: Array, weights: Array | None, counts: Array | None = None
+) -> Array:
+    """Weighted sum of squared leave-one-out residuals at each stop over these rows, by the leverage shortcut.
+
+    A row of `counts` observations leaves out one of them.
+    """
     total = np.zeros(smoother.gains.shape[1])
     for rows in row_tiles(len(covariates), max(len(smoother.landmarks.points), total.size)):
         features = smoother.landmarks.features(covariates[rows]).astype(np.float64, copy=False) - smoother.mean
         vectors = features @ smoother.rotation
         residual = (responses[rows, smoother.column] - smoother.offset)[:, None] - vectors @ smoother.weighted
-        left = 1 - vectors**2 @ smoother.gains - (1 / smoother.n_samples if smoother.intercept else 0.0)
+        leverage = vectors**2 @ smoother.gains + (1 / smoother.n_samples if smoother.intercept else 0.0)
+        if weights is not None:
+            leverage *= (weights[rows] if counts is None else weights[rows] / counts[rows])[:, None]
+        left = 1 - leverage
         with np.errstate(divide="ignore", invalid="ignore"):
             squared = np.where(left > 1e-10, residual / left, np.inf) ** 2
         total += squared.sum(axis=0) if weights is None else weights[rows] @ squared

@@ -59,17 +59,18 @@ class HeldRows:
 
     def stream(self, landmarks: Landmarks) -> Stream:
         problem = self.problem
-        moments = moments_of(landmarks, problem.covariates, problem.responses, problem.weights)
+        moments = moments_of(landmarks, problem.covariates, problem.responses, problem.weights, problem.counts)
         return Stream(landmarks, moments, problem.offset, problem.scale, problem.intercept, problem.seed)
 
     def left_out(self, smoother: Smoother) -> Array:
-        return left_out_squares(smoother, self.problem.covariates, self.problem.responses, self.problem.weights)
+        problem = self.problem
+        return left_out_squares(smoother, problem.covariates, problem.responses, problem.weights, problem.counts)
 
     def attach(self, landmarks: Landmarks, parts: Decomposition) -> tuple[Decomposition, dict[str, Any]]:
         problem, root = self.problem, self.problem.root_weights
         rows = FeatureRows(landmarks, problem.covariates, root, parts.mean)
         response = problem.responses if root is None else problem.responses * root[:, None]
-        return parts.with_rows(rows), {"response": response, "root_weights": root}
+        return parts.with_rows(rows), {"response": response, "root_weights": root, "counts": problem.counts}
 
 
 class NystromSolver:
@@ -128,6 +129,7 @@ def _grown(stop: Stop, reached: str) -> Stop:
 def solve_stream(stream: Stream, plan: Plan, name: str, source: RowSource | None = None) -> Solution:
     """Spectrum, path, noise, stops and weights from moments alone; the source serves a second pass if it is there."""
     _needs_no_rows(plan)
+    given, stream = stream, replace(stream, moments=stream.moments.of_mean_weight_one())
     moments, unit = stream.moments, stream.unit
     parts = decompose(moments, centred=stream.intercept)
     by_row: dict[str, Any] = {}
@@ -136,7 +138,8 @@ def solve_stream(stream: Stream, plan: Plan, name: str, source: RowSource | None
     mean = moments.response_sum / moments.weight if stream.intercept else np.zeros_like(unit)
     offset = stream.shift + unit * mean
     path = parts.path(plan.filter, intercept=stream.intercept, scale=unit, offset=offset, **by_row)
-    decided = [_decide(stream, plan, path, parts, j, source) for j in range(len(unit))]
+    weight_unit = moments.n_observations / given.moments.weight
+    decided = [_decide(stream, plan, path, parts, j, source, weight_unit) for j in range(len(unit))]
     stops = [stop for stop, _ in decided]
     sums = np.array([stop.step_sum for stop in stops])
     theta = parts.feature_weights(path.filter, sums) * unit
@@ -151,7 +154,7 @@ def solve_stream(stream: Stream, plan: Plan, name: str, source: RowSource | None
         solver=name,
         mean_row=parts.mean @ landmarks.inverse if stream.intercept else None,
         spread=parts.spread(landmarks, path.filter, sums, stream.intercept),
-        stream=stream,
+        stream=given,
     )
 
 
@@ -178,7 +181,13 @@ def _noise(plan: Plan, path: Path) -> float:
 
 
 def _decide(
-    stream: Stream, plan: Plan, path: Path, parts: Decomposition, column: int, source: RowSource | None
+    stream: Stream,
+    plan: Plan,
+    path: Path,
+    parts: Decomposition,
+    column: int,
+    source: RowSource | None,
+    weight_unit: float,
 ) -> tuple[Stop, float]:
     """The stop of one response with its bracket, and the noise level (problem units).
 
@@ -191,7 +200,8 @@ def _decide(
     sigma = _noise(plan, one) / float(stream.unit[column])
     data = Data(stream.moments.n_rows, seed=stream.seed)
     if isinstance(plan.rule, LeaveOneOut):
-        stop = _leave_one_out(stream, plan.rule, one, parts, column, source).with_evidence(rule=plan.rule.name)
+        stop = _leave_one_out(stream, plan.rule, one, parts, column, source, weight_unit)
+        stop = stop.with_evidence(rule=plan.rule.name)
         bracket = Bracket(stop, stop)
         settled = parts.captured >= 1 - max(plan.tol, 1e-9)
     else:
@@ -209,7 +219,13 @@ def _decide(
 
 
 def _leave_one_out(
-    stream: Stream, rule: LeaveOneOut, path: Path, parts: Decomposition, column: int, source: RowSource | None
+    stream: Stream,
+    rule: LeaveOneOut,
+    path: Path,
+    parts: Decomposition,
+    column: int,
+    source: RowSource | None,
+    weight_unit: float,
 ) -> Stop:
     """Leave-one-out on all rows of the source, a second pass for each set of stops looked at."""
     if source is None:
@@ -232,6 +248,7 @@ def _leave_one_out(
             mean,
             n,
             stream.intercept,
+            weight_unit,
         )
         return source.left_out(smoother) / n
 

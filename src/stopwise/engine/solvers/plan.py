@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import numpy as np
@@ -43,6 +43,10 @@ class Plan:
     """True while a cheaper rule grows the space: its own sampling error does not matter."""
     noise_given: float | None = None
     """A noise level settled earlier (by selection), in the units of y."""
+
+    def for_rows(self, rows: Array | None) -> Plan:
+        """The plan for some of the rows given (None: all), where the rule knows something of each row."""
+        return self if rows is None else replace(self, rule=self.rule.for_rows(rows))
 
 
 @dataclass(frozen=True)

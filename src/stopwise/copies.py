@@ -1,0 +1,212 @@
+"""Which rows of a table are observations of their own, and which are copies of another.
+
+A table with copies looks less noisy than it is: a copy is predicted without error by its twin. So rows that agree in X
+and y become one row here. Whether that row then is one observation or several depends on why they agree: a response
+with few values repeats by chance, and each repeat is an observation; a continuous one repeats only where a row was
+written down again. The two are told apart by how often rows that are merely near each other agree.
+
+Weights are relative precisions, and whole numbers say how often a row was seen, as copies do. Weights over all rows add
+up to the number of observations, whatever they were multiplied by.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.spatial.distance import cdist
+
+from stopwise._support.arrays import Array
+from stopwise._support.torch import distinct_tensor_rows, is_tensor, on_host
+
+COPIES = 0.5
+"""Rows of equal X that agree in y beyond chance more often than this are copies (p1 - p0 > COPIES (1 - p0))."""
+_QUERIES, _NEIGHBOURS = 1_000, 20_000
+"""Groups of equal X whose nearest other rows are looked up, and among how many distinct rows."""
+_TILE = 100
+_CHANCE = 1e-3
+"""A common factor of all counts that chance explains with less than this probability is how often all was repeated."""
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class Observations:
+    """The rows to fit, one for each different (X, y), and how they stand for the table that was given.
+
+    `first` numbers, in the given table, the first row of each; `row_of` says for every given row which of them it
+    became (-1: weight zero). `weights` are relative precisions and `counts` the number of observations of each row,
+    None where all are one; both add up to `n_observations`. `agreement` is (p1 - p0) / (1 - p0), None where no two
+    rows share their covariates.
+    """
+
+    first: Array
+    row_of: Array
+    weights: Array | None
+    counts: Array | None
+    agreement: float | None
+
+    @property
+    def n_observations(self) -> float:
+        """How many observations the table holds."""
+        return float(len(self.first)) if self.counts is None else float(self.counts.sum())
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the rows are those of the given table, in their order."""
+        return len(self.first) == len(self.row_of)
+
+
+def find_observations(covariates: Any, responses: Array, weights: Array | None = None) -> Observations:
+    """The observations in rows (n, d) with responses (n, q) and weights (n,), which may be zero."""
+    given = np.ones(len(responses)) if weights is None else np.asarray(weights, dtype=np.float64)
+    kept, n_given = np.flatnonzero(given > 0), len(given)
+    if len(kept) < n_given:
+        covariates, responses, given = covariates[_index(covariates, kept)], responses[kept], given[kept]
+    groups = equal_rows(covariates)
+    same_x = np.arange(len(given)) if groups is None else groups
+    same_y = np.zeros(len(given), dtype=np.int64) if groups is None else _numbered(responses)
+    same = _paired(same_x, same_y)
+    times = given if np.all(given == np.floor(given)) else np.ones(len(given))
+    seen = _without_repeats(np.bincount(same, weights=times))
+    agreement = _agreement(covariates, same_x, same_y, same, seen)
+    if agreement is None or agreement > COPIES:
+        return _assemble(kept, n_given, same, given, np.ones(int(same.max()) + 1), agreement)
+    if times is not given:  # rows that differ in precision are left out one by one
+        same = _paired(same, _numbered(given[:, None]))
+    return _assemble(kept, n_given, same, given, _without_repeats(np.bincount(same, weights=times)), agreement)
+
+
+def _assemble(
+    kept: Array, n_given: int, same: Array, given: Array, counts: Array, agreement: float | None
+) -> Observations:
+    """Rows in the order in which they first appear, weights adding up to the number of observations."""
+    _, first, number = np.unique(same, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    total = np.bincount(same, weights=given)[order]
+    counts = counts[order]
+    total = _rounded(total * (counts.sum() / total.sum()))
+    row_of = np.full(n_given, -1)
+    row_of[kept] = rank[number]
+    even = np.all(np.abs(total - 1) <= 1e-11)
+    return Observations(
+        first=kept[first[order]],
+        row_of=row_of,
+        weights=None if even else total,
+        counts=None if np.all(counts == 1) else counts,
+        agreement=agreement,
+    )
+
+
+def _rounded(weights: Array) -> Array:
+    """Weights to 40 binary digits: the same whatever they were multiplied by, where searches would amplify rounding."""
+    fraction, exponent = np.frexp(weights)
+    return cast(Array, np.ldexp(np.round(np.ldexp(fraction, 40)), exponent - 40))
+
+
+# ---- equal rows -------------------------------------------------------------------------------------------------
+
+
+def equal_rows(rows: Any) -> Array | None:
+    """For each row a number that rows of equal entries share; None where all rows differ."""
+    if is_tensor(rows):
+        return cast("Array | None", distinct_tensor_rows(rows))
+    numbers = _numbered(rows)
+    return None if int(numbers.max(initial=0)) + 1 == len(rows) else numbers
+
+
+def _numbered(rows: Array) -> Array:
+    """Rows of equal entries get equal numbers, from 0 on, in an order that depends on their entries alone."""
+    rows = np.asarray(rows)
+    _, first, number = np.unique(_hashes(rows), return_index=True, return_inverse=True)
+    if np.all(rows == rows[first[number]]):
+        return number
+    return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)  # two different rows with one hash
+
+
+def _hashes(rows: Array) -> Array:
+    keys = np.zeros(len(rows), dtype=np.uint64)
+    for column in rows.T:
+        # Zero has two signs and one value.
+        keys ^= np.ascontiguousarray(column + 0.0, dtype=np.float64).view(np.uint64)
+        keys *= _MIX
+        keys ^= keys >> np.uint64(29)
+    return keys
+
+
+def _paired(first: Array, second: Array) -> Array:
+    """Numbers from 0 on of the pairs that occur."""
+    return np.unique(first * (int(second.max(initial=0)) + 1) + second, return_inverse=True)[1].reshape(-1)
+
+
+def _index(rows: Any, index: Array) -> Any:
+    """An index that a tensor takes as well as an array does."""
+    return rows.new_tensor(index).long() if is_tensor(rows) else index
+
+
+# ---- copies or chance -------------------------------------------------------------------------------------------
+
+
+def _without_repeats(seen: Array) -> Array:
+    """Counts over their greatest common divisor: how often the whole table was repeated, unless chance explains it."""
+    if seen.min() < 2 or seen.max() > 2**53:
+        return seen
+    factor = int(np.gcd.reduce(seen.astype(np.int64)))
+    by_chance = math.exp(-(len(seen) - 1) * math.log(factor)) >= _CHANCE
+    return seen if by_chance else seen / factor
+
+
+def _agreement(covariates: Any, same_x: Array, same_y: Array, same: Array, seen: Array) -> float | None:
+    """(p1 - p0) / (1 - p0): p1 how often rows of equal X agree in y, p0 how often the nearest of different X do.
+
+    Means over the rows that share their X with another one; None where none does. `seen` counts each different (X, y).
+    """
+    _, at = np.unique(same, return_index=True)
+    table = csr_matrix((seen, (same_x[at], same_y[at])))
+    size = np.asarray(table.sum(axis=1)).ravel()
+    shared = np.flatnonzero(size > 1)
+    if not shared.size:
+        return None
+    squares = np.asarray(table[shared].multiply(table[shared]).sum(axis=1)).ravel()
+    inside = float(((squares - size[shared]) / (size[shared] - 1)).sum() / size[shared].sum())
+    if inside >= 1 or size.size == 1:
+        return inside
+    shared = _evenly(shared, _QUERIES)
+    nearest = _nearest_other(covariates, same_x, shared)
+    common = np.asarray(table[shared].multiply(table[nearest]).sum(axis=1)).ravel()
+    near = float((common / size[nearest]).sum() / size[shared].sum())
+    return (inside - near) / (1 - near) if near < 1 else 0.0
+
+
+def _nearest_other(covariates: Any, same_x: Array, asked: Array) -> Array:
+    """For each of some groups of equal X the nearest other group, columns in standard deviations."""
+    _, first = np.unique(same_x, return_index=True)
+    looked_at = np.union1d(asked, _evenly(np.arange(len(first)), _NEIGHBOURS))
+    rows = _standardised(on_host(covariates[_index(covariates, first[looked_at])]).astype(np.float64))
+    own = np.searchsorted(looked_at, asked)
+    nearest = np.empty(len(asked), dtype=np.int64)
+    for start in range(0, len(asked), _TILE):
+        part = own[start : start + _TILE]
+        far = cdist(rows[part], rows)
+        far[np.arange(len(part)), part] = np.inf
+        nearest[start : start + _TILE] = looked_at[np.argmin(far, axis=1)]
+    return nearest
+
+
+def _evenly(numbers: Array, count: int) -> Array:
+    """At most so many of these numbers, evenly spaced."""
+    if len(numbers) <= count:
+        return numbers
+    return cast(Array, numbers[np.linspace(0, len(numbers) - 1, count).astype(np.int64)])
+
+
+def _standardised(rows: Array) -> Array:
+    low, high = rows.min(axis=0), rows.max(axis=0)
+    reach = np.where(high / 2 - low / 2 > 0, high / 2 - low / 2, 1.0)
+    inside = (rows - (low / 2 + high / 2)) / reach
+    spread = inside.std(axis=0)
+    return cast(Array, (inside - inside.mean(axis=0)) / np.where(spread > 0, spread, 1.0))

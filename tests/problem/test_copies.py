@@ -1,0 +1,131 @@
+"""Copies are one observation, chance ties are several, and weights know no unit."""
+
+import numpy as np
+import pytest
+
+from stopwise.copies import Observations, equal_rows, find_observations
+
+
+def smooth(seed=0, n=120, d=2):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, (np.sin(2 * X[:, 0]) + 0.5 * rng.normal(size=n))[:, None], rng
+
+
+def levels(seed=0, n=1000, kind="binary"):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 10, size=(n, 1)) / 9.0
+    mean = 0.2 + 0.6 * X[:, 0]
+    y = rng.uniform(size=n) < mean if kind == "binary" else rng.poisson(5 * mean)
+    return X, y.astype(float)[:, None], rng
+
+
+def as_table(found: Observations):
+    """Weight and number of observations of every row, in the order of rows."""
+    ones = np.ones(len(found.first))
+    return (ones if found.weights is None else found.weights), (ones if found.counts is None else found.counts)
+
+
+def same(one: Observations, other: Observations, X, Z):
+    np.testing.assert_array_equal(X[one.first], Z[other.first])
+    for left, right in zip(as_table(one), as_table(other), strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-12)
+
+
+def test_a_table_of_different_rows_is_itself():
+    X, y, _ = smooth()
+    found = find_observations(X, y)
+    assert found.is_table
+    assert found.weights is None
+    assert found.counts is None
+    assert found.agreement is None
+    np.testing.assert_array_equal(found.first, np.arange(120))
+    np.testing.assert_array_equal(found.row_of, np.arange(120))
+
+
+@pytest.mark.parametrize("share", [0.02, 0.2, 1.0])
+def test_repeated_rows_of_a_continuous_response_are_one_observation_each(share):
+    X, y, rng = smooth()
+    again = rng.permutation(120)[: round(share * 120)]
+    rows = rng.permutation(np.concatenate([np.arange(120), again]))
+    found = find_observations(X[rows], y[rows])
+    assert found.n_observations == len(found.first) == 120
+    np.testing.assert_array_equal(X[rows][found.first][found.row_of], X[rows])
+    weights, counts = as_table(found)
+    assert weights.sum() == pytest.approx(120, rel=1e-12)
+    assert np.all(counts == 1)
+    twice = np.bincount(rows, minlength=120)[rows[found.first]]
+    np.testing.assert_allclose(weights / weights.min(), twice / twice.min(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["binary", "poisson"])
+def test_responses_with_few_values_repeat_by_chance_and_count_one_by_one(kind):
+    X, y, _ = levels(kind=kind)
+    found = find_observations(X, y)
+    assert found.agreement < 0.3
+    assert found.n_observations == 1000
+    assert len(found.first) == len(np.unique(np.column_stack([X, y]), axis=0))
+    np.testing.assert_array_equal(np.bincount(found.row_of), as_table(found)[1])
+    np.testing.assert_allclose(*as_table(found))
+
+
+@pytest.mark.parametrize("make", [smooth, levels])
+@pytest.mark.parametrize("factor", [2.0, 3.0, 700.0])
+def test_equal_weights_and_a_table_written_down_again_are_no_weights(make, factor):
+    X, y, _ = make()
+    plain = find_observations(X, y)
+    same(plain, find_observations(X, y, np.full(len(y), factor)), X, X)
+    again = np.repeat(np.arange(len(y)), int(min(factor, 3)))
+    same(plain, find_observations(X[again], y[again]), X, X[again])
+
+
+@pytest.mark.parametrize("make", [smooth, levels])
+def test_a_whole_number_weight_is_the_row_so_many_times_and_zero_is_absence(make):
+    X, y, rng = make()
+    weights = rng.integers(0, 5, size=len(y)).astype(float)
+    rows = np.repeat(np.arange(len(y)), weights.astype(int))
+    weighted, repeated = find_observations(X, y, weights), find_observations(X[rows], y[rows])
+    same(weighted, repeated, X, X[rows])
+    kept = weights > 0
+    same(weighted, find_observations(X[kept], y[kept], weights[kept]), X, X[kept])
+    assert np.all((weighted.row_of >= 0) == kept)
+
+
+@pytest.mark.parametrize("make", [smooth, levels])
+def test_fractional_weights_have_no_unit_and_add_up_to_the_number_of_observations(make):
+    X, y, rng = make()
+    weights = rng.uniform(0.5, 2, size=len(y))
+    one, other = find_observations(X, y, weights), find_observations(X, y, 7 * weights)
+    same(one, other, X, X)
+    assert one.n_observations == len(y)
+    assert as_table(one)[0].sum() == pytest.approx(len(y))
+    twice = np.tile(np.arange(len(y)), 2)
+    same(one, find_observations(X[twice], y[twice], weights[twice]), X, X[twice])
+
+
+def test_several_responses_are_copies_only_where_all_agree():
+    X, y, rng = smooth()
+    both = np.column_stack([y[:, 0], rng.normal(size=120)])
+    rows = np.concatenate([np.arange(120), np.arange(30)])
+    assert len(find_observations(X[rows], both[rows]).first) == 120
+    both = both[rows]
+    both[120:135, 1] += 1.0
+    assert len(find_observations(X[rows], both).first) == 135
+
+
+def test_the_order_of_rows_changes_no_decision():
+    X, y, rng = levels()
+    order = rng.permutation(len(y))
+    assert find_observations(X, y).agreement == pytest.approx(find_observations(X[order], y[order]).agreement)
+
+
+def test_a_constant_response_and_a_single_level_are_no_trouble():
+    X, y, _ = levels()
+    assert find_observations(X, np.zeros_like(y)).n_observations in (10, 1000)
+    assert find_observations(np.zeros_like(X), y).n_observations == 1000
+
+
+def test_zero_has_two_signs_and_one_value():
+    numbers = equal_rows(np.array([[0.0, 1.0], [-0.0, 1.0], [2.0, 1.0]]))
+    assert numbers[0] == numbers[1] != numbers[2]
+    assert equal_rows(np.array([[0.0], [1.0]])) is None

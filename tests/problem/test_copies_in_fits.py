@@ -1,0 +1,103 @@
+"""Copies, whole-number weights and equal weights change nothing, whichever solver makes the fit."""
+
+import numpy as np
+import pytest
+
+import stopwise as sw
+
+SOLVERS = ["dense", "krylov", "line", "nystrom"]
+each_solver = pytest.mark.parametrize("solver", SOLVERS)
+
+
+def sample(seed=3, n=60, noise=0.5):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(n, 1))
+    return X, np.sin(6 * X[:, 0]) + noise * rng.normal(size=n), rng
+
+
+def fitted(solver, X, y, weights=None, **settings):
+    kernel = "sobolev1" if solver == "line" else sw.kernels.Laplace(0.4)
+    settings = {"n_landmarks": 25} | settings if solver == "nystrom" else settings
+    rule = sw.rules.Critical(hilbert_radius="self") if solver in ("krylov", "line") else "auto"
+    return sw.KernelRidgeRegressor(kernel, rule=rule, solver=solver, **settings).fit(X, y, sample_weight=weights)
+
+
+def assert_same(one, other, tolerance=1e-8):
+    new = np.linspace(0, 1, 23)[:, None]
+    assert one.noise_std_ == pytest.approx(other.noise_std_, rel=tolerance)
+    np.testing.assert_allclose(one.predict(new), other.predict(new), rtol=tolerance, atol=tolerance)
+    assert float(one.path_.degrees_of_freedom()) == pytest.approx(
+        float(other.path_.degrees_of_freedom()), rel=tolerance
+    )
+
+
+@each_solver
+def test_a_table_written_down_again_and_equal_weights_are_the_table(solver):
+    X, y, _ = sample()
+    plain = fitted(solver, X, y)
+    twice = np.repeat(np.arange(60), 2)
+    assert_same(plain, fitted(solver, X[twice], y[twice]))
+    assert_same(plain, fitted(solver, X, y, np.full(60, 2.0)))
+    assert_same(plain, fitted(solver, X, y, np.full(60, 0.3)))
+
+
+@each_solver
+def test_some_copies_are_a_weight_and_weights_have_no_unit(solver):
+    X, y, rng = sample()
+    some = np.append(np.arange(60), rng.permutation(60)[:12])
+    weights = np.bincount(some).astype(float)
+    assert_same(fitted(solver, X[some], y[some]), fitted(solver, X, y, weights))
+    uneven = rng.uniform(0.5, 2, size=60)
+    assert_same(fitted(solver, X, y, uneven), fitted(solver, X, y, 7 * uneven))
+    assert_same(fitted(solver, X, y, uneven), fitted(solver, X[some], y[some], (uneven / weights)[some]))
+
+
+def test_copies_do_not_make_the_noise_look_small():
+    X, y, rng = sample(n=400)
+    plain = sw.KernelGradientRegressor().fit(X, y)
+    some = rng.permutation(np.append(np.arange(400), rng.permutation(400)[:80]))
+    copied = sw.KernelGradientRegressor().fit(X[some], y[some])
+    assert copied.noise_std_ == pytest.approx(plain.noise_std_, rel=0.05)
+    assert float(copied.path_.degrees_of_freedom()) == pytest.approx(float(plain.path_.degrees_of_freedom()), rel=0.5)
+
+
+@pytest.mark.parametrize("kind", ["binary", "poisson"])
+def test_chance_ties_are_what_the_same_responses_moved_a_little_are(kind):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 10, size=(1000, 1)) / 9.0
+    y = (rng.uniform(size=1000) < X[:, 0]) if kind == "binary" else rng.poisson(1 + 4 * X[:, 0])
+    y = y.astype(float)
+    tied = sw.KernelGradientRegressor().fit(X, y)
+    moved = sw.KernelGradientRegressor().fit(X, y + 1e-6 * rng.normal(size=1000))
+    assert len(tied.X_fit_) < 150
+    assert tied.noise_std_ == pytest.approx(moved.noise_std_, rel=0.02)
+    new = np.linspace(0, 1, 10)[:, None]
+    np.testing.assert_allclose(tied.predict(new), moved.predict(new), atol=0.02)
+
+
+def test_a_new_response_on_rows_that_were_copies_parts_them():
+    X, y, rng = sample()
+    some = np.append(np.arange(60), np.arange(20))
+    model = sw.KernelRidgeRegressor(sw.kernels.Laplace(0.4)).fit(X[some], y[some])
+    assert len(model.X_fit_) == 60
+    other = y[some] + rng.normal(size=80)
+    refitted = model.refit(other)
+    fresh = sw.KernelRidgeRegressor(sw.kernels.Laplace(0.4)).fit(X[some], other)
+    np.testing.assert_allclose(refitted.predict(X), fresh.predict(X), rtol=1e-6)
+    again = refitted.fit(X[some], y[some]).refit(2 * y[some])
+    np.testing.assert_allclose(again.predict(X), 2 * model.fit(X[some], y[some]).predict(X), rtol=1e-6)
+
+
+def test_an_oracle_and_a_precomputed_matrix_know_which_rows_became_one():
+    X, y, _ = sample()
+    some = np.append(np.arange(60), np.arange(20))
+    truth = np.sin(6 * X[:, 0])
+    kernel = sw.kernels.Laplace(0.4)
+    oracle = sw.KernelRidgeRegressor(kernel, rule=sw.rules.Oracle(truth[some])).fit(X[some], y[some])
+    weights = np.bincount(some).astype(float)
+    weighted = sw.KernelRidgeRegressor(kernel, rule=sw.rules.Oracle(truth)).fit(X, y, sample_weight=weights)
+    np.testing.assert_allclose(oracle.predict(X), weighted.predict(X), rtol=1e-8)
+    gram = kernel(X)
+    held = sw.KernelRidgeRegressor("precomputed", rule="gcv").fit(gram[np.ix_(some, some)], y[some])
+    direct = sw.KernelRidgeRegressor(kernel, rule="gcv").fit(X, y, sample_weight=weights)
+    np.testing.assert_allclose(held.predict(gram[:, some]), direct.predict(X), rtol=1e-6)
