@@ -61,7 +61,8 @@ def test_many_features_and_long_distances_neither_overflow_nor_turn_subnormal(ki
     gram = kind(1.0)(x)
     assert np.array_equal(gram, np.eye(20))
     near = kind(100.0)(rows(20, 500))
-    assert np.all(near > 0) and np.all(np.isfinite(near))
+    assert np.all(near > 0)
+    assert np.all(np.isfinite(near))
     single = kind(3.0)(rows(30, 40).astype(np.float32))
     assert single.dtype == np.float32
     assert np.all((single == 0) | (single > 1e-20))
