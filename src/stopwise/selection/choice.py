@@ -60,6 +60,8 @@ class Budget:
     """With more features, products of kernels have one length scale: their gradient costs a pass for each feature."""
     rows_per_slope: int = 5
     """A linear part needs so many rows for each feature."""
+    rows_per_scale: int = 30
+    """With fewer rows for each length scale, learning them flatters left-out errors too much to judge by."""
     ties: float = 1.0
     """Standard errors of the difference up to which left-out rows cannot tell a candidate from the best."""
     linear_ties: float = 1.5
@@ -136,7 +138,8 @@ class Search:
         if self._may_be_linear(sample):
             line = judge(sample.with_linear(), [], self.place, per_feature=False)
             tried.append(line)
-            if line.tied_with(best, self.budget.linear_ties):
+            honest = self._honest_errors(best)
+            if line.log_error < 0 and line.tied_with(best, self.budget.linear_ties, honest):
                 plain = next(c for c in tried if c.linear and not c.per_feature)
                 best = self._again(plain, sample, further=False)
                 return best, [*tried, *finalists]
@@ -231,8 +234,22 @@ class Search:
         tied = [c for c in finalists if c.tied_with(best, self.budget.ties)]
         return min(tied, key=lambda c: (c.per_feature, names.index(c.kernel.name), not c.linear, c.score))
 
+    def _honest_errors(self, best: Candidate) -> Array:
+        """The best's squared errors on left-out rows that had no part in learning its length scales."""
+        n, d = best.sample.covariates.shape
+        if not best.per_feature or n > self.budget.rows_per_scale * d:
+            return best.errors
+        start = Learned(np.full(d, float(np.mean(cast(Learned, best.learned).logs))), 0.0, 0.0)
+        errors, fold = np.empty(n), np.arange(n) % 3
+        for k in range(3):
+            part = best.sample.part(fold != k)
+            found = learn(part, best.kernel, start, max_steps=self.budget.steps, place=self.place)
+            judged = judge(best.sample, [Part(1.0, best.kernel, found.scales)], self.place, per_feature=True)
+            errors[fold == k] = judged.errors[fold == k]
+        return errors
+
     def _averaged(self, best: Candidate, finalists: Sequence[Candidate]) -> Candidate:
-        """The best, or its average with others that left-out rows cannot tell from it."""
+        """The best, or its average with others that left-out rows cannot tell from it, if they are predicted as well."""
         others = [
             c
             for c in _ranked(finalists)
@@ -244,7 +261,7 @@ class Search:
         shares = [0.5, *(0.5 / len(others) for _ in others)]
         parts = [Part(s, c.kernel, c.scales) for s, c in zip(shares, [best, *others], strict=True)]
         judged = judge(best.sample, parts, self.place, per_feature=best.per_feature)
-        return replace(judged, edge=best.edge, fall=best.fall)
+        return replace(judged, edge=best.edge, fall=best.fall) if judged.log_error <= best.log_error else best
 
 
 def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
