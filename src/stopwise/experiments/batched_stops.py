@@ -11,12 +11,12 @@ import numpy as np
 
 from stopwise._support.arrays import Array, Index
 from stopwise.complexity import critical_target, step_sums_at
-from stopwise.experiments.batched_search import first_true_each, minimise_each
 from stopwise.experiments.trials import Half, Trials, own, take
 from stopwise.filters import SteppedFilter
 from stopwise.rules import GCV, SURE, Critical, Discrepancy, HoldOut, LeaveOneOut, Minimax, Oracle, Rule
 from stopwise.rules.base import Reading
 from stopwise.rules.critical import RADIUS_CAP, RADIUS_ROUNDS, SELF_CONSTANT
+from stopwise.rules.search import first_true_each, minimise_each
 
 COSTLY: dict[str, Any] = {"ratio": 1.1, "scan": 128, "tolerance": 0.03}
 """Where each reading costs a product with the kernel matrix: a coarser grid, sooner, within a percent of the stop."""

@@ -1,21 +1,32 @@
-"""Minima and first crossings along a path's clock, in whole iterations where the filter has them."""
+"""Minima and first crossings along a path's clock.
 
-from __future__ import annotations
+A filter with steps is searched in whole iterations, for many responses at once: a criterion is asked for some columns
+at some clock readings and answers a table, readings by columns. Columns that share a bracket are narrowed together, and
+those that have stopped drop out of the scan. A filter without steps is searched on a grid and between its points.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias, cast
 
 import numpy as np
 
-from stopwise._support.arrays import Array
+from stopwise._support.arrays import Array, Index, Mask
 from stopwise._support.minimum import lowest_on_log_scale
 from stopwise.filters import SteppedFilter
 from stopwise.path import Path
 from stopwise.rules.base import Reading, Reason, Stop, clock_grid, stop_at
 
-Criterion = Callable[[Array], Array]
+Criterion: TypeAlias = Callable[[Array], Array]
+"""Values at some clock readings, for one response."""
+Table: TypeAlias = Callable[[Index, Array], Array]
+"""(columns, step_sums) -> values of shape (len(step_sums), len(columns))."""
 _SCAN = 2**17
-"""Iterations looked at one by one before a local minimum is sought on a grid."""
+"""Iterations looked at one by one, for one response, before a local minimum is sought on a grid."""
+_ENTRIES = 2**20
+"""Entries of a table that is asked for in a scan."""
+_POINTS = 17
+"""Points into which a bracket is cut; a bracket of fewer iterations is looked at whole."""
 
 
 def check_reading(reading: str) -> None:
@@ -34,16 +45,18 @@ def minimise(path: Path, criterion: Criterion, reading: Reading = "global") -> S
     if path.step_sum_cap == 0:
         return stop_at(path.filter, 0.0, Reason.ZERO)
     stepped = isinstance(path.filter, SteppedFilter)
-    if reading == "global":
-        stop = _global(path, criterion)
-    elif stepped:
-        stop = _first_rise_stepped(path, criterion)
+    if reading == "literal" and not stepped:
+        raise ValueError('reading="literal" counts iterations: it needs a filter with steps')
+    if stepped:
+        nearest: Reading = "global" if reading == "global" else "local"
+        at = float(minimise_each(path, 1, _as_table(criterion), nearest, ratio=1.1, scan=_SCAN)[0])
+        at_end = at == float(path.filter.snap(path.step_sum_cap)) and (at > 0 or reading != "global")
     else:
-        stop = _first_rise_continuous(path, criterion)
-    if reading == "literal":
-        if not isinstance(path.filter, SteppedFilter) or stop.iteration is None:
-            raise ValueError('reading="literal" counts iterations: it needs a filter with steps')
-        earlier = float(path.filter.step_sum(max(stop.iteration - 1, 0)))
+        at, at_end = _between_points(path, criterion, reading)
+    value = float(criterion(np.asarray([at]))[0])
+    stop = stop_at(path.filter, at, Reason.CAP if at_end else Reason.MINIMUM, criterion=value)
+    if reading == "literal" and isinstance(path.filter, SteppedFilter):
+        earlier = float(path.filter.step_sum(max((stop.iteration or 0) - 1, 0)))
         stop = replace(stop_at(path.filter, earlier, stop.reason), evidence=stop.evidence)
     return stop
 
@@ -57,97 +70,165 @@ def _told(criterion: Criterion, readings: Array) -> Array:
     return values
 
 
-def _global(path: Path, criterion: Criterion) -> Stop:
+def _as_table(criterion: Criterion) -> Table:
+    return lambda columns, readings: _told(criterion, readings)[:, None]
+
+
+def _between_points(path: Path, criterion: Criterion, reading: Reading) -> tuple[float, bool]:
+    """The minimum on a clock without steps, and whether it is the clock's end."""
     grid = clock_grid(path)
     values = _told(criterion, grid)
     best = int(np.argmin(np.where(np.isfinite(values), values, np.inf)))
-    at_end = best == grid.size - 1 and grid.size > 1
-    reason = Reason.CAP if at_end else Reason.MINIMUM
-    if 0 < best < grid.size - 1:
-        at = _refine(path, criterion, grid[best - 1], grid[best], grid[best + 1])
-    else:
-        at = float(grid[best])
-    return stop_at(path.filter, at, reason, criterion=float(criterion(np.asarray([at]))[0]))
+    if reading != "global":
+        best = int(np.argmax(np.append(_rises(values), True)))
+    if path.filter.name == "cutoff" or not 0 < best < grid.size - 1:
+        return float(grid[best]), best == grid.size - 1 and grid.size > 1
+    bracket, known = grid[best - 1 : best + 2], np.array([np.inf, values[best], np.inf])
+    return lowest_on_log_scale(bracket, known, lambda s: float(criterion(np.asarray([s]))[0]))[0], False
 
 
-def _refine(path: Path, criterion: Criterion, low: float, middle: float, high: float) -> float:
-    """The best reachable reading between two grid points around a grid minimum."""
-    if isinstance(path.filter, SteppedFilter):
-        first, last = (float(path.filter.iteration(v)) for v in (low, high))
-        while last - first > 2:
-            counts = np.unique(np.floor(np.linspace(first, last, 17)))
-            best = int(np.argmin(criterion(path.filter.step_sum(counts))))
-            narrowed = counts[max(best - 1, 0)], counts[min(best + 1, counts.size - 1)]
-            if narrowed == (first, last):
-                break
-            first, last = narrowed
-        # All that are left; beyond 2^53, where floats are further apart than steps, some of them.
-        counts = np.unique(np.floor(np.linspace(first, last, 5)))
-        return float(path.filter.step_sum(counts[int(np.argmin(criterion(path.filter.step_sum(counts))))]))
-    if path.filter.name == "cutoff":
-        return middle
-
-    def value(step_sum: float) -> float:
-        return float(criterion(np.asarray([step_sum]))[0])
-
-    return lowest_on_log_scale(np.array([low, middle, high]), np.array([np.inf, value(middle), np.inf]), value)[0]
+# ---- whole iterations, many responses at once ------------------------------------------------------------------------
 
 
-def _first_rise_stepped(path: Path, criterion: Criterion) -> Stop:
-    assert isinstance(path.filter, SteppedFilter)
-    last = min(float(path.filter.iteration(path.step_sum_cap)), float(_SCAN))
-    first, size = 0.0, 64.0
-    while first < last:
-        counts = np.arange(first, min(first + size, last) + 1)
-        values = _told(criterion, path.filter.step_sum(counts))
-        rises = np.flatnonzero(values[1:] > values[:-1])
-        if rises.size:
-            at = counts[rises[0]]
-            return stop_at(
-                path.filter, float(path.filter.step_sum(at)), Reason.MINIMUM, criterion=float(values[rises[0]])
-            )
-        first, size = counts[-1], size * 2
-    return _first_rise_on(
-        path, criterion, path.filter.step_sum(np.unique(np.maximum(path.filter.iteration(clock_grid(path)), last)))
-    )
+def _steps(path: Path) -> SteppedFilter:
+    if not isinstance(path.filter, SteppedFilter):
+        raise TypeError(f"these searches count iterations; the {path.filter.name} filter has none")
+    return path.filter
 
 
-def _first_rise_continuous(path: Path, criterion: Criterion) -> Stop:
-    return _first_rise_on(path, criterion, clock_grid(path))
+def minimise_each(
+    path: Path,
+    n_columns: int,
+    criterion: Table,
+    reading: Reading = "global",
+    *,
+    ratio: float = 1.03,
+    scan: int = 2**12,
+    tolerance: float = 0.0,
+) -> Array:
+    """Where each column's criterion is smallest, as a clock reading: `minimise` for many responses (E12).
 
-
-def _first_rise_on(path: Path, criterion: Criterion, grid: Array) -> Stop:
-    values = _told(criterion, grid)
-    rises = np.flatnonzero(values[1:] > values[:-1])
-    if not rises.size:
-        return stop_at(path.filter, float(grid[-1]), Reason.CAP, criterion=float(values[-1]))
-    at = int(rises[0])
-    best = _refine(path, criterion, grid[max(at - 1, 0)], grid[at], grid[at + 1])
-    return stop_at(path.filter, best, Reason.MINIMUM, criterion=float(criterion(np.asarray([best]))[0]))
-
-
-def first_true(path: Path, condition: Callable[[Array], Array], after: float = 0.0) -> float | None:
-    """The first reachable reading past `after` where a condition holds, or None.
-
-    Sought on the grid and then narrowed, so it is the first for a condition that holds once it starts to hold on the
-    scale of the grid.
+    `ratio` spaces the grid; `scan` iterations are looked at one by one for a first rise before the grid takes over (the
+    sums of decaying powers that rules read have no feature finer than the grid beyond); `tolerance` is the relative
+    width of a bracket in which 17 points are enough.
     """
+    filter, columns = _steps(path), np.arange(n_columns)
+    if path.step_sum_cap == 0 or n_columns == 0:
+        return np.zeros(n_columns)
+    if reading == "global":
+        counts = _lowest(filter, filter.iteration(clock_grid(path, ratio)), columns, criterion, tolerance)
+    else:
+        counts = _first_rise(path, filter, columns, criterion, scan, tolerance)
+    return filter.step_sum(np.maximum(counts - 1, 0) if reading == "literal" else counts)
+
+
+def _lowest(filter: SteppedFilter, grid: Array, columns: Index, criterion: Table, tolerance: float) -> Array:
+    """The iteration of the smallest value over a grid, then over every iteration beside it."""
+    values = criterion(columns, filter.step_sum(grid))
+    best = np.argmin(np.where(np.isfinite(values), values, np.inf), axis=0)
+    inner = (best > 0) & (best < grid.size - 1)
+    return _refined(filter, grid, best, inner, columns, criterion, tolerance)
+
+
+def _refined(
+    filter: SteppedFilter, grid: Array, at: Index, inner: Mask, columns: Index, criterion: Table, tolerance: float
+) -> Array:
+    """grid[at], but the best iteration between the neighbours on the grid for columns that are `inner`."""
+    out = grid[at]
+    for index in np.unique(at[inner]):
+        members = np.flatnonzero(inner & (at == index))
+        bracket = float(grid[max(index - 1, 0)]), float(grid[index + 1])
+        out[members] = _narrow(filter, bracket, columns[members], criterion, tolerance)
+    return cast(Array, out)
+
+
+def _narrow(
+    filter: SteppedFilter, bracket: tuple[float, float], columns: Index, criterion: Table, tolerance: float
+) -> Array:
+    """The best iteration of each column between two counts, 17 points at a time."""
+    out = np.empty(columns.size)
+    open_brackets = [(*bracket, np.arange(columns.size))]
+    while open_brackets:
+        first, last, members = open_brackets.pop()
+        whole = last - first < _POINTS
+        counts = np.arange(first, last + 1) if whole else np.unique(np.floor(np.linspace(first, last, _POINTS)))
+        best = np.argmin(criterion(columns[members], filter.step_sum(counts)), axis=0)
+        for at in np.unique(best):
+            ends = float(counts[max(at - 1, 0)]), float(counts[min(at + 1, counts.size - 1)])
+            # Beyond 2^53 floats are further apart than steps, and a bracket may not get any narrower.
+            if whole or last - first <= tolerance * first or ends == (first, last):
+                out[members[best == at]] = counts[at]
+            else:
+                open_brackets.append((*ends, members[best == at]))
+    return out
+
+
+def _rises(values: Array) -> Mask:
+    """Where the next value is larger (no differences: two infinities have none)."""
+    return np.asarray(values[1:] > values[:-1])
+
+
+def _first_rise(
+    path: Path, filter: SteppedFilter, columns: Index, criterion: Table, scan: int, tolerance: float
+) -> Array:
+    """The first t with criterion(t + 1) > criterion(t); the last reachable one where it never rises."""
+    out = np.full(columns.size, -1.0)
+    last, first, size = min(float(filter.iteration(path.step_sum_cap)), float(scan)), 0.0, 32.0
+    active = columns
+    while first < last and active.size:
+        counts = np.arange(first, min(first + size, last) + 1)
+        rises = _rises(criterion(active, filter.step_sum(counts)))
+        hit = rises.any(axis=0)
+        out[active[hit]] = counts[np.argmax(rises[:, hit], axis=0)]
+        active, first = active[~hit], float(counts[-1])
+        size = min(size * 2, max(32.0, _ENTRIES // max(active.size, 1)))
+    if active.size:
+        grid = filter.iteration(clock_grid(path))
+        grid = np.append(last, grid[grid > last])
+        never = np.ones((1, active.size), dtype=bool)
+        rises = np.concatenate([_rises(criterion(active, filter.step_sum(grid))), never])
+        at = np.argmax(rises, axis=0)
+        out[active] = _refined(filter, grid, at, at < grid.size - 1, active, criterion, tolerance)
+    return out
+
+
+def first_true_each(path: Path, n_columns: int, condition: Table, after: Array | None = None) -> Array:
+    """The first iteration past `after` at which each column's condition holds; NaN where it never does.
+
+    Sought on the grid and narrowed by halves, so it is the first for a condition that holds once it starts to hold on
+    the scale of the grid.
+    """
+    filter, past = _steps(path), np.zeros(n_columns) if after is None else after
+    grid = filter.iteration(clock_grid(path))
+    grid = grid[grid > past.min(initial=np.inf)]
+    if not grid.size:
+        return np.full(n_columns, np.nan)
+    holds = np.asarray(condition(np.arange(n_columns), filter.step_sum(grid)), dtype=bool) & (grid[:, None] > past)
+    hit, at = holds.any(axis=0), np.argmax(holds, axis=0)
+    low, high = np.where(at > 0, np.maximum(grid[np.maximum(at - 1, 0)], past), past), grid[at].copy()
+    while True:
+        middle = np.floor((low + high) / 2)
+        undecided = hit & (low < middle) & (middle < high)
+        if not undecided.any():
+            return cast(Array, np.where(hit, high, np.nan))
+        for count in np.unique(middle[undecided]):
+            members = np.flatnonzero(undecided & (middle == count))
+            true = np.asarray(condition(members, filter.step_sum(np.array([count])))[0], dtype=bool)
+            high[members[true]], low[members[~true]] = count, count
+
+
+def first_true(path: Path, condition: Criterion, after: float = 0.0) -> float | None:
+    """The first reachable reading past `after` where a condition holds, or None; sought as `first_true_each` does."""
+    if isinstance(path.filter, SteppedFilter):
+        past = np.atleast_1d(path.filter.iteration(after))
+        count = first_true_each(path, 1, lambda columns, readings: condition(readings)[:, None], past)[0]
+        return None if np.isnan(count) else float(path.filter.step_sum(count))
     grid = clock_grid(path)
     grid = grid[grid > after]
     hits = np.flatnonzero(condition(grid)) if grid.size else np.empty(0)
     if not hits.size:
         return None
-    low = float(grid[hits[0] - 1]) if hits[0] else after
-    high = float(grid[hits[0]])
-    if isinstance(path.filter, SteppedFilter):
-        first, last = float(path.filter.iteration(low)), float(path.filter.iteration(high))
-        while last - first > 1:
-            middle = np.floor((first + last) / 2)
-            if middle in (first, last):  # beyond 2^53 neighbouring floats are further apart than steps
-                break
-            holds = bool(condition(np.atleast_1d(path.filter.step_sum(middle)))[0])
-            first, last = (first, middle) if holds else (middle, last)
-        return float(path.filter.step_sum(last))
+    low, high = float(grid[hits[0] - 1]) if hits[0] else after, float(grid[hits[0]])
     if path.filter.name == "cutoff":
         return high
     for _ in range(60):

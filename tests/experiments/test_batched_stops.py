@@ -5,10 +5,10 @@ import pytest
 
 import reference
 import stopwise as sw
-from stopwise.experiments.batched_search import first_true_each, minimise_each
 from stopwise.experiments.batched_stops import errors, stops
 from stopwise.experiments.setting import descent, fig_setting, generator
 from stopwise.experiments.trials import draw_trials
+from stopwise.rules.search import first_true_each, minimise_each
 
 rules = sw.rules
 
