@@ -18,7 +18,7 @@ import numpy as np
 
 from stopwise._support.array_library import ArrayLibrary, library_of
 from stopwise._support.arrays import Array
-from stopwise.spectrum import IndefiniteMatrix
+from stopwise.engine.spectrum.eigenpairs import IndefiniteMatrix
 
 _ROUNDING = 4e-16
 """Rounding of a Gram matrix in units of its trace: the first shift tried where a penalty below it leaves no factor."""
