@@ -86,8 +86,10 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Covariates; for `kernel="precomputed"` the raw Gram matrix.
+        X : array-like of shape (n_samples, n_features), or a frame
+            Covariates; for `kernel="precomputed"` the raw Gram matrix. A pandas, polars or Arrow frame may hold text,
+            categories, booleans, dates and gaps: `sw.tables.TableEncoder` turns them into features. An array must
+            hold finite numbers.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Responses; several get one stop each.
         sample_weight : array-like of shape (n_samples,), optional
@@ -223,8 +225,10 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
     X_fit_ = learned(lambda f: f.covariates, "The rows (or landmarks) that predictions weigh.")
     dual_coef_ = learned(lambda f: f.dual_coef[:, 0] if f.single else f.dual_coef, "Their weights.")
     intercept_ = learned(lambda f: float(f.intercept[0]) if f.single else f.intercept, "The intercept, units of y.")
-    n_features_in_ = learned(lambda f: f.n_features, "How many columns X had.")
-    feature_names_in_ = learned(lambda f: f.feature_names, "Their names, where they had any.", optional=True)
+    n_features_in_ = learned(
+        lambda f: f.n_features if f.columns_in is None else len(f.columns_in), "How many columns X had."
+    )
+    feature_names_in_ = learned(lambda f: f.names_in, "Their names, where they had any.", optional=True)
     feature_range_ = learned(lambda f: f.feature_range, "Smallest and largest value of each column, (2, d).")
 
     # ---- scikit-learn's contract ------------------------------------------------------------------------------------
