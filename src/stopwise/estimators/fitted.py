@@ -73,6 +73,11 @@ class Fitted:
         return values[0] if self.single else list(values)
 
     @property
+    def n_in(self) -> int:
+        """How many columns X had."""
+        return self.n_features if self.columns_in is None else len(self.columns_in)
+
+    @property
     def names_in(self) -> Array | None:
         """The names of the columns that X had, where they had any."""
         return self.feature_names if self.columns_in is None else np.array(self.columns_in, dtype=object)

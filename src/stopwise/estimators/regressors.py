@@ -225,9 +225,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
     X_fit_ = learned(lambda f: f.covariates, "The rows (or landmarks) that predictions weigh.")
     dual_coef_ = learned(lambda f: f.dual_coef[:, 0] if f.single else f.dual_coef, "Their weights.")
     intercept_ = learned(lambda f: float(f.intercept[0]) if f.single else f.intercept, "The intercept, units of y.")
-    n_features_in_ = learned(
-        lambda f: f.n_features if f.columns_in is None else len(f.columns_in), "How many columns X had."
-    )
+    n_features_in_ = learned(lambda f: f.n_in, "How many columns X had.")
     feature_names_in_ = learned(lambda f: f.names_in, "Their names, where they had any.", optional=True)
     feature_range_ = learned(lambda f: f.feature_range, "Smallest and largest value of each column, (2, d).")
 
