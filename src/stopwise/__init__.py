@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-from stopwise import filters, kernels, landmarks, noise, rules, schedules
+from stopwise import filters, kernels, landmarks, noise, rules, schedules, tables
 from stopwise.complexity import (
     critical_radius,
     critical_step_sum,
@@ -39,6 +39,7 @@ __all__ = [
     "save",
     "schedules",
     "stopping_time",
+    "tables",
 ]
 
 

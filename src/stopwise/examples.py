@@ -2,9 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
+import numpy.typing as npt
+
+from stopwise.tables.table import Column, Kind, Table, text_column
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -12,9 +18,27 @@ class Example:
     """A table, its target column, and what it stands for."""
 
     name: str
-    frame: pd.DataFrame
+    columns: dict[str, npt.NDArray[np.float64] | npt.NDArray[np.str_]]
     target: str
     story: str
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The table as a pandas frame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.columns)
+
+    @property
+    def table(self) -> Table:
+        """The table as the command line reads it."""
+        return Table({name: _column(values) for name, values in self.columns.items()})
+
+
+def _column(values: npt.NDArray[np.float64] | npt.NDArray[np.str_]) -> Column:
+    if values.dtype.kind == "U":
+        return text_column(values.tolist())
+    return Column(Kind.NUMBER, values.astype(np.float64))
 
 
 def _motorcycle() -> Example:
@@ -24,8 +48,8 @@ def _motorcycle() -> Example:
     since = np.maximum(time - 13.5, 0.0)
     swing = -135.0 * np.sin(since / 5.2) * np.exp(-since / 16.0)
     acceleration = np.round(swing + rng.normal(scale=14.0, size=time.size), 1)
-    frame = pd.DataFrame({"milliseconds": time, "acceleration": acceleration})
-    return Example("motorcycle", frame, "acceleration", "acceleration of a head after a simulated motorcycle crash")
+    columns = {"milliseconds": time, "acceleration": acceleration}
+    return Example("motorcycle", columns, "acceleration", "acceleration of a head after a simulated motorcycle crash")
 
 
 def _kiln() -> Example:
@@ -36,10 +60,8 @@ def _kiln() -> Example:
     kiln = rng.choice(["north", "river", "old"], size)
     peak = 40 * np.exp(-(((heat - 1020) / 70) ** 2)) * (1 - np.exp(-hours / 4))
     strength = peak + np.where(kiln == "old", -5.0, 0.0) + rng.normal(scale=2.0, size=size)
-    frame = pd.DataFrame(
-        {"celsius": heat.round(), "hours": hours.round(1), "kiln": kiln, "strength": strength.round(2)}
-    )
-    return Example("kiln", frame, "strength", "strength of bricks against heat, hours and kiln, simulated")
+    columns = {"celsius": heat.round(), "hours": hours.round(1), "kiln": kiln, "strength": strength.round(2)}
+    return Example("kiln", columns, "strength", "strength of bricks against heat, hours and kiln, simulated")
 
 
 EXAMPLES: dict[str, Callable[[], Example]] = {"motorcycle": _motorcycle, "kiln": _kiln}

@@ -147,9 +147,10 @@ def fit(
     """
     of, ax = chosen(model, response), _axes(ax)
     target = observed(of) if y is None else np.asarray(y, dtype=np.float64).reshape(np.shape(y)[0], -1)[:, response]
-    if model.n_features_in_ == 1 and (X is not None or len(model.X_fit_) == len(target)):
+    made = fitted_of(model)
+    if made.n_features == 1 and (X is not None or len(model.X_fit_) == len(target)):
         rows = np.asarray(model.X_fit_ if X is None else X, dtype=np.float64)[:, 0]
-        names = getattr(model, "feature_names_in_", ["x"])
+        names = ["x"] if made.feature_names is None else made.feature_names
         at = np.linspace(rows.min(), rows.max(), 400)
         mean, std = cast(tuple[Array, Array], predict_rows(fitted_of(model), at[:, None], True, False, None))
         mean, std = mean.reshape(len(at), -1)[:, response], std.reshape(len(at), -1)[:, response]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from stopwise._support.torch import has_torch
 from stopwise.engine.solves.factor import centred_gram, factor
 from stopwise.engine.solves.preconditioned import Preconditioned
 from stopwise.engine.solves.preconditioner import low_rank
 from stopwise.engine.solves.sampled_left_out import left_out_rows, left_out_together, sample_rows
 from stopwise.engine.solves.shifted_descent import as_resolvents
+from stopwise.engine.spectrum.eigenpairs import IndefiniteMatrix
 from stopwise.filters import CutOff, GradientDescent, GradientFlow, NuMethod, Ridge
 from stopwise.kernels import Gaussian, Laplace, Matern
 from stopwise.schedules import PolynomialDecay
-from stopwise.engine.spectrum.eigenpairs import IndefiniteMatrix
 
 if has_torch():
     import torch
@@ -172,7 +173,9 @@ def test_products_too_rough_for_the_penalty_are_made_again_in_float64():
     setting = Setting("numpy")
     rough = setting.matrix - 1e-4 * np.eye(120)  # what rounding in single precision amounts to
     stand_in = setting.stand_in(40)
-    gradients = Preconditioned(lambda b: rough @ b, stand_in, 1e-6, setting.centre, careful=lambda b: setting.matrix @ b)
+    gradients = Preconditioned(
+        lambda b: rough @ b, stand_in, 1e-6, setting.centre, careful=lambda b: setting.matrix @ b
+    )
     solved = gradients.inverse(setting.response)
     exact = setting.factor(1e-6).inverse(setting.response)
     assert gradients.tally.exact == 1

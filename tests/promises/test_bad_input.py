@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.exceptions import NotFittedError
@@ -149,9 +148,9 @@ def test_a_response_without_noise_is_reproduced(estimator, rule):
 @each_estimator
 def test_text_columns_are_told_to_be_encoded(estimator):
     X, y = sample()
-    frame = pd.DataFrame({"size": X[:, 0], "colour": ["red", "blue"] * 10})
+    words = np.column_stack([X[:, 0].astype(object), ["red", "blue"] * 10])
     with pytest.raises(ValueError, match=r"could not convert string.*'red'.*numbers.*encode"):
-        estimator().fit(frame, y)
+        estimator().fit(words, y)
     with pytest.raises(ValueError, match=r"could not convert string.*numbers.*encode"):
         estimator().fit(X, np.array(["low", "high"] * 10))
     with pytest.raises(ValueError, match=r"could not convert string.*numbers.*encode"):

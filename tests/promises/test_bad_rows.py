@@ -56,17 +56,20 @@ BAD_X = {
     "np.matrix": (lambda: np.asmatrix(X), "np.matrix is not supported"),
     "an integer past floats": (lambda: [[10**400, 1]] * 20, "a number is too large for a float"),
     "a frame with a name twice": (lambda: pd.DataFrame(X, columns=["a", "a"]), "columns of X share the name 'a'"),
-    "a frame with NaN": (lambda: pd.DataFrame(spoilt(X, np.nan)), "X contains NaN"),
-    "a frame with NA": (lambda: frame(b=pd.array([1, None] * 10, dtype="Int64")), "X contains NaN"),
-    "a frame of categories": (lambda: frame(b=pd.Categorical(["u", "v"] * 10)), "could not convert string ... encode"),
-    "a frame of text": (lambda: frame(b=["u", "v"] * 10), "could not convert string ... encode"),
-    "a frame of dates": (lambda: frame(b=pd.date_range("2020", periods=20)), "X holds dates or durations"),
     "a frame of mixed names": (lambda: pd.DataFrame(X, columns=["a", 1]), "Feature names are only supported if all"),
     "an empty frame": (lambda: pd.DataFrame(), "X is empty"),
     "a series": (lambda: pd.Series(X[:, 0]), "Expected a 2-dimensional container"),
 }
 TOO_LARGE = {"1e308": lambda: X * 1e308, "one entry of 1e308": lambda: spoilt(X, 1e308)}
 """Refused in a fit alone: a prediction that far away is known."""
+FRAMES = {
+    "a frame with NaN": (lambda: pd.DataFrame(spoilt(X, np.nan)), "X contains NaN"),
+    "a frame with NA": (lambda: frame(b=pd.array([1, None] * 10, dtype="Int64")), "X contains NaN"),
+    "a frame of categories": (lambda: frame(b=pd.Categorical(["u", "v"] * 10)), "could not convert string ... encode"),
+    "a frame of text": (lambda: frame(b=["u", "v"] * 10), "could not convert string ... encode"),
+    "a frame of dates": (lambda: frame(b=pd.date_range("2020", periods=20)), "X holds dates or durations"),
+}
+"""What a fit to a frame encodes; a model that was fitted to an array has no names to encode it by."""
 SAME_X = {
     "float16 values": lambda: X.astype(np.float16),
     "long doubles": lambda: X.astype(np.longdouble),
@@ -84,7 +87,6 @@ SAME_X = {
     "read-only": lambda: read_only(X),
     "a frame": lambda: pd.DataFrame(X, columns=["a", "b"]),
     "a frame of nullable integers": lambda: frame(b=pd.array([1, 2] * 10, dtype="Int64")),
-    "a frame of numbers as categories": lambda: frame(b=pd.Categorical([1, 2] * 10)),
     "a frame of truths": lambda: frame(b=[True, False] * 10),
     "1e200": lambda: X * 1e200,
     "1e-300": lambda: X * 1e-300,
@@ -165,8 +167,16 @@ def test_covariates_that_are_none_are_refused_everywhere(estimator, method, make
 
 
 @each_estimator
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@cases(FRAMES)
+def test_frames_are_encoded_where_arrays_would_be_refused(estimator, method, make, words):
+    assert np.isfinite(METHODS[method](estimator, make(), y).predict(make())).all()
+    refused(lambda: METHODS["second partial_fit"](estimator, make(), y), words)
+
+
+@each_estimator
 @pytest.mark.parametrize("std", [False, True])
-@cases(BAD_X)
+@cases(BAD_X | FRAMES)
 def test_nothing_is_predicted_from_them(estimator, std, make, words):
     model = estimator(KERNEL).fit(X, y)
     refused(lambda: model.predict(make(), return_std=std), words)

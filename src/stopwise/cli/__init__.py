@@ -17,8 +17,18 @@ for other shells)."""
     cls=Commands,
     commands=[fit, predict, compare, info],
     epilog=_EPILOG,
+    invoke_without_command=True,
+    no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="stopwise", prog_name="stopwise")
-def main() -> None:
-    """Kernel regression that knows when to stop, and says why."""
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Kernel regression that knows when to stop, and says why.
+
+    \b
+    stopwise fit data.csv --target price --out model.stopwise --report report.html
+    stopwise predict model.stopwise new.csv --out predictions.csv
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())

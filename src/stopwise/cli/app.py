@@ -1,14 +1,19 @@
 """How every command ends: 0, or 2 with one line, or 130 after Ctrl-C; nothing half-written, no traceback."""
 
+from __future__ import annotations
+
+import contextlib
 import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
 import click
 
+from stopwise.cli.streams import abandon, occupy_standard_streams
 from stopwise.exceptions import CannotSave
 from stopwise.tables import shown
 
@@ -40,12 +45,33 @@ def _mild_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def _complain(line: str) -> None:
+    """A line on standard error, if anybody reads that."""
+    try:
+        click.echo(f"stopwise: {line}", err=True)
+    except OSError:
+        abandon(sys.stderr)
+
+
+class ReaderLeft(Exception):
+    """Whoever read standard output left early, and so has what it wanted; click would end with code 1."""
+
+
+@contextlib.contextmanager
+def _readers_may_leave() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as problem:
+        raise ReaderLeft from problem
+
+
 class Commands(click.Group):
     """The group of commands; `reproduce` is imported when it is asked for, since it brings joblib and more."""
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         if not standalone_mode:
             return super().main(*args, **{**extra, "standalone_mode": False})
+        occupy_standard_streams()
         _mild_streams()
         if threading.current_thread() is threading.main_thread():
             # A polite kill unwinds, so that temporary files are removed.
@@ -58,13 +84,24 @@ class Commands(click.Group):
             sys.stdout.flush()
             return result if isinstance(result, int) else 0
         except (click.Abort, KeyboardInterrupt):
-            click.echo("stopwise: interrupted; nothing was written", err=True)
+            _complain("interrupted; nothing was written")
             return INTERRUPTED
+        except (BrokenPipeError, ReaderLeft):
+            abandon(sys.__stdout__ or sys.stdout)
+            return 0
         except _EXPECTED as problem:
             if os.environ.get("STOPWISE_DEBUG"):
                 raise
-            click.echo(f"stopwise: {one_line(problem)}", err=True)
+            _complain(one_line(problem))
             return BAD_INPUT
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with _readers_may_leave():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _readers_may_leave():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*super().list_commands(ctx), "reproduce"])

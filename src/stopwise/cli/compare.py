@@ -6,11 +6,12 @@ from typing import Any
 import click
 
 from stopwise.cli import options
-from stopwise.cli.fit import read
+from stopwise.cli.fit import one_covariate
 from stopwise.cli.output import Notes, emit_json, print_facts, print_table
+from stopwise.cli.table_options import Columns, Writing, read_table, table_options
 from stopwise.examples import EXAMPLES
 from stopwise.io import atomic_path
-from stopwise.tables import shown
+from stopwise.tables import input_files, shown
 from stopwise.views.comparison import Comparison
 from stopwise.views.comparison import compare as compare_rules
 from stopwise.views.facts import length_scale, number, plain
@@ -43,30 +44,32 @@ def as_object(comparison: Comparison, target: str, figure: Path | None, notes: N
 @click.command(epilog=options.DATA_HELP)
 @click.argument("data", type=options.FILE, required=False)
 @click.option("--example", type=click.Choice(sorted(EXAMPLES)), help="Compare on simulated data instead of a file.")
-@options.table_options
+@table_options
 @options.model_options
 @click.option("--holdout", type=click.FloatRange(0, 0.9), default=0.0, help="The share of rows to measure errors on.")
 @click.option("--figure", type=options.FILE, help="Draw the comparison here (.png, .svg, .pdf).")
 @options.output_options
 def compare(data: Path | None, holdout: float, figure: Path | None, as_json: bool, quiet: bool, **given: Any) -> None:
     """Where each rule stops on one path, beside cross-validated ridge: stop, error and cost."""
-    options.check_outputs(data, figure)
+    options.check_outputs([] if data is None else input_files(data), figure)
+    options.check_landmarks(given["solver"], given["landmarks"])
     if figure:
         options.optional("stopwise.plot", "--figure")
     notes = Notes(quiet=quiet or as_json)
-    table = {name: given.pop(name) for name in ("example", "target", "separator", "features", "exclude", "missing")}
+    columns, writing = Columns.taken(given), Writing.taken(given)
     with notes.progress("reading"):
-        training = read(data, max_levels=given.pop("max_levels"), **table)
+        training = read_table(data, given.pop("example"), columns, writing).training
     for note in training.notes:
         notes.add(note)
-    matrix = training.features.to_numpy()
-    settings = {"kernel": options.kernel_for(given["kernel"], given["length_scale"], matrix), "solver": given["solver"]}
+    kernel = options.kernel_for(given["kernel"], given["length_scale"], one_covariate(training))
+    settings = {"kernel": kernel, "solver": given["solver"]}
     settings |= {"noise_std": options.noise_for(given["noise_std"]), "fit_intercept": given["intercept"]}
     with notes.progress("comparing"), notes.listening():
+        matrix = columns.encoder().fit(training.table, training.target).transform(training.table)
         comparison = compare_rules(matrix, training.target, holdout=holdout, seed=given["seed"], **settings)
         if figure:
             _draw(comparison, figure)
-    result = as_object(comparison, str(training.columns.target), figure, notes)
+    result = as_object(comparison, training.roles.target, figure, notes)
     if as_json:
         emit_json(result)
     elif not quiet:

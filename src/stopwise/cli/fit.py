@@ -1,52 +1,31 @@
 """stopwise fit: from a table to a stopped curve, and why it stopped there."""
 
 import contextlib
+import shlex
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
-import numpy as np
-import pyarrow as pa
 
 from stopwise._support.arrays import Array
 from stopwise.cli import options
 from stopwise.cli.fit_cluster import fit_in_chunks
 from stopwise.cli.output import Notes, emit_json, print_facts
+from stopwise.cli.table_options import Columns, Writing, read_table, table_options
 from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
-from stopwise.examples import EXAMPLES, load_example
+from stopwise.examples import EXAMPLES
 from stopwise.io import atomic_path, write_model
 from stopwise.rules.explanation import explain
-from stopwise.tables import Training, prepare, quoted, read_whole, shown
+from stopwise.tables import EncodedFrame, FittedTable, Kind, Recipe, TableEncoder, Training, input_files, quoted, shown
 from stopwise.views.facts import Model, describe, number
 
 
-def read(data: Path | None, example: str | None, target: str | None, separator: str | None, **given: Any) -> Training:
-    """The training table from a file or an example."""
-    if (data is None) == (example is None):
-        raise click.UsageError("give a table to fit, DATA, or --example motorcycle")
-    if example is not None:
-        simulated = load_example(example)
-        table, target = pa.Table.from_pandas(simulated.frame, preserve_index=False), target or simulated.target
-    else:
-        assert data is not None
-        table = read_whole(data, separator)
-    columns = table.column_names
-    if target is None:
-        raise click.UsageError(f"name the column to predict with --target; the columns are {quoted(columns, 10)}")
-    if len(columns) == 1 and (mark := next((s for s in ";\t|" if s in columns[0]), None)):
-        raise click.UsageError(
-            f"the table has one column; if its fields are separated by {mark!r}, say so with --separator"
-        )
-    for option in ("features", "exclude"):
-        given[option] = options.names_among(given[option], columns)
-    return prepare(table, target, **given)
-
-
-def _estimator(matrix: Array, rule: str, filter: str, given: dict[str, Any]) -> Model:
+def _estimator(training: Training | None, rule: str, filter: str, given: dict[str, Any]) -> Model:
     settings: dict[str, Any] = {
-        "kernel": options.kernel_for(given["kernel"], given["length_scale"], matrix),
+        "kernel": options.kernel_for(given["kernel"], given["length_scale"], one_covariate(training)),
         "rule": rule,
         "noise_std": options.noise_for(given["noise_std"]),
         "fit_intercept": given["intercept"],
@@ -57,18 +36,45 @@ def _estimator(matrix: Array, rule: str, filter: str, given: dict[str, Any]) -> 
     return KernelRidgeRegressor(**settings) if filter == "ridge" else KernelGradientRegressor(filter=filter, **settings)
 
 
-def _write(model: Model, training: Training, out: Path | None, report: Path | None, notes: Notes) -> None:
+def one_covariate(training: Training | None) -> Array | None:
+    """The covariate of a table that has one column of numbers; None for any other."""
+    if training is None or len(training.table.names) > 1:
+        return None
+    (column,) = training.table.columns.values()
+    return column.as_numbers if column.kind is Kind.NUMBER and not column.missing.any() else None
+
+
+@dataclass(frozen=True)
+class TableFit:
+    """A model, the rows it was fitted to and how they were made."""
+
+    model: Any
+    frame: EncodedFrame
+    training: Training
+    table: FittedTable
+
+    @classmethod
+    def of(cls, estimator: Any, training: Training, encoder: TableEncoder) -> TableFit:
+        """Encode the table and fit."""
+        encoder.fit(training.table, training.target)
+        recipe = cast(Recipe, encoder.recipe_)
+        frame = EncodedFrame(recipe.encode(training.table).matrix, tuple(training.table.names), recipe)
+        table = FittedTable(training.roles.target, training.roles.id)
+        return cls(estimator.fit(frame, training.target), frame, training, table)
+
+
+def _write(fitted: TableFit, out: Path | None, report: Path | None, notes: Notes) -> None:
     with contextlib.ExitStack() as files:
         if out:
-            write_model(model, files.enter_context(atomic_path(out)), training.columns)
+            write_model(fitted.model, files.enter_context(atomic_path(out)), fitted.table)
         if report:
             options.optional("stopwise.pages", "--report").write(
-                model,
+                fitted.model,
                 files.enter_context(atomic_path(report)),
-                X=training.features,
-                y=training.target,
-                target=training.columns.target,
-                command=" ".join(["stopwise", *sys.argv[1:]]),
+                X=fitted.frame.matrix,
+                y=fitted.training.target,
+                target=fitted.table.target,
+                command=shlex.join(["stopwise", *sys.argv[1:]]),
                 warnings=list(notes.lines),
             )
 
@@ -76,7 +82,7 @@ def _write(model: Model, training: Training, out: Path | None, report: Path | No
 @click.command(epilog=options.DATA_HELP)
 @click.argument("data", type=options.FILE, required=False)
 @click.option("--example", type=click.Choice(sorted(EXAMPLES)), help="Fit simulated data instead of a file.")
-@options.table_options
+@table_options
 @options.model_options
 @click.option("--rule", type=click.Choice(options.RULES), default="auto", show_default=True, help="When to stop.")
 @click.option(
@@ -94,30 +100,32 @@ def fit(data: Path | None, out: Path | None, report: Path | None, as_json: bool,
     stopwise fit FOLDER --target y --solver dask --landmarks 500
     """
     started = time.perf_counter()
-    options.check_outputs(data, out, report)
+    options.check_outputs([] if data is None else input_files(data), out, report)
+    options.check_landmarks(given["solver"], given["landmarks"])
     if report:
         options.optional("stopwise.pages", "--report")
     notes = Notes(quiet=quiet or as_json)
-    table = {name: given.pop(name) for name in ("example", "target", "separator", "features", "exclude", "missing")}
+    columns, writing, example = Columns.taken(given), Writing.taken(given), given.pop("example")
     written = {"model": str(out) if out else None, "report": str(report) if report else None}
     if given["solver"] == "dask":
-        estimator = _estimator(np.zeros((1, 2)), given["rule"], given["filter"], given)
-        model, result = fit_in_chunks(estimator, data, out, report, table, notes)
+        estimator = _estimator(None, given["rule"], given["filter"], given)
+        model, result = fit_in_chunks(estimator, data, out, report, columns, writing, notes)
         _tell(model, result | {"warnings": notes.lines, **written}, as_json, quiet)
         return
     with notes.progress("reading"):
-        training = read(data, max_levels=given.pop("max_levels"), **table)
-    for note in training.notes:
+        read = read_table(data, example, columns, writing)
+    for note in read.training.notes:
         notes.add(note)
-    with notes.progress(f"fitting {len(training.target):,} rows"), notes.listening():
-        estimator = _estimator(training.features.to_numpy(), given["rule"], given["filter"], given)
-        model = estimator.fit(training.features, training.target)
+    with notes.progress(f"fitting {len(read.training.target):,} rows"), notes.listening():
+        estimator = _estimator(read.training, given["rule"], given["filter"], given)
+        fitted = TableFit.of(estimator, read.training, columns.encoder())
     with notes.progress("writing"), notes.listening():
-        _write(model, training, out, report, notes)
-        facts = describe(model)
-    result = {"rows": len(training.target), "features": list(training.columns.features)}
-    result |= {"target": training.columns.target, **facts, "seconds": round(time.perf_counter() - started, 3)}
-    _tell(model, result | {"warnings": notes.lines, **written}, as_json, quiet)
+        _write(fitted, out, report, notes)
+        facts = describe(fitted.model)
+    result = {"rows": len(fitted.frame), "features": fitted.frame.recipe.features, "target": fitted.table.target}
+    result |= {**facts, "seconds": round(time.perf_counter() - started, 3), "warnings": notes.lines, **written}
+    result |= {"table": read.found, "encoded": fitted.frame.recipe.sentence}
+    _tell(fitted.model, result, as_json, quiet)
 
 
 def _tell(model: Model, result: dict[str, Any], as_json: bool, quiet: bool) -> None:
@@ -125,6 +133,10 @@ def _tell(model: Model, result: dict[str, Any], as_json: bool, quiet: bool) -> N
         emit_json(result)
     elif not quiet:
         print_summary(result, explain(model))
+
+
+_WRITTEN = (("table", "table"), ("columns", "encoded"))
+"""Headings and keys of what is said about the table: how it was written, and what became of its columns."""
 
 
 def print_summary(result: dict[str, Any], why: str) -> None:
@@ -135,6 +147,7 @@ def print_summary(result: dict[str, Any], why: str) -> None:
         kernel += f", length scale {number(result['length_scale'])}"
     steps = f"{number(result['iteration'])} steps, " if result["iteration"] is not None else ""
     facts = [
+        *((label, shown(result[key], 300)) for label, key in _WRITTEN if result.get(key)),
         ("data", f"{result['rows']:,} rows, {count} feature{'' if count == 1 else 's'} ({quoted(result['features'])})"),
         ("kernel", kernel),
         ("noise level", number(result["noise_std"])),

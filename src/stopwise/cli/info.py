@@ -8,6 +8,7 @@ import click
 from stopwise.cli import options
 from stopwise.cli.fit import print_summary
 from stopwise.cli.output import emit_json, print_facts
+from stopwise.estimators.fitted import fitted_of
 from stopwise.io import Saved, read_model
 from stopwise.rules.explanation import explain
 from stopwise.tables import shown
@@ -16,13 +17,15 @@ from stopwise.views.facts import describe
 
 def feature_names(saved: Saved) -> list[str]:
     """The names of a model's features, or their numbers."""
-    names = getattr(saved.model, "feature_names_in_", range(saved.model.n_features_in_))
+    fitted = fitted_of(saved.model)
+    names = range(fitted.n_features) if fitted.feature_names is None else fitted.feature_names
     return [str(name) for name in names]
 
 
 def facts_of(saved: Saved, path: Path) -> dict[str, Any]:
     """A model file as one JSON object."""
     model = saved.model
+    recipe = fitted_of(model).recipe
     return {
         "model": str(path),
         "bytes": path.stat().st_size,
@@ -31,7 +34,7 @@ def facts_of(saved: Saved, path: Path) -> dict[str, Any]:
         "estimator": type(model).__name__,
         "rows": len(model.X_fit_),
         "features": feature_names(saved),
-        "columns": None if saved.table is None else saved.table.names,
+        "columns": None if recipe is None else recipe.names,
         "target": None if saved.table is None else saved.table.target,
         **describe(model),
         "why": explain(model),

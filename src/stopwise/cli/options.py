@@ -9,13 +9,13 @@ from types import ModuleType
 from typing import Any, Literal, TypeVar
 
 import click
-import numpy as np
 from click.shell_completion import CompletionItem
 
 from stopwise._support.arrays import Array
+from stopwise.cli.streams import is_stream
 from stopwise.kernels import Kernel, Sobolev, Stationary, as_kernel
 from stopwise.rules import _NAMED as NAMED_RULES
-from stopwise.tables import FORMATS, MAX_LEVELS, MISSING
+from stopwise.tables import FORMATS
 
 F = TypeVar("F", bound=Callable[..., Any])
 RULES = tuple(sorted(NAMED_RULES))
@@ -32,7 +32,7 @@ def _complete_kernel(ctx: click.Context, parameter: click.Parameter, incomplete:
     return [CompletionItem(name) for name in KERNELS if name.startswith(incomplete)]
 
 
-def _stacked(options: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
+def stacked(options: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         for option in reversed(options):
             function = option(function)
@@ -41,36 +41,13 @@ def _stacked(options: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
     return decorate
 
 
-output_options = _stacked(
+output_options = stacked(
     [
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object for machines."),
         click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors."),
     ]
 )
-separator_option = click.option("--separator", help="What separates fields, for text files that are not .csv or .tsv.")
-table_options = _stacked(
-    [
-        click.option("--target", help="The column to predict."),
-        click.option("--features", multiple=True, help="A column to use, or several with commas; may be repeated."),
-        click.option("--exclude", multiple=True, help="A column to leave out; may be repeated."),
-        click.option(
-            "--missing",
-            type=click.Choice(MISSING),
-            default="refuse",
-            show_default=True,
-            help="Rows with missing values.",
-        ),
-        click.option(
-            "--max-levels",
-            type=click.IntRange(1),
-            default=MAX_LEVELS,
-            show_default=True,
-            help="The most values a text column may have (one 0/1 feature each).",
-        ),
-        separator_option,
-    ]
-)
-model_options = _stacked(
+model_options = stacked(
     [
         click.option(
             "--kernel", default="auto", show_default=True, shell_complete=_complete_kernel, help=", ".join(KERNELS)
@@ -97,8 +74,8 @@ def names_among(given: Sequence[str], columns: Sequence[str]) -> list[str]:
     return names
 
 
-def kernel_for(name: str, length_scale: str | None, covariates: Array) -> Kernel | Literal["auto"]:
-    """The kernel meant by the options; a Sobolev kernel is stretched over data that leave [0, 1]."""
+def kernel_for(name: str, length_scale: str | None, covariate: Array | None) -> Kernel | Literal["auto"]:
+    """The kernel meant by the options; a Sobolev kernel is stretched over one covariate that leaves [0, 1]."""
     kernel: Kernel | Literal["auto"] = "auto" if name == "auto" else as_kernel(name)
     if name == "precomputed":
         raise click.UsageError("a precomputed kernel takes a matrix, not a table: use the Python library")
@@ -107,9 +84,8 @@ def kernel_for(name: str, length_scale: str | None, covariates: Array) -> Kernel
             raise click.UsageError("--length-scale needs --kernel gaussian, laplace or matern*")
         scales = [float(part) for part in length_scale.split(",")]
         kernel = kernel.with_length_scale(scales[0] if len(scales) == 1 else scales)
-    one = covariates.shape[1] == 1
-    if isinstance(kernel, Sobolev) and one and (covariates.min() < 0 or covariates.max() > 1):
-        kernel = dataclasses.replace(kernel, interval="auto").resolved(np.asarray(covariates, dtype=np.float64))
+    if isinstance(kernel, Sobolev) and covariate is not None and (covariate.min() < 0 or covariate.max() > 1):
+        kernel = dataclasses.replace(kernel, interval="auto").resolved(covariate[:, None])
     return kernel
 
 
@@ -129,11 +105,14 @@ def optional(module: str, option: str) -> ModuleType:
         raise click.ClickException(f"{option} needs {problem.name}: pip install 'stopwise[report]'") from None
 
 
-def check_outputs(data: Path | None, *outputs: Path | None) -> None:
-    """Outputs must differ from the input and from one another, and their folders must exist: said before the work."""
-    named = [path for path in outputs if path is not None]
+def check_outputs(inputs: Sequence[Path], *outputs: Path | None) -> None:
+    """Outputs must differ from every input and from one another, and their folders must exist: said before the work.
+
+    Links count as what they lead to. A pipe or device is nothing to be destroyed.
+    """
+    named = [path for path in outputs if path is not None and not is_stream(path)]
     for path in named:
-        if data is not None and path.exists() and data.exists() and os.path.samefile(data, path):
+        if path.exists() and any(os.path.samefile(path, file) for file in inputs if file.exists()):
             raise click.UsageError(f"{path} is the input: name another file to write to")
         if not path.absolute().parent.is_dir():
             raise click.UsageError(f"the folder {path.absolute().parent} does not exist: make it first")
@@ -141,3 +120,9 @@ def check_outputs(data: Path | None, *outputs: Path | None) -> None:
             raise click.UsageError(f"{path} is a folder: name a file")
     if len({os.path.realpath(path) for path in named}) < len(named):
         raise click.UsageError("two outputs have the same name")
+
+
+def check_landmarks(solver: str, landmarks: int | None) -> None:
+    """Landmarks are for solvers that use them."""
+    if landmarks is not None and solver not in ("auto", "nystrom", "dask"):
+        raise click.UsageError(f"--landmarks is for --solver nystrom or dask, and --solver is {solver}: leave one out")

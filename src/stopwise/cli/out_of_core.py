@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import sys
 from collections.abc import Sequence
@@ -11,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stopwise._support.dask import connected, dask
 from stopwise.engine.cluster.chunks import Chunks, Layout, PartitionError, Rows, count_rows, rows_of_table
 from stopwise.estimators.dask_collections import fit_chunks
-from stopwise.tables import Columns, Numeric
+from stopwise.tables import Asked, FittedTable, Numbers, Recipe
+from stopwise.tables.parquet import arrow
+from stopwise.tables.sniffing import Dialect, sniff
 
 CHUNK_ROWS = 262_144
 BLOCK_BYTES = 32 * 2**20
@@ -30,7 +30,8 @@ class FolderFit:
     """A model fitted to a folder, what it knows of the columns, and how many rows there were."""
 
     model: Any
-    columns: Columns
+    table: FittedTable
+    recipe: Recipe
     n_rows: int
 
 
@@ -41,23 +42,26 @@ def fit_folder(
     *,
     features: Sequence[str] = (),
     exclude: Sequence[str] = (),
-    separator: str | None = None,
+    writing: Asked | None = None,
     show: bool = False,
 ) -> FolderFit:
     """Fit an estimator to all files of a folder (or one file) on the connected dask client, or a local cluster.
 
     With `show` the dashboard's address and dask's progress bar appear on standard error.
     """
-    files = _files(Path(folder), separator)
+    given = (writing or Asked()).given
+    files = _files(Path(folder), given.separator)
     with connected(estimator.n_jobs) as client:
         if show:
             sys.stderr.write(f"dask dashboard: {client.dashboard_link}\n")
         make = _parquet_chunks if files[0].suffix in (".parquet", ".pq") else _csv_chunks
         precision = "float64" if estimator.in_double else "float32"
         layout = Layout(tuple(features) or None, (target,), precision=precision)
-        chunks = make(files, layout, exclude, separator, client)
-        estimator._fitted, sample = fit_chunks(estimator, chunks, client, _show_progress if show else None)
-    return FolderFit(estimator, _columns(chunks.layout, sample), chunks.n_rows)
+        chunks = make(files, layout, exclude, replace(writing or Asked(), expected={target}), client)
+        fitted, sample = fit_chunks(estimator, chunks, client, _show_progress if show else None)
+        recipe = _recipe(chunks.layout, sample)
+        estimator._fitted = replace(fitted, columns_in=tuple(recipe.names), recipe=recipe)
+    return FolderFit(estimator, FittedTable(target), recipe, chunks.n_rows)
 
 
 def _show_progress(future: Any) -> None:
@@ -66,10 +70,9 @@ def _show_progress(future: Any) -> None:
     sys.stderr.write("\n")
 
 
-def _columns(layout: Layout, sample: Rows) -> Columns:
+def _recipe(layout: Layout, sample: Rows) -> Recipe:
     medians = np.median(sample.covariates, axis=0)
-    parts = tuple(Numeric(name, float(m)) for name, m in zip(layout.features or (), medians, strict=True))
-    return Columns((layout.targets or (None,))[0], parts)
+    return Recipe(tuple(Numbers(name, float(m)) for name, m in zip(layout.features or (), medians, strict=True)))
 
 
 def _files(folder: Path, separator: str | None) -> list[Path]:
@@ -110,7 +113,7 @@ def _chosen(columns: Sequence[str], numeric: set[str], asked: Layout, exclude: S
 
 def read_parquet(path: str, groups: list[int], layout: Layout, label: str) -> Rows:
     """Checked rows of some row groups of a file."""
-    file = pq.ParquetFile(path)
+    file = _parquet().ParquetFile(path)
     schema = file.schema_arrow
     for name, expected in layout.dtypes or ():
         if name not in schema.names:
@@ -123,10 +126,8 @@ def read_parquet(path: str, groups: list[int], layout: Layout, label: str) -> Ro
     return rows_of_table(table.to_pandas(), replace(layout, dtypes=None), label)
 
 
-def _parquet_chunks(
-    files: list[Path], asked: Layout, exclude: Sequence[str], separator: str | None, client: Any
-) -> Chunks:
-    schema = pq.read_schema(files[0])
+def _parquet_chunks(files: list[Path], asked: Layout, exclude: Sequence[str], writing: Asked, client: Any) -> Chunks:
+    schema = _parquet().read_schema(files[0])
     kinds = {field.name: field.type for field in schema}
     numeric = {name for name, kind in kinds.items() if _is_number(kind)}
     chosen = _chosen(schema.names, numeric, asked, exclude, files[0].name)
@@ -143,13 +144,18 @@ def _parquet_chunks(
     return Chunks(tuple(parts), tuple(labels), tuple(lengths), layout, single=True)
 
 
+def _parquet() -> Any:
+    return arrow("reading Parquet", "pyarrow.parquet")
+
+
 def _is_number(kind: Any) -> bool:
+    pa = arrow("reading Parquet")
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
 def _row_groups(path: Path) -> list[tuple[list[int], int]]:
     """Neighbouring row groups of a file, together about as many rows as a chunk should have."""
-    meta = pq.read_metadata(path)
+    meta = _parquet().read_metadata(path)
     out: list[tuple[list[int], int]] = []
     for group in range(meta.num_row_groups):
         rows = meta.row_group(group).num_rows
@@ -163,20 +169,30 @@ def _row_groups(path: Path) -> list[tuple[list[int], int]]:
 # ---- CSV ------------------------------------------------------------------------------------------------------------
 
 
-def read_csv(block: bytes, header: bytes, separator: str, names: tuple[str, ...], layout: Layout, label: str) -> Rows:
+def _frame(lines: bytes | Path, dialect: Dialect, rows: int | None = None) -> Any:
+    pd = importlib.import_module("pandas")
+    return pd.read_csv(
+        io.BytesIO(lines) if isinstance(lines, bytes) else lines,
+        sep=r"\s+" if dialect.layout.separator == " " else dialect.layout.separator,
+        decimal=dialect.decimal,
+        encoding=dialect.layout.encoding,
+        nrows=rows,
+    )
+
+
+def read_csv(block: bytes, header: bytes, dialect: Dialect, names: tuple[str, ...], layout: Layout, label: str) -> Rows:
     """Checked rows of a block of lines; the first block of a file begins with its header."""
-    lines = block if block.startswith(header) else header + block
-    table = pd.read_csv(io.BytesIO(lines), sep=separator)
+    table = _frame(block if block.startswith(header) else header + block, dialect)
     if tuple(map(str, table.columns)) != names:
         raise PartitionError(f"{label} has the columns {list(table.columns)} and the first file has {list(names)}")
     return rows_of_table(table, layout, label)
 
 
-def _csv_chunks(files: list[Path], asked: Layout, exclude: Sequence[str], separator: str | None, client: Any) -> Chunks:
-    mark = separator or _SEPARATORS.get(files[0].suffix, ",")
-    first = pd.read_csv(files[0], sep=mark, nrows=1000)
+def _csv_chunks(files: list[Path], asked: Layout, exclude: Sequence[str], writing: Asked, client: Any) -> Chunks:
+    dialect = sniff(files[0], writing.given, writing.expected)
+    first = _frame(files[0], dialect, 1000)
     names = tuple(map(str, first.columns))
-    numeric = {name for name in names if pd.api.types.is_numeric_dtype(first[name])}
+    numeric = {name for name in names if first[name].dtype.kind in "fiub"}
     chosen = _chosen(names, numeric, asked, exclude, files[0].name)
     layout = replace(asked, features=tuple(chosen), n_features=len(chosen))
     read, read_bytes = dask().delayed(read_csv, pure=False), dask("dask.bytes").read_bytes
@@ -188,5 +204,5 @@ def _csv_chunks(files: list[Path], asked: Layout, exclude: Sequence[str], separa
         _, blocks = read_bytes(str(path.absolute()), delimiter=b"\n", blocksize=BLOCK_BYTES, sample=False)
         for number, block in enumerate(blocks[0]):
             labels.append(f"partition {len(parts)} ({path.name}, block {number})")
-            parts.append(read(block, header, mark, names, layout, labels[-1]))
+            parts.append(read(block, header, dialect, names, layout, labels[-1]))
     return Chunks(tuple(parts), tuple(labels), tuple(count_rows(parts, client)), layout, single=True)

@@ -1,57 +1,76 @@
 """stopwise predict: a table through a model, batch by batch; memory does not grow with the file."""
 
 import contextlib
-import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import click
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 
 from stopwise._support.arrays import Array
 from stopwise._support.progress import Progress
 from stopwise.cli import options
 from stopwise.cli.output import Notes, print_facts
-from stopwise.cli.prediction_writers import JsonSink, Sink, file_sink
+from stopwise.cli.prediction_writers import WRITTEN, Cells, JsonWriter, Writer, check_writable, file_writer
+from stopwise.cli.streams import is_stream
+from stopwise.cli.table_options import Writing, writing_options
+from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.estimators.prediction.training_range import Mask, outside
 from stopwise.exceptions import ExtrapolationWarning
-from stopwise.io import Saved, read_model
+from stopwise.io import read_model
 from stopwise.kernels import Sobolev
-from stopwise.tables import MISSING, Columns, Numeric, Source, TableError, find_sources, quoted, shown
+from stopwise.tables import (
+    EncodedFrame,
+    FittedTable,
+    Kind,
+    Numbers,
+    Reading,
+    Recipe,
+    Table,
+    TableError,
+    Tables,
+    input_files,
+    open_tables,
+    quoted,
+    shown,
+    told_apart,
+)
+from stopwise.tables.encodings import as_text
 from stopwise.views.facts import parts
 
-_BATCH = 16_384
-"""Rows predicted at once: 130 kB a column, whatever the size of the file."""
+
+def known_columns(fitted: Fitted) -> Recipe | None:
+    """How a model's columns become features; None where it knows their number alone."""
+    if fitted.recipe is not None or fitted.feature_names is None:
+        return fitted.recipe
+    return _numbers([str(name) for name in fitted.feature_names])
 
 
-def columns_of(saved: Saved, sources: list[Source]) -> Columns:
+def _numbers(names: list[str]) -> Recipe:
+    """Columns of numbers, with nothing to fill gaps by."""
+    return Recipe(tuple(Numbers(name, np.nan) for name in names))
+
+
+def columns_of(known: Recipe | None, n_features: int, tables: Tables) -> Recipe:
     """The columns a model wants, checked against every file: a missing one is named."""
-    model = saved.model
-    if saved.table is not None:
-        columns = cast(Columns, saved.table)
-    elif hasattr(model, "feature_names_in_"):
-        columns = Columns(None, tuple(Numeric(str(name), np.nan) for name in model.feature_names_in_))
-    else:
-        names = sources[0].names()
-        if len(names) != model.n_features_in_:
+    if known is None:
+        names = tables.names()
+        if len(names) != n_features:
             raise TableError(
-                f"this model knows its features by position, so the table must have {model.n_features_in_} columns; it "
-                f"has {len(names)}"
+                f"this model knows its features by position, so the table must have {n_features} columns; it has "
+                f"{len(names)}"
             )
-        columns = Columns(None, tuple(Numeric(name, np.nan) for name in names))
-    for source in sources:
+        known = _numbers(names)
+    for source in tables.sources:
         present = set(source.names())
-        absent = [name for name in columns.names if name not in present]
+        absent = [name for name in known.names if name not in present]
         if absent:
-            raise TableError(f"{shown(source.path, 300)} lacks columns the model was fitted to: {quoted(absent)}")
-    return columns
+            raise TableError(f"{source.label} lacks columns the model was fitted to: {quoted(absent)}")
+    return known
 
 
 @dataclass
@@ -84,31 +103,48 @@ class Tally:
 class Predictor:
     """A model, the columns it wants, and a count of what it met."""
 
-    def __init__(self, saved: Saved, columns: Columns, *, std: bool, missing: str) -> None:
-        self.model, self.columns, self.std, self.missing = saved.model, columns, std, missing
+    def __init__(self, model: Any, recipe: Recipe, *, std: bool, missing: str, id_column: str | None) -> None:
+        self.model, self.recipe, self.std, self.missing = model, recipe, std, missing
+        self.id_column = id_column
         self.ranges: Array = self.model.feature_range_
-        self.names, self.tally = columns.features, Tally()
+        self.names, self.tally = recipe.features, Tally()
+        self.encoded = fitted_of(model).recipe is not None
 
-    def predict(self, batch: pa.RecordBatch) -> dict[str, Array]:
-        """Predictions (and their standard deviations) for a batch, NaN where there is none."""
-        X, gaps, unseen = self.columns.encode(batch, fill=self.missing == "median")
-        if self.missing == "refuse" and gaps.any():
-            row = self.tally.rows + int(np.argmax(gaps)) + 1
+    @property
+    def reading(self) -> Reading:
+        """What each column must be read as."""
+        names = {} if self.id_column is None else {self.id_column: Kind.TEXT}
+        return Reading(kinds=names | self.recipe.kinds)
+
+    def predict(self, batch: Table) -> dict[str, Cells]:
+        """Predictions (and their standard deviations) for a batch, NaN where there is none, after the names of rows."""
+        encoded = self.recipe.encode(batch)
+        if self.missing == "refuse" and encoded.missing.any():
+            row = self.tally.rows + int(np.argmax(encoded.missing)) + 1
             raise TableError(
-                f"row {row:,} has a missing value: choose --missing drop (no prediction) or --missing median"
+                f"row {row:,} has a missing value: choose --missing impute or --missing drop (no prediction)"
             )
-        usable = np.asarray(~np.isnan(X).any(axis=1))
-        self._count(X, gaps, unseen, usable)
-        usable[usable] = self._in_domain(X[usable])
+        usable = np.asarray(~np.isnan(encoded.matrix).any(axis=1))
+        if self.missing == "drop":
+            usable &= ~encoded.missing
+        self._count(encoded.matrix, encoded.missing, encoded.unseen, usable)
+        usable[usable] = self._in_domain(encoded.matrix[usable])
         self.tally.unpredicted += int((~usable).sum())
-        return self._columns(X, usable)
+        return self._named_rows(batch, self._columns(encoded.matrix, usable))
+
+    def _named_rows(self, batch: Table, columns: dict[str, Array]) -> dict[str, Cells]:
+        if self.id_column is None:
+            return cast("dict[str, Cells]", columns)
+        cells = as_text(batch.columns[self.id_column])
+        names = told_apart([*columns, self.id_column])
+        return {names[-1]: cast(Cells, cells.values), **columns}
 
     def _count(self, X: Array, gaps: Mask, unseen: Mask, usable: Mask) -> None:
         self.tally.rows += len(X)
         self.tally.missing += int(gaps.sum())
         self.tally.unseen += int(unseen.sum())
-        beyond = outside(self.ranges, X)
-        self.tally.outside += int((beyond.any(axis=1) & usable).sum())
+        beyond = outside(self.ranges, X) & usable[:, None]
+        self.tally.outside += int(beyond.any(axis=1).sum())
         for column in np.flatnonzero(beyond.any(axis=0)):
             self.tally.features[self.names[column]] += int(beyond[:, column].sum())
 
@@ -121,15 +157,16 @@ class Predictor:
                 inside &= (X[:, 0] >= left) & (X[:, 0] <= right)
         return inside
 
-    def _named(self, X: Array) -> Any:
-        names = getattr(self.model, "feature_names_in_", None)
-        return X if names is None else pd.DataFrame(X, columns=pd.Index(names, dtype=object))
-
     def _columns(self, X: Array, usable: Mask) -> dict[str, Array]:
         outputs = 1 if self.model.dual_coef_.ndim == 1 else self.model.dual_coef_.shape[1]
         values = np.full((2 if self.std else 1, len(X), outputs), np.nan)
         if usable.any():
-            found = self.model.predict(self._named(X[usable]), return_std=self.std)
+            with warnings.catch_warnings():
+                # Rows outside the range are counted over the whole file, and the columns were put in order by name.
+                warnings.simplefilter("ignore", ExtrapolationWarning)
+                warnings.filterwarnings("ignore", message="X does not have valid feature names")
+                rows = EncodedFrame(X[usable], tuple(self.recipe.names), self.recipe) if self.encoded else X[usable]
+                found = self.model.predict(rows, return_std=self.std)
             for kind, part in enumerate(found if self.std else (found,)):
                 values[kind, usable] = np.reshape(part, (-1, outputs))
         ends = [""] if outputs == 1 else [f"_{column + 1}" for column in range(outputs)]
@@ -137,76 +174,83 @@ class Predictor:
         return {f"{kind}{end}": values[k, :, j] for j, end in enumerate(ends) for k, kind in enumerate(kinds)}
 
 
-def _batches(sources: list[Source], columns: Columns) -> Iterator[pa.RecordBatch]:
-    for source in sources:
-        for batch in source.batches(columns.types, _BATCH):
-            for first in range(0, batch.num_rows, _BATCH):
-                yield batch.slice(first, _BATCH)
-
-
-def _stream(predictor: Predictor, sources: list[Source], sink: Sink, progress: Progress) -> None:
+def _stream(predictor: Predictor, tables: Tables, writing: Writing, writer: Writer, progress: Progress) -> None:
+    wanted = [*predictor.recipe.names, *([predictor.id_column] if predictor.id_column is not None else [])]
+    said = writing.reading(tables.names())
+    reading = Reading(predictor.reading.kinds, said.words, said.marks)
     empty = True
-    for batch in _batches(sources, predictor.columns):
-        sink.write(predictor.predict(batch))
+    for batch in tables.batches(tables.types(reading, list(dict.fromkeys(wanted)))):
+        writer.write(predictor.predict(batch))
         progress.show(f"{predictor.tally.rows:,} rows predicted")
         empty = False
     if empty:
         raise TableError("the table has no rows to predict")
 
 
+def _id_column(asked: str | None, known: FittedTable | None, tables: Tables) -> str | None:
+    """The column that names rows: the one asked for, or the one of the fit where it is there."""
+    names = tables.names()
+    if asked is None:
+        return known.id if known is not None and known.id in names else None
+    if asked not in names:
+        raise TableError(f"no column named {quoted([asked])}; the columns are {quoted(names, 10)}")
+    return asked
+
+
 @click.command(epilog=options.DATA_HELP)
 @click.argument("model", type=options.FILE)
 @click.argument("data", type=options.FILE)
 @click.option("--std", is_flag=True, help="Add the standard deviation of the estimated mean.")
-@click.option("--out", type=options.FILE, help="Write predictions here (.csv, .parquet) instead of standard output.")
-@click.option(
-    "--missing", type=click.Choice(MISSING), default="refuse", show_default=True, help="Rows with missing values."
-)
-@options.separator_option
+@click.option("--out", type=options.FILE, help=f"Write predictions here, {WRITTEN}, instead of standard output.")
+@click.option("--id", "id_column", help="A column to carry through to the predictions.")
+@writing_options
 @options.output_options
 def predict(
     model: Path,
     data: Path,
     std: bool,
     out: Path | None,
-    missing: str,
-    separator: str | None,
+    id_column: str | None,
     as_json: bool,
     quiet: bool,
+    **given: Any,
 ) -> None:
     """Predict every row of a table with a saved model.
 
     The columns the model was fitted to are required, others are ignored. With --json and no --out the predictions are
-    part of the object. --missing drop leaves the prediction of such a row empty; median fills gaps as in training.
+    part of the object. --missing impute fills gaps as in training, drop leaves the prediction of such a row empty.
     """
     started = time.perf_counter()
-    options.check_outputs(data, out)
-    options.check_outputs(model, out)
-    notes, saved, sources = Notes(quiet or as_json), read_model(model), find_sources(data, separator)
-    predictor = Predictor(saved, columns_of(saved, sources), std=std, missing=missing)
-    with contextlib.ExitStack() as files:
-        table = JsonSink(files) if as_json and out is None else None
-        sink: Sink = files.enter_context(file_sink(out)) if table is None else table
-        progress = files.enter_context(notes.progress("predicting"))
-        with warnings.catch_warnings():
-            # Counted over the whole file here, rather than batch by batch.
-            warnings.simplefilter("ignore", ExtrapolationWarning)
-            _stream(predictor, sources, sink, progress)
-        if table is not None:
-            _finish(predictor, notes, table, model, out, started, as_json=True)
-    if table is None:
-        _finish(predictor, notes, None, model, out, started, as_json=as_json)
+    writing = Writing.taken(given)
+    options.check_outputs([model, *input_files(data)], out)
+    if not is_stream(out):
+        check_writable(cast(Path, out))
+    elif as_json and out is not None:
+        raise click.UsageError("--json and --out to a stream would both write there: leave one out")
+    notes, saved = Notes(quiet or as_json), read_model(model)
+    fitted = fitted_of(saved.model)
+    known = known_columns(fitted)
+    with open_tables(data, writing.asked(known.names if known else ())) as tables:
+        predictor = Predictor(
+            saved.model,
+            columns_of(known, fitted.n_features, tables),
+            std=std,
+            missing=writing.gaps_are,
+            id_column=_id_column(id_column, saved.table, tables),
+        )
+        with contextlib.ExitStack() as files:
+            inside = as_json and out is None
+            writer = JsonWriter(files) if inside else files.enter_context(file_writer(out))
+            progress = files.enter_context(notes.progress("predicting"))
+            _stream(predictor, tables, writing, writer, progress)
+            if inside:
+                _finish(predictor, notes, writer, model, out, started, as_json=True)
+        if not inside:
+            _finish(predictor, notes, None, model, out, started, as_json=as_json)
 
 
 def _finish(
-    predictor: Predictor,
-    notes: Notes,
-    sink: JsonSink | None,
-    model: Path,
-    out: Path | None,
-    started: float,
-    *,
-    as_json: bool,
+    predictor: Predictor, notes: Notes, writer: Any, model: Path, out: Path | None, started: float, *, as_json: bool
 ) -> None:
     tally = predictor.tally
     for line in tally.sentences():
@@ -216,8 +260,8 @@ def _finish(
     result |= {"model": str(model), "out": str(out) if out else None, "warnings": notes.lines}
     result |= {"seconds": round(time.perf_counter() - started, 3)}
     if as_json:
-        arrays = dict.fromkeys(sink.arrays) if sink is not None else {}
-        (sink or JsonSink(contextlib.ExitStack())).emit(result | arrays, sys.stdout)
-    elif not notes.quiet and out is not None:
+        arrays = dict.fromkeys(writer.arrays) if writer is not None else {}
+        (writer or JsonWriter(contextlib.ExitStack())).emit(result | arrays)
+    elif not notes.quiet and out is not None and not is_stream(out):
         facts = [("rows", f"{tally.rows:,}"), ("written to", shown(out, 300)), ("time", f"{result['seconds']:.3g} s")]
         print_facts("Predicted", facts)

@@ -1,57 +1,82 @@
-"""Where predictions go, a batch at a time: CSV, Parquet, or arrays inside a JSON object."""
+"""Where predictions go, a batch at a time: a file of the kind its name says, a stream, or arrays in a JSON object."""
 
 from __future__ import annotations
 
+import bz2
 import contextlib
+import csv
+import gzip
+import io
 import json
-import os
+import lzma
+import math
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, TypeAlias, cast
 
 import click
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
+import numpy.typing as npt
 
 from stopwise._support.arrays import Array
+from stopwise.cli.streams import opened_stream
 from stopwise.io import atomic_path
+from stopwise.tables.names import shown
+from stopwise.tables.parquet import arrow
+from stopwise.tables.spreadsheet import openpyxl
+
+Cells: TypeAlias = Array | npt.NDArray[np.object_]
+_SHEET_ROWS = 1_048_576
+"""The most rows that a spreadsheet can have."""
+_SEPARATORS = {"": ",", ".csv": ",", ".tsv": "\t", ".tab": "\t"}
+_PACKERS: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
+    # No time of writing inside: the same predictions are the same bytes.
+    ".gz": lambda handle: cast("IO[bytes]", gzip.GzipFile("", "wb", fileobj=handle, mtime=0)),
+    ".bz2": lambda handle: cast("IO[bytes]", bz2.BZ2File(handle, "wb")),
+    ".xz": lambda handle: cast("IO[bytes]", lzma.LZMAFile(handle, "wb")),  # noqa: SIM115 (the writer closes it)
+}
+WRITTEN = ".csv or .tsv (plain, .gz, .bz2 or .xz), .parquet or .xlsx"
 
 
-class Sink(Protocol):
-    """Takes columns of equal length, batch by batch; NaN means that there is no prediction."""
+class Writer(Protocol):
+    """Takes columns of equal length, batch by batch: numbers (NaN: no prediction) or text (None: no name)."""
 
-    def write(self, columns: dict[str, Array]) -> None:
+    def write(self, columns: Mapping[str, Cells]) -> None:
         """Add a batch."""
 
 
-class _CsvSink:
-    def __init__(self, handle: IO[bytes]) -> None:
-        self.handle, self.started = handle, False
+class _TextWriter:
+    def __init__(self, handle: IO[bytes], separator: str) -> None:
+        self.handle, self.separator, self.started = handle, separator, False
 
-    def write(self, columns: dict[str, Array]) -> None:
-        table = _as_table(columns)
+    def write(self, columns: Mapping[str, Cells]) -> None:
+        text = io.StringIO()
+        rows = csv.writer(text, delimiter=self.separator, lineterminator="\n")
         if not self.started:
-            self.handle.write((",".join(columns) + "\n").encode())
+            rows.writerow(columns)
             self.started = True
-        buffer = pa.BufferOutputStream()
-        pa.csv.write_csv(table, buffer, pa.csv.WriteOptions(include_header=False))
-        self.handle.write(buffer.getvalue())
+        rows.writerows(zip(*(_listed(values, "") for values in columns.values()), strict=True))
+        self.handle.write(text.getvalue().encode())
+
+    def close(self) -> None:
+        """Hand everything on; the stream below stays open."""
+        self.handle.flush()
 
 
-class _ParquetSink:
-    def __init__(self, path: Path) -> None:
-        self.path = path
+class _ParquetWriter:
+    def __init__(self, handle: IO[bytes]) -> None:
+        self.arrow, self.parquet = arrow("writing Parquet"), arrow("writing Parquet", "pyarrow.parquet")
+        self.handle = handle
         self.writer: Any = None
 
-    def write(self, columns: dict[str, Array]) -> None:
-        table = _as_table(columns)
-        if self.writer is None:
-            self.writer = pa.parquet.ParquetWriter(self.path, table.schema)
+    def write(self, columns: Mapping[str, Cells]) -> None:
+        pa = self.arrow
+        kinds = {name: pa.float64() if values.dtype.kind == "f" else pa.string() for name, values in columns.items()}
+        table = pa.table({name: pa.array(_listed(values), kinds[name]) for name, values in columns.items()})
+        self.writer = self.writer or self.parquet.ParquetWriter(self.handle, table.schema)
         self.writer.write_table(table)
 
     def close(self) -> None:
@@ -60,53 +85,95 @@ class _ParquetSink:
             self.writer.close()
 
 
-def _as_table(columns: dict[str, Array]) -> Any:
-    return pa.table({name: pa.array(values, pa.float64(), mask=np.isnan(values)) for name, values in columns.items()})
+class _SheetWriter:
+    def __init__(self, handle: IO[bytes]) -> None:
+        self.handle, self.book = handle, openpyxl("writing spreadsheets").Workbook(write_only=True)
+        self.sheet, self.rows = self.book.create_sheet("predictions"), 0
+
+    def write(self, columns: Mapping[str, Cells]) -> None:
+        if not self.rows:
+            self.sheet.append(list(columns))
+            self.rows = 1
+        for row in zip(*(_listed(values) for values in columns.values()), strict=True):
+            self.sheet.append(row)
+            self.rows += 1
+            if self.rows > _SHEET_ROWS:
+                raise click.ClickException(
+                    f"a spreadsheet has at most {_SHEET_ROWS:,} rows: write predictions to a .csv or .parquet file"
+                )
+
+    def close(self) -> None:
+        """Finish the file."""
+        self.book.save(self.handle)
+
+
+def _listed(values: Cells, nothing: str | None = None) -> list[Any]:
+    """A column as Python values; NaN and None as nothing."""
+    return [nothing if value is None or value != value else value for value in values.tolist()]
+
+
+def kind_of(out: Path) -> tuple[str, str]:
+    """The kind and the packing that a file's name says, such as (".csv", ".gz"); an error for what is not written."""
+    suffixes = [suffix.lower() for suffix in out.suffixes]
+    packing = suffixes.pop() if suffixes and suffixes[-1] in _PACKERS else ""
+    kind = suffixes[-1] if suffixes else ""
+    known = {*_SEPARATORS} | (set() if packing else {".parquet", ".pq", ".xlsx"})
+    if kind not in known or (packing and not kind):
+        said = kind + packing or "no ending"
+        raise click.UsageError(f"predictions are written as {WRITTEN}, and '{shown(out.name)}' ends in {said}")
+    return kind, packing
+
+
+def check_writable(out: Path) -> None:
+    """Say before the work what could not be written after it: a kind of file, or a library that it needs."""
+    kind, _ = kind_of(out)
+    if kind in (".parquet", ".pq"):
+        arrow("writing Parquet")
+    if kind == ".xlsx":
+        openpyxl("writing spreadsheets")
 
 
 @contextlib.contextmanager
-def file_sink(out: Path | None) -> Iterator[Sink]:
-    """A sink for a file, which appears whole at the end, or for standard output."""
-    if out is None or str(out) == "-":
-        try:
-            yield _CsvSink(sys.stdout.buffer)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # Whoever was reading has heard enough; keep Python from complaining about it on its way out.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise click.exceptions.Exit(0) from None
+def file_writer(out: Path | None) -> Iterator[Writer]:
+    """A writer for a file, which appears whole at the end, or for a stream."""
+    stream = opened_stream(out)
+    if stream is not None:
+        with stream as handle:
+            writer = _TextWriter(handle, ",")
+            yield writer
+            writer.close()
         return
-    with atomic_path(out) as temporary:
-        if out.suffix.lower() in (".parquet", ".pq"):
-            parquet = _ParquetSink(temporary)
-            try:
-                yield parquet
-            finally:
-                parquet.close()
-        else:
-            with open(temporary, "wb") as handle:
-                yield _CsvSink(handle)
+    kind, packing = kind_of(cast(Path, out))
+    with atomic_path(cast(Path, out)) as temporary, contextlib.ExitStack() as files:
+        handle = files.enter_context(open(temporary, "wb"))
+        if packing:
+            handle = cast(Any, files.enter_context(_PACKERS[packing](handle)))
+        made: Any = {".parquet": _ParquetWriter, ".pq": _ParquetWriter, ".xlsx": _SheetWriter}.get(kind)
+        writer = _TextWriter(handle, _SEPARATORS[kind]) if made is None else made(handle)
+        yield writer
+        writer.close()
 
 
-class JsonSink:
+class JsonWriter:
     """Arrays spooled to temporary files, so that memory does not grow, then put into one object."""
 
     def __init__(self, files: contextlib.ExitStack) -> None:
         self.files = files
         self.arrays: dict[str, IO[str]] = {}
 
-    def write(self, columns: dict[str, Array]) -> None:
+    def write(self, columns: Mapping[str, Cells]) -> None:
         """Add a batch."""
         for name, values in columns.items():
             if name not in self.arrays:
                 spool = tempfile.TemporaryFile("w+", encoding="ascii")  # noqa: SIM115 (the stack closes it)
                 self.arrays[name] = self.files.enter_context(spool)
-            numbers = ["null" if np.isnan(value) else repr(float(value)) for value in values]
-            if numbers:
-                self.arrays[name].write((", " if self.arrays[name].tell() else "") + ", ".join(numbers))
+            cells = ["null" if _is_nothing(value) else json.dumps(value) for value in values.tolist()]
+            if cells:
+                self.arrays[name].write((", " if self.arrays[name].tell() else "") + ", ".join(cells))
 
-    def emit(self, result: dict[str, Any], out: IO[str]) -> None:
+    def emit(self, result: dict[str, Any], out: IO[str] | None = None) -> None:
         """Print the object, each key of an array replaced by the array."""
+        out = sys.stdout if out is None else out
         out.write("{")
         for position, (key, value) in enumerate(result.items()):
             out.write((", " if position else "") + json.dumps(key) + ": ")
@@ -118,3 +185,7 @@ class JsonSink:
             else:
                 out.write(json.dumps(value, allow_nan=False))
         out.write("}\n")
+
+
+def _is_nothing(value: object) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))

@@ -6,7 +6,7 @@ import threading
 import warnings
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -166,10 +166,15 @@ def _as_before(fitted: Fitted) -> Chosen:
     return Chosen(fitted.kernel, cast(Problem, None), fitted.features, fitted.selection)
 
 
+def _named(fitted: Fitted) -> dict[str, Any]:
+    """The columns of a fit, as an intake has them."""
+    return {name: getattr(fitted, name) for name in ("n_features", "feature_names", "columns_in", "recipe")}
+
+
 def _columns_of(fitted: Fitted) -> Intake:
     """No rows, with the columns of a fit."""
     nothing = np.empty((0, 1))
-    return Intake(nothing, nothing, None, fitted.single, fitted.n_features, fitted.feature_names)
+    return Intake(nothing, nothing, None, fitted.single, **_named(fitted))
 
 
 def _check_solver(estimator: Learner) -> None:
@@ -261,7 +266,7 @@ def _new_responses(fitted: Fitted, y: object) -> Intake:
 def _as_intake(fitted: Fitted, covariates: Array, values: Array, weights: Array | None) -> Intake:
     single = values.ndim == 1
     responses = values[:, None] if single else values
-    return Intake(covariates, responses, weights, single, fitted.n_features, fitted.feature_names)
+    return Intake(covariates, responses, weights, single, **_named(fitted))
 
 
 def _resolved_rows(fitted: Fitted, problem: Problem, plan: Plan) -> Solution:

@@ -24,6 +24,7 @@ from stopwise.rules import Rule, Stop
 from stopwise.selection.choice import Chosen
 from stopwise.selection.result import Selection
 from stopwise.spectrum import Basis
+from stopwise.tables.recipe import Recipe
 
 T = TypeVar("T")
 
@@ -69,10 +70,24 @@ class Fitted:
     """Rows of a fit in batches that are too few to settle kernel and landmarks by; kept until they are enough."""
     device: str | None = None
     precision: str | None = None
+    columns_in: tuple[str, ...] | None = None
+    """The columns of the frame that X was; None for an array. `n_features`, `feature_names` are of what they became."""
+    recipe: Recipe | None = None
+    """How features are made from those columns."""
 
     def pick(self, values: Sequence[T]) -> T | list[T]:
         """One per response: the only one where y was one column, else a list."""
         return values[0] if self.single else list(values)
+
+    @property
+    def n_in(self) -> int:
+        """How many columns X had."""
+        return self.n_features if self.columns_in is None else len(self.columns_in)
+
+    @property
+    def names_in(self) -> Array | None:
+        """The names of the columns that X had, where they had any."""
+        return self.feature_names if self.columns_in is None else np.array(self.columns_in, dtype=object)
 
     @property
     def own_path(self) -> Path:
@@ -214,6 +229,8 @@ def make_fitted(rows: Intake, chosen: Chosen, plan: Plan, solution: Solution, fe
         stream=solution.stream,
         device=solution.device,
         precision=solution.precision,
+        columns_in=rows.columns_in,
+        recipe=rows.recipe,
     )
 
 

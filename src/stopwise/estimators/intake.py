@@ -17,6 +17,11 @@ from stopwise._support.arrays import Array
 from stopwise._support.checks import real_array
 from stopwise.copies import find_observations
 from stopwise.problem import Problem, make_problem
+from stopwise.tables.encoder import TableEncoder
+from stopwise.tables.frames import as_table, is_frame
+from stopwise.tables.names import quoted
+from stopwise.tables.recipe import EncodedFrame, Recipe
+from stopwise.tables.table import Table
 
 FARTHEST = 1e300
 """Covariates larger than this cannot be centred and squared; responses may be a little larger."""
@@ -35,6 +40,14 @@ class Names(Protocol):
     def feature_names(self) -> Array | None:
         """Their names, where they had any."""
 
+    @property
+    def columns_in(self) -> tuple[str, ...] | None:
+        """The columns of the frame that the features were made from; None for an array."""
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """How features are made from those columns."""
+
 
 @contextmanager
 def numbers_only() -> Iterator[None]:
@@ -52,16 +65,19 @@ def numbers_only() -> Iterator[None]:
     except ValueError as error:
         if "could not convert string" in str(error):
             raise ValueError(
-                f"{error}: every column must hold numbers; encode text columns first (scikit-learn's OneHotEncoder or "
-                "OrdinalEncoder) or leave them out"
+                f"{error}: an array must hold numbers; pass a frame, whose text is encoded, or encode it first "
+                "(sw.tables.TableEncoder)"
             ) from error
         if "setting an array element" in str(error):
             raise ValueError(f"rows of X (or of y) must all have the same number of entries: {error}") from error
         raise
 
 
-def check_kind(values: Any, name: str) -> None:
-    """Refuse what would be read as something else than it is: hidden entries, dates, repeated names, streams."""
+def check_kind(values: Any, name: str, *, encoded: bool = False) -> None:
+    """Refuse what would be read as something else than it is: hidden entries, dates, repeated names, streams.
+
+    `encoded`: a frame whose columns will be encoded, so that dates in it are welcome.
+    """
     if isinstance(values, Iterator):
         raise TypeError(f"{name} must be an array, got a {type(values).__name__}: pass list({name})")
     if name == "y" and issparse(values):
@@ -75,6 +91,8 @@ def check_kind(values: Any, name: str) -> None:
     if names is not None and len(set(names)) < len(names):
         twice = [str(column) for column, count in Counter(names).items() if count > 1]
         raise ValueError(f"columns of {name} share the name {twice[0]!r}: give each its own name")
+    if encoded:
+        return
     kinds = list(getattr(values, "dtypes", [])) if names is not None else [getattr(values, "dtype", None)]
     if any(getattr(kind, "kind", "") in ("m", "M") for kind in kinds):
         raise TypeError(f"{name} holds dates or durations: turn them into numbers first, such as days since a start")
@@ -95,6 +113,9 @@ class Intake:
     """Rows that count, of those given; None for all."""
     n_given: int = 0
     """How many rows were given, those of weight zero included."""
+    columns_in: tuple[str, ...] | None = None
+    """The columns of a frame, from which `recipe` makes features; None for an array."""
+    recipe: Recipe | None = None
 
     counts: Array | None = None
     """How many observations each row stands for; None for one each."""
@@ -137,10 +158,31 @@ def _checker(estimator: object, before: Names | None) -> BaseEstimator:
     """An empty estimator of the same name: scikit-learn's checks write what they learn on it, not on the caller's."""
     blank = type(type(estimator).__name__, (MultiOutputMixin, RegressorMixin, BaseEstimator), {})()
     if before is not None:
-        blank.n_features_in_ = before.n_features
-        if before.feature_names is not None:
-            blank.feature_names_in_ = before.feature_names
+        blank.n_features_in_ = before.n_features if before.columns_in is None else len(before.columns_in)
+        names = before.feature_names if before.columns_in is None else np.array(before.columns_in, dtype=object)
+        if names is not None:
+            blank.feature_names_in_ = names
     return blank
+
+
+def _is_table(X: object) -> bool:
+    return isinstance(X, EncodedFrame) or is_frame(X)
+
+
+def from_frame(blank: BaseEstimator, frame: object, y: object, like: Names | None) -> EncodedFrame:
+    """The features of a frame: encoded as in an earlier fit, or by what a `TableEncoder` learns from it."""
+    if isinstance(frame, EncodedFrame):
+        return frame
+    named = isinstance(frame, Table) or any(isinstance(name, str) for name in getattr(frame, "columns", ()))
+    if named and not isinstance(frame, Table):
+        validate_data(blank, frame, reset=like is None, skip_check_array=True)
+    table = as_table(frame)
+    if like is not None and like.recipe is not None:
+        return EncodedFrame(like.recipe.encode(table).matrix, tuple(like.columns_in or ()), like.recipe)
+    responses = np.asarray(y)
+    encoder = TableEncoder().fit(table, responses if np.shape(responses)[:1] == (len(table),) else None)
+    recipe = cast(Recipe, encoder.recipe_)
+    return EncodedFrame(recipe.encode(table).matrix, tuple(table.names), recipe)
 
 
 def take_rows(
@@ -159,9 +201,13 @@ def take_rows(
     `least`: how few rows will do. `double`: covariates in float64 even where they came in float32.
     `copy`: covariates are the fit's own, whatever the caller does with X later.
     """
-    check_kind(X, "X")
+    framed = _is_table(X) and (like is None or like.recipe is not None)
+    check_kind(X, "X", encoded=framed)
     check_kind(y, "y")
     blank = _checker(estimator, like)
+    made = from_frame(blank, X, y, like) if framed else None
+    if made is not None:
+        X, blank = made.matrix, _checker(estimator, None)
     with numbers_only():
         covariates, responses = validate_data(
             blank,
@@ -172,14 +218,14 @@ def take_rows(
             multi_output=True,
             ensure_min_samples=least,
             accept_sparse=False,
-            reset=like is None,
+            reset=like is None or made is not None,
         )
     if np.iscomplexobj(responses):
         raise ValueError("Complex data not supported: y must be real")
     responses = take_responses(responses)
     covariates = covariates.astype(np.float64, copy=False) if double else covariates
     if copy and (covariates is X or covariates.base is not None):
-        covariates = covariates.copy(order="K")
+        covariates = covariates.copy(order="C")
     _check_size(covariates, FARTHEST, "X")
     single = responses.ndim == 1
     return Intake(
@@ -188,8 +234,10 @@ def take_rows(
         check_weights(sample_weight, len(covariates), least_rows=least),
         single,
         int(blank.n_features_in_),
-        getattr(blank, "feature_names_in_", None),
+        getattr(blank, "feature_names_in_", None) if made is None else np.array(made.recipe.features, dtype=object),
         n_given=len(covariates),
+        columns_in=None if made is None else made.columns,
+        recipe=None if made is None else made.recipe,
     )
 
 
@@ -204,9 +252,18 @@ def take_responses(y: Any) -> Array:
 
 def take_covariates(estimator: object, fitted: Names, X: object) -> Array:
     """Covariates for a prediction, with the columns of the fit."""
-    check_kind(X, "X")
+    framed = fitted.recipe is not None and _is_table(X)
+    check_kind(X, "X", encoded=framed)
+    blank = _checker(estimator, fitted)
+    if fitted.recipe is not None:
+        if framed:
+            return from_frame(blank, X, None, fitted).matrix
+        if not fitted.recipe.plain:
+            raise TypeError(
+                f"this model was fitted to a frame with columns that are not all numbers: predict from a frame with "
+                f"{quoted(fitted.columns_in or ())}, not from {type(X).__name__}"
+            )
     with numbers_only():
-        blank = _checker(estimator, fitted)
         return cast(Array, validate_data(blank, X, dtype=[np.float64, np.float32], reset=False, accept_sparse=False))
 
 

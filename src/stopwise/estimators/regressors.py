@@ -87,8 +87,10 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Covariates; for `kernel="precomputed"` the raw Gram matrix.
+        X : array-like of shape (n_samples, n_features), or a frame
+            Covariates; for `kernel="precomputed"` the raw Gram matrix. A pandas, polars or Arrow frame may hold text,
+            categories, booleans, dates and gaps: `sw.tables.TableEncoder` turns them into features. An array must
+            hold finite numbers.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Responses; several get one stop each.
         sample_weight : array-like of shape (n_samples,), optional
@@ -236,8 +238,8 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         lambda f: None if f.slopes is None else f.shaped(f.slopes),
         "Slopes of an unpenalised linear part (of the features that vary), or None.",
     )
-    n_features_in_ = learned(lambda f: f.n_features, "How many columns X had.")
-    feature_names_in_ = learned(lambda f: f.feature_names, "Their names, where they had any.", optional=True)
+    n_features_in_ = learned(lambda f: f.n_in, "How many columns X had.")
+    feature_names_in_ = learned(lambda f: f.names_in, "Their names, where they had any.", optional=True)
     feature_range_ = learned(lambda f: f.feature_range, "Smallest and largest value of each column, (2, d).")
 
     # ---- scikit-learn's contract ------------------------------------------------------------------------------------

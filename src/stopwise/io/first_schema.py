@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 
 from stopwise.rules import Stop
+from stopwise.tables.encodings import Categories, Numbers
+from stopwise.tables.recipe import FittedTable, Recipe
 
 _RENAMED = {
     "kernel": "kernel",
@@ -42,4 +44,30 @@ def fitted_fields(learned: dict[str, Any]) -> dict[str, Any]:
         "waiting": None,
         "row_of": None,
         "precision": learned["_solution_notes"].get("precision"),
+        "columns_in": None,
+        "recipe": None,
     }
+
+
+def table_fields(fields: dict[str, Any]) -> tuple[FittedTable, Recipe]:
+    """What the command line knew of a table in the first schema: the target, and how its columns became features."""
+    return FittedTable(fields["target"]), Recipe(tuple(_encoding(part) for part in fields["parts"]))
+
+
+def _encoding(part: dict[str, Any]) -> Numbers | Categories:
+    if "levels" in part:
+        return Categories(str(part["name"]), tuple(str(level) for level in part["levels"]))
+    return Numbers(str(part["name"]), float(part["median"]), boolean=bool(part["boolean"]))
+
+
+def plain_fields(data: Any) -> Any:
+    """The raw JSON of a table's description without the names of its types: dictionaries, lists and values."""
+    if isinstance(data, list):
+        return [plain_fields(part) for part in data]
+    if not isinstance(data, dict):
+        return data
+    if data.get("$") == "float":
+        return float(data["is"])
+    if data.get("$") == "tuple":
+        return [plain_fields(part) for part in data["is"]]
+    return {name: plain_fields(part) for name, part in data["fields"].items()}

@@ -12,10 +12,10 @@ from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.exceptions import CannotSave, ModelFileError
 from stopwise.io.codec import Decoder, Encoder, Tensor
 from stopwise.io.container import read_container, write_container
-from stopwise.io.first_schema import fitted_fields
+from stopwise.io.first_schema import fitted_fields, plain_fields, table_fields
 from stopwise.io.types import build, check_kernel
 from stopwise.io.validate import check_fitted
-from stopwise.tables.columns import Columns
+from stopwise.tables.recipe import FittedTable
 from stopwise.views.facts import Model
 
 SCHEMA = 2
@@ -35,7 +35,7 @@ class Saved:
     """A model read from a file, with what the command line knew of its table (or None) and the library versions."""
 
     model: Model
-    table: Columns | None
+    table: FittedTable | None
     versions: dict[str, str]
     schema: int
 
@@ -46,7 +46,7 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: metadata.version(name) for name in names}
 
 
-def describe(model: Model, table: Columns | None = None) -> tuple[Document, dict[str, Tensor]]:
+def describe(model: Model, table: FittedTable | None = None) -> tuple[Document, dict[str, Tensor]]:
     """The JSON document and the tensors that a model's file holds."""
     cls = type(model)
     if _ESTIMATORS.get(cls.__name__) is not cls:
@@ -67,7 +67,7 @@ def describe(model: Model, table: Columns | None = None) -> tuple[Document, dict
     return document, encoder.tensors
 
 
-def write_model(model: Model, path: str | os.PathLike[str], table: Columns | None = None) -> None:
+def write_model(model: Model, path: str | os.PathLike[str], table: FittedTable | None = None) -> None:
     """Save a fitted model, with the description of the table it was fitted to."""
     write_container(path, *describe(model, table))
 
@@ -92,7 +92,7 @@ def _check_schema(path: str | os.PathLike[str], document: Document, whole: bool)
         raise ModelFileError(f"{path} is damaged or was tampered with: its content does not match its checksum")
 
 
-def _rebuild(document: Document, tensors: dict[str, Tensor]) -> tuple[Model, Columns | None]:
+def _rebuild(document: Document, tensors: dict[str, Tensor]) -> tuple[Model, FittedTable | None]:
     decoder = Decoder(tensors)
     cls = _ESTIMATORS[document["estimator"]]
     model = cls(**{name: decoder.decode(value) for name, value in document["parameters"].items()})
@@ -100,6 +100,12 @@ def _rebuild(document: Document, tensors: dict[str, Tensor]) -> tuple[Model, Col
     learned = {name: decoder.decode(value) for name, value in encoded.items()}
     for schema in range(document["schema"], SCHEMA):
         learned = MIGRATIONS[schema](learned)
+    table = None
+    if document["schema"] == 1 and document["table"] is not None:
+        table, recipe = table_fields(plain_fields(document["table"]))
+        learned |= {"recipe": recipe, "columns_in": tuple(recipe.names)}
+    elif document["table"] is not None:
+        table = decoder.decode(document["table"])
     # where it was fitted is no place here
     fitted = replace(build(Fitted, learned), device=None)
     check_fitted(fitted)
@@ -107,7 +113,7 @@ def _rebuild(document: Document, tensors: dict[str, Tensor]) -> tuple[Model, Col
     model.plan(fitted.kernel)  # every parameter is one that a fit would take
     model.random_seed()
     model._fitted = fitted
-    return model, decoder.decode(document["table"])
+    return model, table
 
 
 def read_model(path: str | os.PathLike[str]) -> Saved:

@@ -17,9 +17,8 @@ from stopwise.kernels import FromCallable, FromSklearn, Kernel, Precomputed
 from stopwise.kernels.base import Constant, Product, Scaled, Sum
 from stopwise.rules import Certainty, Evidence, Reason
 from stopwise.selection.result import Selection
-from stopwise.tables.columns import Columns, Numeric, Text
-from stopwise.tables.sources import Source
-from stopwise.tables.training import Training
+from stopwise.tables.encodings import Categories, Dates, Numbers
+from stopwise.tables.recipe import FittedTable, Recipe
 
 _INSTEAD = "fit with a sw.kernels kernel (they combine by + and *), or keep the Python object with joblib.dump"
 REFUSED: dict[type[Any], str] = {
@@ -56,7 +55,7 @@ _ROOMS: dict[str, tuple[type[Any], ...]] = {
     "landmarks": (landmarks.Uniform, landmarks.Leverage, Landmarks, Moments, FeatureRows, Spread, Stream),
     "selection": (Selection,),
     "estimators": (Intake,),
-    "tables": (Columns, Numeric, Text, Source, Training),
+    "tables": (FittedTable, Recipe, Numbers, Dates, Categories),
 }
 TYPES: dict[str, type[Any]] = {f"{room}.{cls.__name__}": cls for room, types in _ROOMS.items() for cls in types}
 """Every type a file may name, by its name there."""

@@ -102,11 +102,21 @@ def check_fitted(fitted: Fitted) -> None:
     must(np.shape(fitted.noise_std) == (outputs,), "there must be one noise level per response")
     must(bool(np.all((fitted.noise_std >= 0) & (fitted.noise_std < 1e150))), "a noise level is negative or overflows")
     _check_columns(fitted)
+    _check_recipe(fitted)
     _check_path(fitted.path, outputs)
     _check_variances(fitted, outputs)
     for stop in fitted.stops:
         counted = stop.iteration is None or 0 <= stop.iteration <= _MOST_STEPS
         must(counted and stop.step_sum >= 0, "a stop cannot lie before the start, or beyond counting")
+
+
+def _check_recipe(fitted: Fitted) -> None:
+    """Features are made from columns that are there, one name each."""
+    recipe, columns = fitted.recipe, fitted.columns_in
+    must((recipe is None) == (columns is None), "columns and what becomes of them go together")
+    if recipe is not None and columns is not None:
+        must(set(recipe.names) <= set(columns), "features are made from a column that is not there")
+        must(len(recipe.features) == fitted.n_features, "columns and features disagree in number")
 
 
 def _matrix(values: object, kinds: str, shape: tuple[int | None, ...]) -> bool:

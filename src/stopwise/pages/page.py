@@ -10,6 +10,7 @@ from typing import Any
 import jinja2
 
 from stopwise._support.arrays import ArrayLike
+from stopwise.estimators.fitted import fitted_of
 from stopwise.io.model import versions
 from stopwise.pages.payload import MOST_PAIRS, MOST_POINTS, Payload, as_script
 from stopwise.rules import Stop
@@ -88,14 +89,15 @@ def _environment() -> jinja2.Environment:
 
 
 def _names(model: Model) -> list[str]:
-    given = getattr(model, "feature_names_in_", None)
-    return [f"feature {j + 1}" for j in range(model.n_features_in_)] if given is None else [str(v) for v in given]
+    fitted = fitted_of(model)
+    given = fitted.feature_names
+    return [f"feature {j + 1}" for j in range(fitted.n_features)] if given is None else [str(v) for v in given]
 
 
 def _facts(of: Chosen, payload: Payload) -> list[tuple[str, str]]:
     facts = describe(of.model)
-    rows = f"{of.path.n_samples:,.10g} rows, {of.model.n_features_in_:,} feature"
-    out = [("data", rows + ("" if of.model.n_features_in_ == 1 else "s"))]
+    count = fitted_of(of.model).n_features
+    out = [("data", f"{of.path.n_samples:,.10g} rows, {count:,} feature{'' if count == 1 else 's'}")]
     for key, label in _DESCRIBED.items():
         value = facts[key]
         several = isinstance(value, list) and key in ("noise_std", "hilbert_radius")

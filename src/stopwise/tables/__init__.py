@@ -1,25 +1,44 @@
-"""Tables: from files of columns to matrices of numbers, names and all."""
+"""Tables: from files and frames to rows of numbers, names and all."""
 
-from stopwise.tables.columns import MAX_LEVELS, Columns, Numeric, Text
+from stopwise.tables.column_types import Reading
+from stopwise.tables.encoder import MAX_LEVELS, TableEncoder
+from stopwise.tables.encodings import Categories, Dates, Numbers
+from stopwise.tables.frames import as_table, is_frame
 from stopwise.tables.names import quoted, shown, told_apart
-from stopwise.tables.sources import FORMATS, Source, TableError, find_sources, read_whole
-from stopwise.tables.training import MISSING, Training, prepare, read_training
+from stopwise.tables.readers import FORMATS, Asked, Tables, input_files, open_tables
+from stopwise.tables.recipe import Encoded, EncodedFrame, FittedTable, Recipe
+from stopwise.tables.sniffing import Given
+from stopwise.tables.table import Column, Kind, Table, TableError
+from stopwise.tables.training import MISSING, Roles, Training, prepare
 
 __all__ = [
     "FORMATS",
     "MAX_LEVELS",
     "MISSING",
-    "Columns",
-    "Numeric",
-    "Source",
+    "Asked",
+    "Categories",
+    "Column",
+    "Dates",
+    "Encoded",
+    "EncodedFrame",
+    "FittedTable",
+    "Given",
+    "Kind",
+    "Numbers",
+    "Reading",
+    "Recipe",
+    "Roles",
+    "Table",
+    "TableEncoder",
     "TableError",
-    "Text",
+    "Tables",
     "Training",
-    "find_sources",
+    "as_table",
+    "input_files",
+    "is_frame",
+    "open_tables",
     "prepare",
     "quoted",
-    "read_training",
-    "read_whole",
     "shown",
     "told_apart",
 ]

@@ -3,96 +3,114 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
-import pandas as pd
 
 from stopwise._support.arrays import Array
-from stopwise.tables.columns import MAX_LEVELS, Columns, Mask, describe_columns, numbers
+from stopwise.tables.encodings import numbers_of
 from stopwise.tables.names import quoted, shown
-from stopwise.tables.sources import TableError, read_whole
+from stopwise.tables.table import Mask, Table, TableError
 
-MISSING = ("refuse", "drop", "median")
+MISSING = ("impute", "drop", "refuse")
+"""What to do with rows that have a gap: fill it, leave the row out, or stop."""
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which column is what. No features named: all that are left."""
+
+    target: str
+    features: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    id: str | None = None
+    row_names: str | None = None
+    """A column that only numbers the rows; it is left out unless it is asked for."""
+
+    def chosen(self, names: Sequence[str]) -> list[str]:
+        """The columns to use, or an error that says which wishes contradict each other or the table."""
+        named = [*self.features, *self.exclude, *([self.id] if self.id is not None else [])]
+        absent = [name for name in (self.target, *named) if name not in names]
+        if absent:
+            raise TableError(f"no column named {quoted(absent)}; the columns are {quoted(names, 10)}")
+        self._agree()
+        idle = {self.target, self.id, *self.exclude, *(() if self.features else (self.row_names,))}
+        chosen = [name for name in (self.features or names) if name not in idle]
+        if not chosen:
+            raise TableError("no feature is left: the table needs at least one column beside the target")
+        return list(dict.fromkeys(chosen))
+
+    def _agree(self) -> None:
+        if self.target in self.features:
+            raise TableError(f"the target '{shown(self.target)}' cannot be a feature too")
+        if self.target in self.exclude:
+            raise TableError(f"the target '{shown(self.target)}' cannot be left out: it is what is to be predicted")
+        if self.id == self.target:
+            raise TableError(f"'{shown(self.target)}' cannot be both the target and the name of rows")
+        both = [name for name in self.features if name in self.exclude or name == self.id]
+        if both:
+            raise TableError(f"{quoted(both)} cannot be a feature and left out at once")
 
 
 @dataclass(frozen=True)
 class Training:
-    """Features by name, the target, how columns were encoded, and what a reader should know."""
+    """The features' columns and the target, row by row, and what a reader should know."""
 
-    features: pd.DataFrame
+    table: Table
     target: Array
-    columns: Columns
-    notes: tuple[str, ...] = ()
+    roles: Roles
+    notes: tuple[str, ...] = field(default=())
 
 
-def _chosen(names: list[str], target: str, features: Sequence[str], exclude: Sequence[str]) -> list[str]:
-    absent = [name for name in (target, *features, *exclude) if name not in names]
-    if absent:
-        raise TableError(f"no column named {quoted(absent)}; the columns are {quoted(names, 10)}")
-    if target in features:
-        raise TableError(f"the target '{shown(target)}' cannot be a feature too")
-    chosen = [name for name in (features or names) if name != target and name not in exclude]
-    if not chosen:
-        raise TableError("no feature is left: the table needs at least one column beside the target")
-    return list(dict.fromkeys(chosen))
-
-
-def prepare(
-    table: Any,
-    target: str,
-    *,
-    features: Sequence[str] = (),
-    exclude: Sequence[str] = (),
-    missing: str = "refuse",
-    max_levels: int = MAX_LEVELS,
-) -> Training:
-    """Encode a table for a fit. `missing`: "refuse", "drop" rows, or fill features by their "median"."""
-    chosen = _chosen(table.column_names, target, features, exclude)
-    if table.num_rows < 2:
-        raise TableError(f"a fit needs at least 2 rows; the table has {table.num_rows}")
-    response = numbers(table.column(target), target)
-    columns = describe_columns(table, target, chosen, max_levels)
-    matrix, gaps, _ = columns.encode(table, fill=missing == "median")
+def prepare(table: Table, roles: Roles, chosen: Sequence[str], missing: str = "impute") -> Training:
+    """The chosen columns and the rows of a fit. A row without a target is left out whatever `missing` says."""
+    if table.n_rows < 2:
+        raise TableError(f"a fit needs at least 2 rows; the table has {table.n_rows}")
+    response = numbers_of(table.columns[roles.target], roles.target)
     unknown = np.isnan(response)
+    holes = {name: table.columns[name].missing for name in chosen}
+    empty = [name for name, mask in holes.items() if mask.all()]
+    gaps = _any([mask for name, mask in holes.items() if name not in empty], table.n_rows)
     if missing == "refuse" and (gaps | unknown).any():
-        _refuse(table, columns, gaps, unknown)
+        _refuse(holes, unknown, roles.target)
     leave = gaps | unknown if missing == "drop" else unknown
-    left = len(response) - int(leave.sum())
+    left = table.n_rows - int(leave.sum())
     if left < 2:
-        raise TableError(f"a fit needs at least 2 rows; {left} of {len(response)} can be used")
-    frame = pd.DataFrame(matrix[~leave], columns=pd.Index(columns.features, dtype=object))
-    notes = _notes(int(leave.sum()), int((gaps & ~leave).sum()), len(response))
-    return Training(frame, response[~leave], columns, notes)
+        raise TableError(f"a fit needs at least 2 rows; {left} of {table.n_rows} can be used")
+    notes = _notes(unknown, gaps, missing, roles.target)
+    return Training(table.select(chosen).take(~leave), response[~leave], roles, notes)
 
 
-def _refuse(table: Any, columns: Columns, gaps: Mask, unknown: Mask) -> None:
-    holes = [part.name for part in columns.parts if part.encode(table.column(part.name), False)[1].any()]
-    holes += [str(columns.target)] if unknown.any() else []
+def _any(masks: list[Mask], rows: int) -> Mask:
+    out = np.zeros(rows, dtype=bool)
+    for mask in masks:
+        out |= mask
+    return out
+
+
+def _refuse(holes: dict[str, Mask], unknown: Mask, target: str) -> None:
+    named = [name for name, mask in holes.items() if mask.any()] + ([target] if unknown.any() else [])
+    rows = _any(list(holes.values()), len(unknown)) | unknown
     raise TableError(
-        f"{int((gaps | unknown).sum())} of {len(gaps)} rows have missing values, in {quoted(holes)}: choose --missing "
-        "drop or --missing median"
+        f"{int(rows.sum()):,} of {len(rows):,} rows have missing values ({_which(rows)}), in {quoted(named)}: choose "
+        "--missing impute or --missing drop"
     )
 
 
-def _notes(left_out: int, filled: int, rows: int) -> tuple[str, ...]:
+def _notes(unknown: Mask, gaps: Mask, missing: str, target: str) -> tuple[str, ...]:
     notes = []
-    if left_out:
-        notes.append(f"{left_out} of {rows} rows left out for missing values")
-    if filled:
-        notes.append(f"gaps in {filled} rows filled by medians (text: by the commonest level)")
+    rows = len(unknown)
+    if unknown.any():
+        notes.append(f"{unknown.sum():,} of {rows:,} rows left out: no '{shown(target)}' ({_which(unknown)})")
+    others = gaps & ~unknown
+    if others.any():
+        done = "left out for missing values" if missing == "drop" else "have missing values, which are filled in"
+        notes.append(f"{others.sum():,} of {rows:,} rows {done} ({_which(others)})")
     return tuple(notes)
 
 
-def read_training(path: Path, target: str, *, separator: str | None = None, **options: Any) -> Training:
-    """Read a file or folder and encode it for a fit."""
-    table = read_whole(path, separator)
-    if target not in table.column_names and len(table.column_names) == 1:
-        hint = next((s for s in ";\t|" if s in table.column_names[0]), None)
-        if hint:
-            raise TableError(
-                f"the table has one column only: are its fields separated by {hint!r}? say --separator {hint!r}"
-            )
-    return prepare(table, target, **options)
+def _which(rows: Mask, most: int = 5) -> str:
+    """The numbers of the first of these rows, counted from 1."""
+    numbers = [f"{at + 1:,}" for at in np.flatnonzero(rows)[: most + 1]]
+    listed = ", ".join(numbers[:most])
+    return f"{'row' if len(numbers) == 1 else 'rows'} {listed}" + (", ..." if len(numbers) > most else "")

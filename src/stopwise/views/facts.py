@@ -44,7 +44,7 @@ def relevance(model: Model) -> list[float] | None:
         return None
     rates = model.X_fit_.astype(np.float64).std(axis=0) / scales[0]
     largest = float(rates.max())
-    out = np.zeros(model.n_features_in_)
+    out = np.zeros(fitted_of(model).n_features)
     chosen = fitted_of(model).features
     out[slice(None) if chosen is None else chosen] = rates / largest if largest > 0 else rates
     return [float(value) for value in out]

@@ -81,7 +81,9 @@ def choose_solver(problem: Problem, plan: Plan) -> Solver:
         return CudaSolver(plan.precision)
     if name in ("factor", "preconditioned"):
         return SolvesSolver(name, _place(problem, plan))
-    raise ValueError(f"solver must be one of dense, factor, preconditioned, krylov, line, nystrom, cuda and dask, got {name!r}")
+    raise ValueError(
+        f"solver must be one of dense, factor, preconditioned, krylov, line, nystrom, cuda and dask, got {name!r}"
+    )
 
 
 def _place(problem: Problem, plan: Plan) -> Place:

@@ -183,7 +183,9 @@ class _Run:
         """The path around the stops, dual weights of P's coordinates (n, q), and the filter's error."""
         problem, n = self.problem, self.problem.n_samples
         reached = np.array([stop.step_sum for stop in stops])
-        middle = float(np.exp(np.log(reached[reached > 0]).mean())) if np.any(reached > 0) else 1.0 / max(largest, 1e-280)
+        middle = (
+            float(np.exp(np.log(reached[reached > 0]).mean())) if np.any(reached > 0) else 1.0 / max(largest, 1e-280)
+        )
         many = problem.n_rows > _MANY
         polynomial = as_resolvents(bound, middle, largest, _ACCURACY_MANY if many else _ACCURACY)
         solver = self.system.at(polynomial.penalty(n, middle), 1e-2 * self.plan.tol if many else 1e-5 * self.plan.tol)
@@ -192,14 +194,14 @@ class _Run:
         dual = solver.inverse(space.before_last_solve(bound, reached))
         return self._path(bound, largest, space, middle), self.system.library.host(dual + 0.0), polynomial.error
 
-    def _space(
-        self, solver: _Solves, polynomial: ResolventPolynomial, reached: Array, middle: float
-    ) -> ResolventSpace:
+    def _space(self, solver: _Solves, polynomial: ResolventPolynomial, reached: Array, middle: float) -> ResolventSpace:
         steps = _RIDGE_STEPS if polynomial.degree == 1 else polynomial.degree
         if np.any(reached > 0) and reached.max() > 1.5 * max(reached[reached > 0].min(), 1e-300):
             steps += 6  # several stops share one pole
         library, rows = self.system.library, self.problem.n_rows
-        probes = np.random.default_rng([5, self.problem.seed]).choice([-1.0, 1.0], size=(rows, min(_PROBES[self.name], rows)))
+        probes = np.random.default_rng([5, self.problem.seed]).choice(
+            [-1.0, 1.0], size=(rows, min(_PROBES[self.name], rows))
+        )
         direction = self.place.operator.constant_direction
         if self.problem.intercept:
             probes = probes - np.outer(direction, direction @ probes)
@@ -286,4 +288,3 @@ def _warn(stops: list[Stop], tol: float) -> None:
             UnsettledWarning,
             stacklevel=5,
         )
-

@@ -133,8 +133,10 @@ class PenaltySearch:
     def _spread(self, gap: Array) -> Array:
         """Standard error of the mean of paired differences, (g, m) -> (g,)."""
         count = gap.shape[1]
-        return np.sqrt(((gap - gap.mean(1, keepdims=True)) ** 2).sum(1)) / self.weight * math.sqrt(
-            count / max(count - 1, 1)
+        return (
+            np.sqrt(((gap - gap.mean(1, keepdims=True)) ** 2).sum(1))
+            / self.weight
+            * math.sqrt(count / max(count - 1, 1))
         )
 
     def _found(self, low: float, high: float) -> FoundPenalty:

@@ -108,9 +108,7 @@ class Preconditioned:
         inner = self.stand_in.inverse_root(block, self.penalty)
         return self.stand_in.inverse_root(multiply(inner) + self.penalty * inner, self.penalty)
 
-    def _iterate(
-        self, multiply: Product, block: Array, start: Array | None, tol: float
-    ) -> tuple[Array, Array] | None:
+    def _iterate(self, multiply: Product, block: Array, start: Array | None, tol: float) -> tuple[Array, Array] | None:
         library = library_of(block)
         block = self.centre(block)
         sizes = library.host((block * block).sum(0)) ** 0.5

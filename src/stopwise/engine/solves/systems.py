@@ -79,7 +79,15 @@ class GradientSystem:
     """Products alone. `targets` (n, q) are the responses by row, unweighted; `roots` are square roots of weights."""
 
     def __init__(
-        self, gram: RawGram, targets: Array, roots: Array, *, intercept: bool, rank: int, seed: int, single: bool = False
+        self,
+        gram: RawGram,
+        targets: Array,
+        roots: Array,
+        *,
+        intercept: bool,
+        rank: int,
+        seed: int,
+        single: bool = False,
     ) -> None:
         self.gram, self.targets, self.roots, self.intercept = gram, targets, roots, intercept
         self.library: ArrayLibrary = library_of(targets)

@@ -1,0 +1,221 @@
+"""Cells of text as numbers, dates or booleans, and which cells are gaps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+MISSING_MARKS = frozenset(
+    ["", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NaN", "nan", "-nan", "-NaN", "NULL", "null", "NaT"]
+    + ["1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"]
+)
+"""Cells that are gaps in every column (the marks that pandas, R, polars and Arrow write or read)."""
+DOUBTFUL_MARKS = frozenset(
+    ["?", ".", "-", "--", "*", "None", "none", "NONE", "missing", "Missing", "unknown", "na", "Na", "#DIV/0!"]
+    + ["#VALUE!", "#REF!", "#NUM!", "#NAME?"]
+)
+"""Cells that are gaps among numbers, dates and booleans, and words of their own among text."""
+_GROUP_MARKS = " \u00a0\u202f'\u2019"
+_TRUE, _FALSE = frozenset(["true", "yes"]), frozenset(["false", "no"])
+
+
+@cache
+def number_pattern(decimal: str) -> re.Pattern[str]:
+    """A number with this decimal mark, thousands perhaps in groups of three, a currency or percent sign aside."""
+    mark = re.escape(decimal)
+    groups = re.escape(_GROUP_MARKS + ("." if decimal == "," else ","))
+    grouped = rf"[1-9]\d{{0,2}}([{groups}])\d{{3}}(?:\1\d{{3}})*(?:{mark}\d*)?"
+    plain = rf"(?:\d+(?:{mark}\d*)?|{mark}\d+)(?:[eE][+-]?\d+)?"
+    return re.compile(rf"[$€£¥]?\s?([+-]?)\s?[$€£¥]?\s?({grouped}|{plain})\s?[%€]?", re.ASCII)
+
+
+def as_number(cell: str, decimal: str = ".") -> float | None:
+    """The number that a cell spells, or None."""
+    cell = cell.replace("\u2212", "-")
+    found = number_pattern(decimal).fullmatch(cell)
+    if found is None:
+        return _infinity(cell)
+    digits = re.sub(rf"[^0-9eE+\-{re.escape(decimal)}]", "", found[2])
+    return float(found[1] + digits.replace(decimal, "."))
+
+
+def _infinity(cell: str) -> float | None:
+    return float(cell) if cell.strip("+-").lower() in ("inf", "infinity") else None
+
+
+def parse_numbers(cells: Sequence[str], decimal: str) -> npt.NDArray[np.float64] | None:
+    """Stripped cells as float64, gaps as NaN; None where some cell is no number."""
+    if decimal == ".":
+        try:
+            return np.fromiter(map(_plain_float, cells), dtype=np.float64, count=len(cells))
+        except ValueError:
+            pass
+    out = np.empty(len(cells))
+    for row, cell in enumerate(cells):
+        if cell in MISSING_MARKS or cell in DOUBTFUL_MARKS:
+            out[row] = np.nan
+            continue
+        value = _quick_number(cell, decimal)
+        if value is None:
+            return None
+        out[row] = value
+    return out
+
+
+def _quick_number(cell: str, decimal: str) -> float | None:
+    """`as_number`, by Python's own float where that reads the same."""
+    if decimal == "." or "." not in cell:
+        try:
+            return _plain_float(cell.replace(decimal, "."))
+        except ValueError:
+            pass
+    return as_number(cell, decimal)
+
+
+def _plain_float(cell: str) -> float:
+    """Python's own float, which is fast, less what only Python reads as a number."""
+    if "_" in cell:
+        raise ValueError(cell)
+    return float(cell) if cell else np.nan
+
+
+def parse_booleans(cells: Sequence[str]) -> npt.NDArray[np.float64] | None:
+    """Stripped cells as 0 and 1, gaps as NaN; None where some cell is neither true nor false."""
+    out = np.empty(len(cells))
+    for row, cell in enumerate(cells):
+        word = cell.lower()
+        if word in _TRUE or word in _FALSE:
+            out[row] = word in _TRUE
+        elif cell in MISSING_MARKS or cell in DOUBTFUL_MARKS:
+            out[row] = np.nan
+        else:
+            return None
+    return out
+
+
+# ---- dates ----------------------------------------------------------------------------------------------------------
+
+_MONTHS = {
+    name: f"{number:02d}"
+    for number, names in enumerate(
+        ["jan january", "feb february", "mar march", "apr april", "may", "jun june", "jul july", "aug august"]
+        + ["sep sept september", "oct october", "nov november", "dec december"],
+        start=1,
+    )
+    for name in names.split()
+}
+_TIME = r"(?:[T ,]\s*(?P<H>\d{1,2}):(?P<M>\d{2})(?::(?P<S>\d{2}(?:[.,]\d{1,9})?))?\s?(?P<half>[AaPp]\.?[Mm]\.?)?)?"
+_ZONE = r"\s?(?:Z|UTC|[+-]\d{2}:?(?:\d{2})?)?"
+_YEAR, _SHORT = r"(?P<y>\d{4})", r"(?P<y>\d{4}|\d{2})"
+_MONTH, _DAY, _WORD = r"(?P<m>\d{1,2})", r"(?P<d>\d{1,2})", r"(?P<m>[A-Za-z]{3,9})\.?"
+
+
+@dataclass(frozen=True)
+class DateFormat:
+    """One way of writing dates."""
+
+    name: str
+    pattern: re.Pattern[str]
+
+    def iso(self, cell: str) -> str | None:
+        """The date as ISO 8601 text (wall clock; a zone is left aside), or None where the cell is no such date."""
+        found = self.pattern.fullmatch(cell)
+        if found is None:
+            return None
+        part = found.groupdict()
+        month = part.get("m") or "1"
+        number = month if month.isdigit() else _MONTHS.get(month.lower())
+        if number is None:
+            return None
+        return f"{_full_year(part['y'])}-{int(number):02d}-{int(part.get('d') or 1):02d}{_clock(part)}"
+
+
+def _full_year(text: str) -> str:
+    """Two digits mean 1969 to 2068, as in POSIX."""
+    return text if len(text) == 4 else f"{2000 + int(text) if int(text) < 69 else 1900 + int(text)}"
+
+
+def _clock(part: dict[str, str | None]) -> str:
+    if part.get("H") is None:
+        return "T00:00:00"
+    hour, half = int(part["H"] or 0), (part.get("half") or "").lower()[:1]
+    if half:
+        hour = hour % 12 + 12 * (half == "p")
+    return f"T{hour:02d}:{part['M']}:{(part.get('S') or '00').replace(',', '.')}"
+
+
+def _format(name: str, day: str) -> DateFormat:
+    return DateFormat(name, re.compile(day + _TIME + _ZONE, re.ASCII))
+
+
+DATE_FORMATS = {
+    made.name: made
+    for made in [
+        _format("year-month-day", rf"{_YEAR}(?P<sep>[-/.]){_MONTH}(?P=sep){_DAY}"),
+        _format("month/day/year", rf"{_MONTH}(?P<sep>[-/.]){_DAY}(?P=sep){_SHORT}"),
+        _format("day/month/year", rf"{_DAY}(?P<sep>[-/.]){_MONTH}(?P=sep){_SHORT}"),
+        _format("day month-name year", rf"(?:[A-Za-z]{{3,9}},?\s)?{_DAY}[-/. ]?\s?{_WORD}[-/. ,]?\s?{_SHORT}"),
+        _format("month-name day, year", rf"{_WORD}\s{_DAY},?\s{_SHORT}"),
+        _format("yearmonthday", r"(?P<y>(?:19|20)\d{2})(?P<m>0[1-9]|1[0-2])(?P<d>0[1-9]|[12]\d|3[01])"),
+        _format("year-month", rf"{_YEAR}[-/]{_MONTH}"),
+    ]
+}
+"""By name, in order of preference; where month and day could be either, the file's other habits decide."""
+
+
+def parse_dates(cells: Sequence[str], how: str) -> npt.NDArray[np.datetime64] | None:
+    """Stripped cells as datetime64[us], gaps as NaT; None where some cell is no such date.
+
+    `how` is a name in DATE_FORMATS, or a pattern for `datetime.strptime`, which has a % in it.
+    """
+    iso: Callable[[str], str | None] = DATE_FORMATS[how].iso if how in DATE_FORMATS else _by_pattern(how)
+    known: dict[str, str | None] = {}
+    out = []
+    for cell in cells:
+        if cell in MISSING_MARKS or cell in DOUBTFUL_MARKS:
+            out.append("NaT")
+            continue
+        if cell not in known:
+            known[cell] = iso(cell)
+        text = known[cell]
+        if text is None:
+            return None
+        out.append(text)
+    try:
+        return np.array(out, dtype="datetime64[us]")
+    except ValueError:  # such as 31 February
+        return None
+
+
+def _by_pattern(pattern: str) -> Callable[[str], str | None]:
+    from datetime import datetime
+
+    def iso(cell: str) -> str | None:
+        try:
+            return datetime.strptime(cell, pattern).replace(tzinfo=None).isoformat()
+        except ValueError:
+            return None
+
+    return iso
+
+
+_HOURS = re.compile(r"(\d{1,2}):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?", re.ASCII)
+
+
+def parse_hours(cells: Sequence[str]) -> npt.NDArray[np.float64] | None:
+    """Times of day such as 08:30 as hours, gaps as NaN; None where some cell is no such time."""
+    out = np.empty(len(cells))
+    for row, cell in enumerate(cells):
+        found = _HOURS.fullmatch(cell)
+        if found is not None and int(found[1]) < 25:
+            out[row] = int(found[1]) + int(found[2]) / 60 + float(found[3] or 0) / 3600
+        elif cell in MISSING_MARKS or cell in DOUBTFUL_MARKS:
+            out[row] = np.nan
+        else:
+            return None
+    return out

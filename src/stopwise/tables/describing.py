@@ -1,0 +1,133 @@
+"""Which encoding each column of a training table gets, and which columns are no help."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from stopwise.tables import dates
+from stopwise.tables.encodings import Categories, Dates, Encoding, Floats, Numbers, is_number, numbers_of, stray_number
+from stopwise.tables.names import shown
+from stopwise.tables.table import Column, Kind, Mask, Table, TableError
+
+_LOUD = 1.96
+"""A gap speaks of y where the means with and without it differ by so many standard errors (level 5 percent)."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What to keep of dates, how many levels of text to tell apart, and what to do with more."""
+
+    dates: tuple[str, ...]
+    max_levels: int
+    many: str
+
+
+@dataclass(frozen=True)
+class Described:
+    """Encodings in the order of columns, columns left out with the reason, and numbers of pooled levels."""
+
+    encodings: tuple[Encoding, ...]
+    left_out: Mapping[str, str]
+    pooled: Mapping[str, int]
+
+
+def describe(table: Table, responses: Floats | None, choices: Choices) -> Described:
+    """How to encode each column."""
+    encodings: list[Encoding] = []
+    left_out: dict[str, str] = {}
+    pooled: dict[str, int] = {}
+    for name, column in table.columns.items():
+        found = _one(name, column, responses, choices)
+        if isinstance(found, str):
+            left_out[name] = found
+            continue
+        encoding, rest = found
+        encodings.append(encoding)
+        if rest:
+            pooled[name] = rest
+    return Described(tuple(encodings), left_out, pooled)
+
+
+def _one(name: str, column: Column, responses: Floats | None, choices: Choices) -> tuple[Encoding, int] | str:
+    """An encoding and how many levels it pools, or the reason to leave the column out."""
+    missing = column.missing
+    if missing.all():
+        return "it is empty"
+    flag = gap_speaks(missing, responses)
+    if column.kind is Kind.TEXT:
+        return _categories(name, column, choices)
+    if column.kind is Kind.DATE:
+        moments = cast(dates.Moments, column.values)
+        parts = dates.useful_parts(moments, choices.dates)
+        return (Dates(name, parts, float(np.nanmedian(dates.days(moments))), flag), 0) if parts else "it holds dates"
+    values = numbers_of(column, name)
+    return Numbers(name, float(np.median(values[~missing])), flag, boolean=column.kind is Kind.BOOLEAN), 0
+
+
+def gap_speaks(missing: Mask, responses: Floats | None) -> bool:
+    """Whether rows with a gap have another mean response than those without (Welch's statistic, any response).
+
+    Without responses every gap may speak; a single row never does.
+    """
+    count = int(missing.sum())
+    if min(count, len(missing) - count) < 2:
+        return False
+    return responses is None or any(abs(_welch(column[missing], column[~missing])) > _LOUD for column in responses.T)
+
+
+def _welch(first: Floats, second: Floats) -> float:
+    """The difference of means over its standard error (Welch 1947); infinite where there is no spread at all."""
+    difference = float(first.mean() - second.mean())
+    error = math.sqrt(float(first.var(ddof=1)) / len(first) + float(second.var(ddof=1)) / len(second))
+    return difference / error if error > 0 else (0.0 if difference == 0 else math.inf)
+
+
+def _categories(name: str, column: Column, choices: Choices) -> tuple[Encoding, int] | str:
+    cells = cast("npt.NDArray[np.object_]", column.values)
+    counts = Counter(cell for cell in cells if cell is not None)
+    present, gaps = counts.total(), len(cells) - counts.total()
+    if len(counts) <= choices.max_levels and not _names_rows(counts, present):
+        if len(counts) == 1 and not gaps:
+            return f"it is always '{shown(next(iter(counts)))}'"
+        return Categories(name, tuple(sorted(counts)), flag=gaps > 0), 0
+    _check_numbers(name, column, counts)
+    if choices.many == "error":
+        raise TableError(
+            f"the text column '{shown(name)}' has {len(counts):,} levels, more than {choices.max_levels}: leave it "
+            "out, pool the rare ones, or raise the number of levels"
+        )
+    if _names_rows(counts, present):
+        return f"it names rows: {len(counts):,} values in {present:,} rows"
+    if choices.many == "drop":
+        return f"it has {len(counts):,} levels"
+    common = sorted(counts, key=lambda level: (-counts[level], level))[: choices.max_levels]
+    kept = sorted(level for level in common if counts[level] > 1)
+    return Categories(name, tuple(kept), pooled=True, flag=gaps > 0), len(counts) - len(kept)
+
+
+_FEW_LEVELS = 20
+
+
+def _names_rows(counts: Counter[str], present: int) -> bool:
+    """Whether text identifies rows rather than describing them: most rows hold a value of their own.
+
+    A handful of levels is never that: a table of ten rows may well have ten groups.
+    """
+    alone = sum(1 for count in counts.values() if count == 1)
+    return len(counts) > _FEW_LEVELS and 2 * alone > present
+
+
+def _check_numbers(name: str, column: Column, counts: Counter[str]) -> None:
+    """Many levels of which most are numbers are numbers with a slip, and not text."""
+    if 2 * sum(count for level, count in counts.items() if is_number(level)) > counts.total():
+        raise TableError(
+            f"the column '{shown(name)}' holds numbers, but not in all rows{stray_number(column)}: mend those, make "
+            "them gaps, or leave the column out"
+        )

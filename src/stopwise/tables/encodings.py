@@ -1,0 +1,183 @@
+"""How one column becomes features: numbers as they are, categories as 0/1, dates as a trend and cycles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from stopwise.tables import dates
+from stopwise.tables.names import shown
+from stopwise.tables.table import Column, Kind, Mask, TableError, text_column
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+OTHER, MISSING = "(other)", "(missing)"
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A column of numbers or booleans: one feature, gaps filled by `fill`, and where `flag` a 0/1 feature for gaps."""
+
+    name: str
+    fill: float
+    flag: bool = False
+    boolean: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        """What the column must hold."""
+        return Kind.BOOLEAN if self.boolean else Kind.NUMBER
+
+    @property
+    def features(self) -> list[str]:
+        """Their names."""
+        return [self.name] + ([f"{self.name} {MISSING}"] if self.flag else [])
+
+    @property
+    def groups(self) -> list[int]:
+        """The sizes of groups of neighbouring features that share a length scale."""
+        return [1] * (1 + self.flag)
+
+    def encode(self, column: Column) -> tuple[Floats, Mask]:
+        """Features, and rows with a value never seen in training (none here)."""
+        values = numbers_of(column, self.name)
+        missing = np.isnan(values)
+        made = [np.where(missing, self.fill, values)] + ([missing.astype(np.float64)] if self.flag else [])
+        return np.stack(made, axis=1), np.zeros(len(values), dtype=bool)
+
+
+@dataclass(frozen=True)
+class Dates:
+    """A column of dates: days and cycles; gaps at day `fill` and in the middle of every circle, with a `flag`."""
+
+    name: str
+    parts: tuple[str, ...]
+    fill: float
+    flag: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        """What the column must hold."""
+        return Kind.DATE
+
+    @property
+    def features(self) -> list[str]:
+        """Their names."""
+        return dates.feature_names(self.name, self.parts) + ([f"{self.name} {MISSING}"] if self.flag else [])
+
+    @property
+    def groups(self) -> list[int]:
+        """Sine and cosine of a cycle belong together."""
+        return [1 if part == "trend" else 2 for part in self.parts] + [1] * self.flag
+
+    def encode(self, column: Column) -> tuple[Floats, Mask]:
+        """Features, and rows with a value never seen in training (none here)."""
+        if column.kind not in (Kind.DATE, Kind.EMPTY):
+            raise TableError(f"the column '{shown(self.name)}' must hold dates, but it holds {column.kind.value}")
+        missing = column.missing
+        moments = np.full(len(column), "NaT", dtype="datetime64[us]") if column.kind is Kind.EMPTY else column.values
+        made = dates.features(cast(dates.Moments, moments), self.parts)
+        made[missing] = [self.fill if part == "trend" else 0.0 for part in self.parts for _ in range(_width(part))]
+        if self.flag:
+            made = np.column_stack([made, missing])
+        return cast(Floats, made), np.zeros(len(column), dtype=bool)
+
+
+def _width(part: str) -> int:
+    return 1 if part == "trend" else 2
+
+
+@dataclass(frozen=True)
+class Categories:
+    """A column of text: one 0/1 feature per level; `pooled` rare levels and gaps (`flag`) have levels of their own."""
+
+    name: str
+    levels: tuple[str, ...]
+    pooled: bool = False
+    flag: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        """What the column must hold."""
+        return Kind.TEXT
+
+    @property
+    def features(self) -> list[str]:
+        """Their names."""
+        extra = [OTHER] * self.pooled + [MISSING] * self.flag
+        return [f"{self.name}={level}" for level in (*self.levels, *extra)]
+
+    @property
+    def groups(self) -> list[int]:
+        """All levels share a length scale: any two of them are equally far apart."""
+        return [len(self.levels) + self.pooled + self.flag]
+
+    def encode(self, column: Column) -> tuple[Floats, Mask]:
+        """Features, and rows with a level never seen in training: all 0, or pooled where rare levels are."""
+        column = as_text(column)
+        other = len(self.levels) if self.pooled else -1
+        gap = len(self.levels) + self.pooled if self.flag else -2
+        index: dict[str | None, int] = {level: at for at, level in enumerate(self.levels)}
+        index[None] = gap
+        cells = cast("npt.NDArray[np.object_]", column.values)
+        codes = np.fromiter((index.get(cell, -1) for cell in cells), dtype=np.int64, count=len(cells))
+        unseen = codes == -1
+        codes[unseen] = other
+        return cast(Floats, (codes[:, None] == np.arange(self.groups[0])).astype(np.float64)), unseen
+
+
+Encoding: TypeAlias = Numbers | Dates | Categories
+
+
+def numbers_of(column: Column, name: str) -> Floats:
+    """The numbers of a column, gaps as NaN; infinity is an error."""
+    if column.kind not in (Kind.NUMBER, Kind.BOOLEAN, Kind.EMPTY):
+        raise TableError(
+            f"the column '{shown(name)}' must hold numbers, but it holds {column.kind.value}{stray_number(column)}"
+        )
+    values = column.as_numbers
+    infinite = np.flatnonzero(np.isinf(values))
+    if infinite.size:
+        raise TableError(
+            f"the column '{shown(name)}' holds infinity in {infinite.size:,} rows (row {infinite[0] + 1:,} first): a "
+            "value must be finite; make it a gap or leave the row out"
+        )
+    return values
+
+
+def as_text(column: Column) -> Column:
+    """A column as text: numbers as they are written shortest, dates as ISO 8601 without idle zeros."""
+    if column.kind is Kind.TEXT:
+        return column
+    if column.kind is Kind.DATE:
+        texts = np.datetime_as_string(cast(dates.Moments, column.values)).tolist()
+        return text_column(None if text == "NaT" else _trimmed(text) for text in texts)
+    return text_column(None if value != value else _shortest(value) for value in column.as_numbers.tolist())
+
+
+def _trimmed(text: str) -> str:
+    return text.removesuffix(".000000").removesuffix("T00:00:00")
+
+
+def _shortest(value: float) -> str:
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
+def is_number(text: str) -> bool:
+    """Whether text spells a number with a decimal point."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def stray_number(column: Column) -> str:
+    """The first cell of text that is no number, where most are; else nothing."""
+    if column.kind is not Kind.TEXT:
+        return ""
+    cells = cast("npt.NDArray[np.object_]", column.values)
+    at = next((row for row, cell in enumerate(cells) if cell is not None and not is_number(cell)), None)
+    return "" if at is None else f" (row {at + 1:,}: '{shown(cells[at])}')"

@@ -1,0 +1,122 @@
+"""Parquet tables, through Arrow: the extra `parquet`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stopwise.tables.column_types import ColumnType, Reading
+from stopwise.tables.encodings import as_text
+from stopwise.tables.frames import as_table
+from stopwise.tables.names import shown
+from stopwise.tables.opening import RATIO, UNPACKED, plain_errors
+from stopwise.tables.table import Column, Kind, Table, TableError
+from stopwise.tables.text_source import BATCH, check_names
+
+MAGIC = b"PAR1"
+
+
+def arrow(what: str, module: str = "pyarrow") -> Any:
+    """Arrow, or an error that names the extra which brings it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as problem:
+        raise ImportError(f"{what} needs pyarrow: pip install 'stopwise[parquet]'") from problem
+
+
+@dataclass(frozen=True)
+class ParquetSource:
+    """A Parquet file."""
+
+    path: Path
+    label: str
+
+    @property
+    def found(self) -> str:
+        """What the file is, in words."""
+        return "a Parquet file"
+
+    def _file(self) -> Any:
+        parquet = arrow("reading Parquet", "pyarrow.parquet")
+        with arrow_errors(self.label):
+            file = parquet.ParquetFile(self.path)
+            _check_rows(self.path, self.label, file.metadata)
+            return file
+
+    def names(self) -> list[str]:
+        """The columns' names; two of the same name are an error."""
+        names = [str(name) for name in self._file().schema_arrow.names]
+        check_names(names, self.label)
+        return names
+
+    def row_names(self) -> str | None:
+        """pandas' index, where it was kept as a column."""
+        return next((name for name in self.names() if name.startswith("__index_level_")), None)
+
+    def types(self, reading: Reading, wanted: list[str] | None = None) -> dict[str, ColumnType]:
+        """How each column is read: by the file's own schema, unless a model or an option says otherwise."""
+        file = self._file()
+        chosen = wanted or self.names()
+        with arrow_errors(self.label):
+            empty = as_table(file.schema_arrow.empty_table().select(chosen))
+        own = {name: column.kind for name, column in empty.columns.items()}
+        said = {name: reading.guess(name, ".").possible[-1].kind for name in chosen if name in reading.words}
+        return {name: ColumnType(said.get(name) or reading.kinds.get(name) or own[name]) for name in chosen}
+
+    def batches(self, types: Mapping[str, ColumnType], rows: int = BATCH) -> Iterator[Table]:
+        """The columns of these types, so many rows at a time."""
+        with arrow_errors(self.label):
+            for batch in self._file().iter_batches(rows, columns=list(types), use_threads=False):
+                table = as_table(arrow("reading Parquet").Table.from_batches([batch]))
+                yield Table({name: _fitting(table.columns[name], kind.kind, name) for name, kind in types.items()})
+
+
+def _fitting(column: Column, kind: Kind, name: str) -> Column:
+    """The column as a kind that it can be read as."""
+    if column.kind is kind or kind is Kind.EMPTY or {column.kind, kind} == {Kind.NUMBER, Kind.BOOLEAN}:
+        return column
+    if column.missing.all():
+        return _nothing(len(column), kind)
+    if kind is Kind.TEXT:
+        return as_text(column)
+    raise TableError(f"the column '{shown(name)}' must hold {kind.value}, but it holds {column.kind.value}")
+
+
+def _nothing(rows: int, kind: Kind) -> Column:
+    if kind is Kind.TEXT:
+        return Column(kind, np.full(rows, None, dtype=object))
+    return Column(kind, np.full(rows, "NaT", "datetime64[us]") if kind is Kind.DATE else np.full(rows, np.nan))
+
+
+def _check_rows(path: Path, label: str, metadata: Any) -> None:
+    """Refuse a small file that says it holds rows without end: eight bytes a cell is what they take here."""
+    unpacked = 8 * metadata.num_rows * metadata.num_columns
+    if unpacked > max(UNPACKED, RATIO * path.stat().st_size):
+        raise TableError(
+            f"{label} holds {metadata.num_rows:,} rows of {metadata.num_columns} columns in "
+            f"{path.stat().st_size:,} bytes, more than {RATIO} times what they take unpacked: if it is a table, write "
+            "its distinct rows"
+        )
+
+
+class arrow_errors:
+    """Arrow's many errors as one, on one line."""
+
+    def __init__(self, label: str) -> None:
+        self.label, self.plain = label, plain_errors(label)
+
+    def __enter__(self) -> None:
+        self.plain.__enter__()
+
+    def __exit__(self, kind: Any, problem: BaseException | None, trace: Any) -> bool | None:
+        pa = arrow("reading Parquet")
+        if isinstance(problem, pa.ArrowMemoryError):
+            raise MemoryError(f"{self.label} does not fit: {shown(problem, 300)}") from problem
+        if isinstance(problem, pa.ArrowException) and not isinstance(problem, TableError):
+            raise TableError(f"{self.label} cannot be read as a table: {shown(problem, 300)}") from problem
+        return self.plain.__exit__(kind, problem, trace)

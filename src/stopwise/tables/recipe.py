@@ -1,0 +1,107 @@
+"""From the columns of a table to rows of features: what an encoder learned, as one frozen value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from stopwise.tables.encodings import Categories, Dates, Encoding, Floats, Numbers
+from stopwise.tables.names import quoted, shown, told_apart
+from stopwise.tables.table import Kind, Mask, Table, TableError
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Rows of features, which rows had a gap, and which held a level never seen in training."""
+
+    matrix: Floats
+    missing: Mask
+    unseen: Mask
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How each column that is used becomes features, in order."""
+
+    encodings: tuple[Encoding, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that a table must have."""
+        return [encoding.name for encoding in self.encodings]
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """What each column must hold."""
+        return {encoding.name: encoding.kind for encoding in self.encodings}
+
+    @property
+    def features(self) -> list[str]:
+        """One name per feature, such as "colour=red"; no two are the same."""
+        return told_apart([name for encoding in self.encodings for name in encoding.features])
+
+    @property
+    def groups(self) -> list[tuple[int, ...]]:
+        """Features that share a length scale: the levels of one column, the sine and cosine of one cycle."""
+        sizes = [size for encoding in self.encodings for size in encoding.groups]
+        ends = np.cumsum(sizes).tolist()
+        return [tuple(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
+
+    @property
+    def plain(self) -> bool:
+        """Whether every column is numbers and is a feature as it is: rows by position mean the same."""
+        return all(isinstance(encoding, Numbers) and not encoding.flag for encoding in self.encodings)
+
+    @property
+    def sentence(self) -> str:
+        """What became of the columns, in words."""
+        said = [f"{sum(isinstance(e, Numbers) and not e.boolean for e in self.encodings)} of numbers"]
+        said += [f"{sum(isinstance(e, Numbers) and e.boolean for e in self.encodings)} of true or false"]
+        text = [encoding for encoding in self.encodings if isinstance(encoding, Categories)]
+        levels = ", ".join(f"'{shown(encoding.name)}' {encoding.groups[0]}" for encoding in text[:5])
+        said += [f"{len(text)} of text (levels: {levels}{', ...' if len(text) > 5 else ''})"]
+        said += [f"dates '{shown(e.name)}' ({', '.join(e.parts)})" for e in self.encodings if isinstance(e, Dates)]
+        said += [f"a feature for gaps in {quoted(flagged)}"] if (flagged := self._flagged()) else []
+        return ", ".join(part for part in said if not part.startswith("0 "))
+
+    def _flagged(self) -> list[str]:
+        return [encoding.name for encoding in self.encodings if encoding.flag]
+
+    def encode(self, table: Table) -> Encoded:
+        """The features of a table, and where gaps and levels never seen were met."""
+        self.check(table)
+        made = [encoding.encode(table.columns[encoding.name]) for encoding in self.encodings]
+        matrix = np.concatenate([features for features, _ in made], axis=1)
+        return Encoded(matrix, self.gaps(table), np.logical_or.reduce([unseen for _, unseen in made]))
+
+    def check(self, table: Table) -> None:
+        """Every column that is used is there."""
+        absent = [name for name in self.names if name not in table.columns]
+        if absent:
+            raise TableError(f"the table lacks columns of the fit: {quoted(absent)}")
+
+    def gaps(self, table: Table) -> Mask:
+        """Rows with a gap in a column that is used."""
+        return cast(Mask, np.logical_or.reduce([table.columns[name].missing for name in self.names]))
+
+
+@dataclass(frozen=True)
+class EncodedFrame:
+    """A frame's features as a matrix, the columns they were made from, and how."""
+
+    matrix: Floats
+    columns: tuple[str, ...]
+    recipe: Recipe
+
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+
+@dataclass(frozen=True)
+class FittedTable:
+    """What a model file says of the table that the model was fitted to: its target, and the column that names rows."""
+
+    target: str | None
+    id: str | None = None

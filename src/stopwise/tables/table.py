@@ -1,0 +1,116 @@
+"""A table in memory: named columns of numbers, booleans, dates or text, gaps included; no library of frames needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Values: TypeAlias = npt.NDArray[np.float64] | npt.NDArray[np.datetime64] | npt.NDArray[np.object_]
+
+
+class TableError(ValueError):
+    """A table that cannot be used, and why."""
+
+
+class Kind(Enum):
+    """What the cells of a column are."""
+
+    NUMBER = "numbers"
+    BOOLEAN = "true or false"
+    DATE = "dates"
+    TEXT = "text"
+    EMPTY = "nothing"
+
+
+@dataclass(frozen=True)
+class Column:
+    """Cells of one kind.
+
+    NUMBER, BOOLEAN (0 and 1) and EMPTY hold float64 with NaN for a missing cell, DATE holds datetime64[us] (wall clock)
+    with NaT, TEXT holds an object array of str with None.
+    """
+
+    kind: Kind
+    values: Values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def missing(self) -> Mask:
+        """Where there is no value."""
+        if self.kind is Kind.TEXT:
+            return np.fromiter((cell is None for cell in self.values), dtype=bool, count=len(self.values))
+        return cast(Mask, np.isnat(self.values) if self.kind is Kind.DATE else np.isnan(cast(Values, self.values)))
+
+    def take(self, rows: Mask | slice) -> Column:
+        """Some of the rows."""
+        return Column(self.kind, self.values[rows])
+
+    @property
+    def as_numbers(self) -> npt.NDArray[np.float64]:
+        """float64, for columns of numbers and booleans only."""
+        if self.kind not in (Kind.NUMBER, Kind.BOOLEAN, Kind.EMPTY):
+            raise TypeError(f"a column of {self.kind.value} has no numbers")
+        return cast(npt.NDArray[np.float64], self.values)
+
+
+def text_column(cells: Iterable[str | None]) -> Column:
+    """A column of text; equal cells share one string."""
+    known: dict[str, str] = {}
+    listed = [None if cell is None else known.setdefault(cell, cell) for cell in cells]
+    values = np.empty(len(listed), dtype=object)
+    values[:] = listed
+    return Column(Kind.TEXT, values)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of equal length by name, in order."""
+
+    columns: Mapping[str, Column]
+
+    @property
+    def names(self) -> list[str]:
+        """The columns' names."""
+        return list(self.columns)
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return len(next(iter(self.columns.values()))) if self.columns else 0
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def select(self, names: Sequence[str]) -> Table:
+        """Only these columns, in this order."""
+        return Table({name: self.columns[name] for name in names})
+
+    def take(self, rows: Mask | slice) -> Table:
+        """Only these rows."""
+        return Table({name: column.take(rows) for name, column in self.columns.items()})
+
+    def slices(self, rows: int) -> Iterator[Table]:
+        """The table in pieces of so many rows."""
+        for first in range(0, self.n_rows, rows):
+            yield self.take(slice(first, first + rows))
+
+
+def stacked(tables: Sequence[Table]) -> Table:
+    """Tables with the same columns, one below the other."""
+    first = tables[0]
+    if len(tables) == 1:
+        return first
+    return Table(
+        {
+            name: Column(column.kind, np.concatenate([table.columns[name].values for table in tables]))
+            for name, column in first.columns.items()
+        }
+    )
