@@ -25,8 +25,8 @@ from stopwise._support.arrays import Array
 from stopwise.cli.streams import opened_stream
 from stopwise.io import atomic_path
 from stopwise.tables.names import shown
-from stopwise.tables.parquet import arrow
-from stopwise.tables.spreadsheet import openpyxl
+from stopwise.tables.reading.parquet import arrow
+from stopwise.tables.reading.spreadsheet import openpyxl
 
 Cells: TypeAlias = Array | npt.NDArray[np.object_]
 _SHEET_ROWS = 1_048_576

@@ -5,9 +5,9 @@ from stopwise.tables.encoder import MAX_LEVELS, TableEncoder
 from stopwise.tables.encodings import Categories, Dates, Numbers
 from stopwise.tables.frames import as_table, is_frame
 from stopwise.tables.names import quoted, shown, told_apart
-from stopwise.tables.readers import FORMATS, Asked, Tables, input_files, open_tables
+from stopwise.tables.reading.readers import FORMATS, Asked, Tables, input_files, open_tables
+from stopwise.tables.reading.sniffing import Given
 from stopwise.tables.recipe import Encoded, EncodedFrame, FittedTable, Recipe
-from stopwise.tables.sniffing import Given
 from stopwise.tables.table import Column, Kind, Table, TableError
 from stopwise.tables.training import MISSING, Roles, Training, prepare
 

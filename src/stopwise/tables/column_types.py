@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from stopwise.tables.cells import (
+from stopwise.tables.names import shown
+from stopwise.tables.reading.cells import (
     DATE_FORMATS,
     DOUBTFUL_MARKS,
     MISSING_MARKS,
@@ -17,7 +18,6 @@ from stopwise.tables.cells import (
     parse_hours,
     parse_numbers,
 )
-from stopwise.tables.names import shown
 from stopwise.tables.table import Column, Kind, TableError, text_column
 
 _GAPS = MISSING_MARKS | DOUBTFUL_MARKS

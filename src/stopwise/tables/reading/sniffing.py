@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stopwise.tables.cells import DATE_FORMATS, DOUBTFUL_MARKS, MISSING_MARKS, as_number
 from stopwise.tables.names import shown
-from stopwise.tables.opening import BLOCK, opened
-from stopwise.tables.records import Layout, Row, records
+from stopwise.tables.reading.cells import DATE_FORMATS, DOUBTFUL_MARKS, MISSING_MARKS, as_number
+from stopwise.tables.reading.opening import BLOCK, opened
+from stopwise.tables.reading.records import Layout, Row, records
 from stopwise.tables.table import TableError
 
 SEPARATORS = (",", ";", "\t", "|")

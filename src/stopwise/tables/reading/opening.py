@@ -40,7 +40,7 @@ def _unzip(path: Path) -> IO[bytes]:
 
 
 def _zstandard(path: Path) -> IO[bytes]:
-    from stopwise.tables.parquet import arrow
+    from stopwise.tables.reading.parquet import arrow
 
     pa = arrow("reading .zst files")
     return cast("IO[bytes]", pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"))

@@ -11,12 +11,20 @@ from typing import Protocol
 
 from stopwise.tables.column_types import ColumnType, Reading
 from stopwise.tables.names import quoted, shown
-from stopwise.tables.opening import OPENERS, compression_of, opened, opened_pipe, plain_errors, spooled, standard_input
-from stopwise.tables.parquet import MAGIC, ParquetSource
-from stopwise.tables.sniffing import Given, is_wide, sniff, sniff_cells
-from stopwise.tables.spreadsheet import SUFFIXES, read_sheet
+from stopwise.tables.reading.opening import (
+    OPENERS,
+    compression_of,
+    opened,
+    opened_pipe,
+    plain_errors,
+    spooled,
+    standard_input,
+)
+from stopwise.tables.reading.parquet import MAGIC, ParquetSource
+from stopwise.tables.reading.sniffing import Given, is_wide, sniff, sniff_cells
+from stopwise.tables.reading.spreadsheet import SUFFIXES, read_sheet
+from stopwise.tables.reading.text_source import BATCH, TextFile, TextSource
 from stopwise.tables.table import Kind, Table, TableError, stacked
-from stopwise.tables.text_source import BATCH, TextFile, TextSource
 
 FORMATS = (
     "text with separators (.csv, .tsv, ...), plain or packed (.gz, .bz2, .xz, .zip, .zst), Parquet (.parquet), a "

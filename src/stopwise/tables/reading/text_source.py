@@ -12,9 +12,9 @@ from typing import Protocol
 
 from stopwise.tables.column_types import ColumnType, Reading, settle
 from stopwise.tables.names import shown
-from stopwise.tables.opening import opened, plain_errors
-from stopwise.tables.records import Layout, Row, records
-from stopwise.tables.sniffing import Dialect
+from stopwise.tables.reading.opening import opened, plain_errors
+from stopwise.tables.reading.records import Layout, Row, records
+from stopwise.tables.reading.sniffing import Dialect
 from stopwise.tables.table import Column, Table, TableError
 
 BATCH = 16_384

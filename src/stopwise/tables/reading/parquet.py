@@ -14,9 +14,9 @@ from stopwise.tables.column_types import ColumnType, Reading
 from stopwise.tables.encodings import as_text
 from stopwise.tables.frames import as_table
 from stopwise.tables.names import shown
-from stopwise.tables.opening import RATIO, UNPACKED, plain_errors
+from stopwise.tables.reading.opening import RATIO, UNPACKED, plain_errors
+from stopwise.tables.reading.text_source import BATCH, check_names
 from stopwise.tables.table import Column, Kind, Table, TableError
-from stopwise.tables.text_source import BATCH, check_names
 
 MAGIC = b"PAR1"
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from stopwise.tables.names import quoted, shown
-from stopwise.tables.opening import check_size, plain_errors
-from stopwise.tables.records import Row
+from stopwise.tables.reading.opening import check_size, plain_errors
+from stopwise.tables.reading.records import Row
 from stopwise.tables.table import TableError
 
 SUFFIXES = (".xlsx", ".xlsm")

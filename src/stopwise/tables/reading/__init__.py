@@ -1,0 +1,1 @@
+"""Files to cells: opened, sniffed, and read row by row."""
