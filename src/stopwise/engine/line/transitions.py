@@ -135,7 +135,7 @@ def _triple_root(g: Array, e: Array) -> list[Vector]:
     return [
         [e + a + b, a + 2.0 * b, b],
         [-b, e + a - 2.0 * b, a - b],
-        [b - a, b - 3.0 * a + 2.0 * b, e - 2.0 * a + b],
+        [b - a, 2.0 * b - 3.0 * a, e - 2.0 * a + b],
     ]
 
 
