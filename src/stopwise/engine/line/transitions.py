@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import gammainc
 
 from stopwise._support.arrays import Array
-from stopwise.engine.line.triangles import Columns, Entry, Triangle, Vector, diagonal_matrix, empty
+from stopwise.engine.line.triangles import Columns, Triangle, Vector, diagonal_matrix, empty
 from stopwise.kernels.base import Kernel
 from stopwise.kernels.radial import Laplace, Matern
 from stopwise.kernels.sobolev import Sobolev
@@ -39,16 +39,13 @@ class StateSpace(ABC):
     """True where freeing the constant is freeing the first state at the start."""
 
     @abstractmethod
-    def places(self, covariate: Array) -> Array:
-        """The covariate in the units in which `table` takes gaps; those at the start of the state are 0."""
+    def gaps(self, covariate: Array) -> Array:
+        """From each place to the next of a sorted covariate, (n, problems), in the units in which `table` takes them;
+        the first from where the state starts. Differences come before scaling, so that a tiny gap keeps its digits."""
 
     @abstractmethod
     def start(self) -> Triangle:
         """Covariance of the state where it starts: at place 0, or (stationary) anywhere."""
-
-    @abstractmethod
-    def first_gap(self, place: float) -> float:
-        """The gap from the start to the first place."""
 
     @abstractmethod
     def table(self, gaps: Array) -> list[Array]:
@@ -70,14 +67,12 @@ class Spline(StateSpace):
     def size(self) -> int:  # type: ignore[override]
         return self.kernel.order
 
-    def places(self, covariate: Array) -> Array:
-        return np.maximum(self.kernel.unit(covariate), 0.0)
+    def gaps(self, covariate: Array) -> Array:
+        left, right = self.kernel._ends()
+        return np.maximum(np.diff(covariate, prepend=left), 0.0)[:, None] / (right - left)
 
     def start(self) -> Triangle:
         return diagonal_matrix([0.0 if self.kernel.anchored else 1.0] * self.size, lower=True)
-
-    def first_gap(self, place: float) -> float:
-        return place
 
     def table(self, gaps: Array) -> list[Array]:
         return [gaps]
@@ -95,11 +90,12 @@ class Stationary(StateSpace):
     """Matern 1/2, 3/2, 5/2 in units of its rate: k = polynomial(s) exp(-s), s = sqrt(2 nu) |x - z| / l."""
 
     size: int  # type: ignore[misc]
-    rate: float
+    rate: float | Array
+    """sqrt(2 nu) / length scale: one number, or one for each of several problems."""
     diffuse = False
 
-    def places(self, covariate: Array) -> Array:
-        return covariate * self.rate
+    def gaps(self, covariate: Array) -> Array:
+        return np.diff(covariate, prepend=covariate[:1])[:, None] * np.atleast_1d(self.rate)
 
     def start(self) -> Triangle:
         if self.size < 3:
@@ -107,9 +103,6 @@ class Stationary(StateSpace):
         off = empty(3)
         off[2][0] = -1.0 / 3.0  # cov(f, f'') = -var(f') = -1/3
         return Triangle([1.0, 1.0 / 3.0, 8.0 / 9.0], off, True)
-
-    def first_gap(self, place: float) -> float:
-        return 0.0
 
     def table(self, gaps: Array) -> list[Array]:
         decay = np.exp(-gaps)
@@ -185,5 +178,3 @@ def state_space(kernel: Kernel) -> StateSpace | None:
         return Stationary(int(kernel.smoothness + 0.5), math.sqrt(2.0 * kernel.smoothness) / float(kernel.scales[0]))
     return None
 
-
-__all__ = ["Entry", "Spline", "StateSpace", "Stationary", "Step", "state_space"]

@@ -1,0 +1,71 @@
+"""Rows of one covariate as the line wants them: sorted, with equal places merged into one weighted row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from stopwise._support.arrays import Array
+
+
+@dataclass(frozen=True)
+class LineRows:
+    """Distinct places in order. Rows at one place are one row of their summed weight and their mean response.
+
+    The fit of the merged rows is the fit of all of them; what merging loses is each place's own spread, kept in
+    `within` (weighted sums of squares about the mean, by place and response).
+    """
+
+    covariate: Array
+    weights: Array
+    responses: Array
+    within: Array
+    counts: Array
+    """How many rows were merged into each place."""
+    place_of: Array
+    """For each row as given, the number of its place."""
+    row_weights: Array
+    """Weights as given, row by row."""
+
+    @property
+    def n_places(self) -> int:
+        """Distinct places."""
+        return len(self.covariate)
+
+    @cached_property
+    def n_samples(self) -> float:
+        """All weights together."""
+        return float(self.weights.sum())
+
+    @cached_property
+    def range(self) -> float:
+        """From the first place to the last."""
+        return float(self.covariate[-1] - self.covariate[0])
+
+    def by_row(self, values: Array) -> Array:
+        """Values by place as values by row, in the order given."""
+        return values[self.place_of]
+
+
+def merge_rows(covariate: Array, responses: Array, weights: Array | None = None) -> LineRows:
+    """Sort once and merge ties; responses (n, q)."""
+    x = np.asarray(covariate, dtype=np.float64)
+    y = np.asarray(responses, dtype=np.float64)
+    w = np.ones(len(x)) if weights is None else np.asarray(weights, dtype=np.float64)
+    order = np.argsort(x, kind="stable")
+    ordered = x[order]
+    new = np.append(True, ordered[1:] != ordered[:-1])
+    place_of = np.empty(len(x), dtype=np.int64)
+    place_of[order] = np.cumsum(new) - 1
+    if new.all():
+        y, w_sorted = y[order], w[order]
+        return LineRows(ordered, w_sorted, y, np.zeros_like(y), np.ones(len(x)), place_of, w)
+    starts = np.flatnonzero(new)
+    total = np.add.reduceat(w[order], starts)
+    mean = np.add.reduceat(w[order, None] * y[order], starts, axis=0) / total[:, None]
+    deviation = y - mean[place_of]
+    within = np.add.reduceat((w[:, None] * deviation**2)[order], starts, axis=0)
+    counts = np.diff(np.append(starts, len(x))).astype(np.float64)
+    return LineRows(ordered[starts], total, mean, within, counts, place_of, w)
