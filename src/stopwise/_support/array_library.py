@@ -1,0 +1,143 @@
+"""One door to dense linear algebra: the same functions on numpy arrays and on torch tensors, wherever those live.
+
+Code behind this door uses operators both libraries share (`@`, `*`, `.T`, slices, `.sum(0)`) and asks `library_of` for
+the rest. Everything is float64 unless the arrays say otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, cast
+
+import numpy as np
+import scipy.linalg
+
+from stopwise._support.arrays import Array
+from stopwise._support.torch import is_tensor, torch
+
+
+class ArrayLibrary(Protocol):
+    """What numpy and torch spell differently."""
+
+    def cholesky(self, matrix: Array) -> Array | None:
+        """The lower factor L, L L' = matrix, which may be overwritten; None where it is not positive definite."""
+
+    def solve_lower(self, lower: Array, block: Array, *, transposed: bool = False) -> Array:
+        """L^-1 block, or L'^-1 block."""
+
+    def qr(self, block: Array) -> tuple[Array, Array]:
+        """Thin factors Q R = block."""
+
+    def eigh(self, matrix: Array) -> tuple[Array, Array]:
+        """Eigenvalues ascending, and eigenvectors."""
+
+    def add_to_diagonal(self, matrix: Array, value: float) -> None:
+        """matrix += value I, in place."""
+
+    def zeros(self, *shape: int) -> Array:
+        """Zeros of this kind."""
+
+    def unit_columns(self, n_rows: int, rows: Array) -> Array:
+        """A column of zeros with a one in it for each of `rows`."""
+
+    def take(self, values: Array) -> Array:
+        """A numpy array (or one of this kind) as one of this kind."""
+
+    def host(self, values: Array) -> Array:
+        """One of this kind as a numpy array."""
+
+
+class NumpyLibrary:
+    """numpy and LAPACK on the host."""
+
+    def cholesky(self, matrix: Array) -> Array | None:
+        try:
+            # The transpose of a symmetric matrix is itself, in the order that LAPACK overwrites without a copy.
+            return cast(Array, scipy.linalg.cholesky(matrix.T, lower=True, overwrite_a=True, check_finite=False))
+        except np.linalg.LinAlgError:
+            return None
+
+    def solve_lower(self, lower: Array, block: Array, *, transposed: bool = False) -> Array:
+        return cast(
+            Array, scipy.linalg.solve_triangular(lower, block, lower=True, trans=int(transposed), check_finite=False)
+        )
+
+    def qr(self, block: Array) -> tuple[Array, Array]:
+        orthonormal, upper = np.linalg.qr(block)
+        return orthonormal, upper
+
+    def eigh(self, matrix: Array) -> tuple[Array, Array]:
+        values, vectors = scipy.linalg.eigh(matrix, overwrite_a=True, check_finite=False, driver="evd")
+        return values, vectors
+
+    def add_to_diagonal(self, matrix: Array, value: float) -> None:
+        matrix.flat[:: len(matrix) + 1] += value
+
+    def zeros(self, *shape: int) -> Array:
+        return np.zeros(shape)
+
+    def unit_columns(self, n_rows: int, rows: Array) -> Array:
+        out = np.zeros((n_rows, len(rows)))
+        out[rows, np.arange(len(rows))] = 1.0
+        return out
+
+    def take(self, values: Array) -> Array:
+        return np.asarray(values)
+
+    def host(self, values: Array) -> Array:
+        return values
+
+
+class TorchLibrary:
+    """torch on the device of a tensor."""
+
+    def __init__(self, like: Array) -> None:
+        self._like = torch().as_tensor(like).new_zeros(0, dtype=torch().float64)
+
+    def cholesky(self, matrix: Array) -> Array | None:
+        lower, info = torch().linalg.cholesky_ex(matrix)
+        return None if int(info) else cast(Array, lower)
+
+    def solve_lower(self, lower: Array, block: Array, *, transposed: bool = False) -> Array:
+        flat = torch().as_tensor(block)
+        matrix = torch().as_tensor(lower)
+        columns = flat[:, None] if flat.ndim == 1 else flat
+        if transposed:
+            out = torch().linalg.solve_triangular(matrix.mT, columns, upper=True)
+        else:
+            out = torch().linalg.solve_triangular(matrix, columns, upper=False)
+        return cast(Array, out[:, 0] if flat.ndim == 1 else out)
+
+    def qr(self, block: Array) -> tuple[Array, Array]:
+        orthonormal, upper = torch().linalg.qr(block)
+        return orthonormal, upper
+
+    def eigh(self, matrix: Array) -> tuple[Array, Array]:
+        values, vectors = torch().linalg.eigh(matrix)
+        return values, vectors
+
+    def add_to_diagonal(self, matrix: Array, value: float) -> None:
+        matrix.diagonal().add_(value)  # type: ignore[attr-defined]
+
+    def zeros(self, *shape: int) -> Array:
+        return cast(Array, self._like.new_zeros(shape))
+
+    def unit_columns(self, n_rows: int, rows: Array) -> Array:
+        out = self._like.new_zeros((n_rows, len(rows)))
+        out[torch().as_tensor(rows, device=out.device), torch().arange(len(rows), device=out.device)] = 1.0
+        return cast(Array, out)
+
+    def take(self, values: Array) -> Array:
+        if not is_tensor(values):
+            values = torch().from_numpy(np.ascontiguousarray(values))
+        return cast(Array, torch().as_tensor(values).to(self._like))
+
+    def host(self, values: Array) -> Array:
+        return cast(Array, torch().as_tensor(values).cpu().numpy())
+
+
+_NUMPY = NumpyLibrary()
+
+
+def library_of(array: Array) -> ArrayLibrary:
+    """The library an array belongs to."""
+    return TorchLibrary(array) if is_tensor(array) else _NUMPY

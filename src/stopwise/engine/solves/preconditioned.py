@@ -1,0 +1,123 @@
+"""(A + a I)^-1 B by block conjugate gradients with one preconditioner, matrix-free.
+
+The iteration is Dubrulle's (2001) retooled block method on the matrix with half a preconditioner on either side: search
+directions stay orthonormal, so nearly dependent right-hand sides do no harm. Since F F' never exceeds A, the
+preconditioned matrix has no eigenvalue below one, and the preconditioned residual bounds the error: fitted values
+y - a x are off by at most sqrt(a) |residual|.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+
+from stopwise._support.array_library import ArrayLibrary, library_of
+from stopwise._support.arrays import Array
+from stopwise.engine.solves.preconditioner import LowRank
+
+Product = Callable[[Array], Array]
+
+
+@dataclass
+class Tally:
+    """What solves have cost so far."""
+
+    products: int = 0
+    """Blocks multiplied with the matrix."""
+    columns: int = 0
+    """Vectors multiplied with the matrix."""
+    exact: int = 0
+    """How often products had to be made in float64 instead."""
+
+
+@dataclass(frozen=True)
+class Preconditioned:
+    """P block at one penalty, from products with A.
+
+    `multiply` is A (weighted, centred, unscaled); `careful` the same in float64, for penalties that rounding of
+    `multiply` would drown. `tol`: how far fitted values may be off, relative to the norm of each right-hand side.
+    """
+
+    multiply: Product
+    stand_in: LowRank
+    penalty: float
+    centre: Product
+    tol: float = 1e-7
+    most_products: int = 500
+    careful: Product | None = None
+    tally: Tally = field(default_factory=Tally)
+
+    def inverse(self, block: Array, start: Array | None = None) -> Array:
+        """P block, for (n,) or (n, b); `start` is a guess."""
+        return self.solve(block, start)[0]
+
+    def residual(self, block: Array) -> Array:
+        """a P block: what ridge at this penalty leaves of responses."""
+        return self.penalty * self.inverse(block)
+
+    def solve(self, block: Array, start: Array | None = None) -> tuple[Array, Array]:
+        """P block, and for each column a bound on the error of a P block, relative to that column's norm."""
+        flat = block[:, None] if block.ndim == 1 else block
+        guess = None if start is None else (start[:, None] if start.ndim == 1 else start)
+        solution, off = self._iterate(self.multiply, flat, guess)
+        if off is None:  # rounding made the matrix indefinite
+            if self.careful is None:
+                raise ArithmeticError(
+                    f"a penalty of {self.penalty:g} is below the rounding of these products (largest eigenvalue "
+                    f"{self.stand_in.largest:g}): make them in float64"
+                )
+            self.tally.exact += 1
+            solution, off = self._iterate(self.careful, flat, None)
+        if off is None:
+            off = np.full(flat.shape[1], np.inf)
+        return (solution[:, 0] if block.ndim == 1 else solution), off
+
+    def _image(self, multiply: Product, block: Array) -> Array:
+        """The preconditioned matrix times a block."""
+        self.tally.products += 1
+        self.tally.columns += block.shape[1]
+        inner = self.stand_in.inverse_root(block, self.penalty)
+        return self.stand_in.inverse_root(multiply(inner) + self.penalty * inner, self.penalty)
+
+    def _iterate(self, multiply: Product, block: Array, start: Array | None) -> tuple[Array, Array | None]:
+        library = library_of(block)
+        block = self.centre(block)
+        sizes = library.host((block * block).sum(0)) ** 0.5
+        limit = self.tol * sizes / self.penalty**0.5
+        left = block if start is None else block - (multiply(start) + self.penalty * start)
+        residual, small = library.qr(self.stand_in.inverse_root(left, self.penalty))
+        direction, total = residual, residual * 0.0
+        for _ in range(self.most_products):
+            if np.all(_column_norms(library, small) <= limit):
+                break
+            image = self._image(multiply, direction)
+            curvature = _symmetric(direction.T @ image)
+            lower = library.cholesky(curvature + 0.0)
+            if lower is None:
+                return block * 0.0, None
+            steps = library.solve_lower(lower, library.solve_lower(lower, small + 0.0), transposed=True)
+            total = total + direction @ steps
+            inverse = library.solve_lower(lower, library.solve_lower(lower, _eye(library, lower)), transposed=True)
+            residual, change = library.qr(residual - image @ inverse)
+            small = change @ small
+            direction = residual + direction @ change.T
+        solution = self.stand_in.inverse_root(total, self.penalty)
+        if start is not None:
+            solution = solution + start
+        off = _column_norms(library, small) * self.penalty**0.5 / np.maximum(sizes, np.finfo(float).tiny)
+        return self.centre(solution), off
+
+
+def _column_norms(library: ArrayLibrary, small: Array) -> Array:
+    return cast(Array, library.host((small * small).sum(0)) ** 0.5)
+
+
+def _symmetric(matrix: Array) -> Array:
+    return (matrix + matrix.T) / 2
+
+
+def _eye(library: ArrayLibrary, like: Array) -> Array:
+    return library.unit_columns(len(like), np.arange(len(like)))

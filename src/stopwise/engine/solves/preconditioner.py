@@ -1,0 +1,126 @@
+"""A low-rank stand-in F F' for the Gram matrix, and (F F' + a I)^-1 at every penalty from one decomposition.
+
+Pivots are drawn with probability proportional to what is left of the diagonal (randomly pivoted Cholesky: Chen, Epperly,
+Tropp & Webber 2025), a block of proposals at a time with rejection (Epperly, Tropp & Webber 2024): (r + 1) n entries of
+the matrix and O(r^2 n) multiplications. F F' never exceeds the matrix, so the preconditioned matrix has no eigenvalue
+below one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from stopwise._support.array_library import library_of
+from stopwise._support.arrays import Array
+
+_EXHAUSTED = 1e-14
+"""Trace left over, relative to the whole, below which more pivots would be rounding."""
+_PROPOSALS = 20
+"""Pivots are drawn in about so many blocks."""
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """F (n, r) and the eigenpairs of F'F: F F' + a I can be inverted, and halved, for any penalty a > 0."""
+
+    rows: Array
+    values: Array
+    vectors: Array
+    pivots: Array
+    trace_left: float
+    """Trace of the matrix less F F'."""
+
+    @property
+    def rank(self) -> int:
+        """How many columns F has."""
+        return int(self.rows.shape[1])
+
+    def inverse(self, block: Array, penalty: float) -> Array:
+        """(F F' + a I)^-1 block = (block - F V (Lambda + a)^-1 V' F' block) / a (Woodbury)."""
+        return self._apply(block, 1 / (self.values + penalty)) / penalty
+
+    def inverse_root(self, block: Array, penalty: float) -> Array:
+        """(F F' + a I)^-1/2 block, symmetric: the factor 1 - sqrt(a / (Lambda + a)) over Lambda, without cancellation."""
+        root = (penalty / (self.values + penalty)) ** 0.5
+        return self._apply(block, 1 / ((self.values + penalty) * (1 + root))) / penalty**0.5
+
+    def _apply(self, block: Array, weights: Array) -> Array:
+        inside = self.vectors.T @ (self.rows.T @ block)
+        inside = (inside.T * weights).T if block.ndim == 2 else inside * weights
+        return block - self.rows @ (self.vectors @ inside)
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest eigenvalue of F F': just below the matrix's own."""
+        return float(self.values.max()) if self.rank else 0.0
+
+
+def low_rank(
+    columns: Callable[[Array], Array],
+    diagonal: Array,
+    rank: int,
+    seed: int = 0,
+    *,
+    centre: Callable[[Array], Array] = lambda block: block,
+) -> LowRank:
+    """F from about `rank` random pivots. `columns(rows)` are columns of the matrix before `centre` (H) is applied."""
+    rows, pivots, left = randomly_pivoted(columns, diagonal, rank, np.random.default_rng(seed))
+    rows = centre(rows)
+    values, vectors = library_of(rows).eigh(rows.T @ rows)
+    return LowRank(rows, values.clip(0.0), vectors, pivots, left)
+
+
+def randomly_pivoted(
+    columns: Callable[[Array], Array], diagonal: Array, rank: int, generator: np.random.Generator
+) -> tuple[Array, Array, float]:
+    """F (n, r), its pivots and the trace left over, r <= rank (less where the matrix has no more to give)."""
+    library = library_of(diagonal)
+    n = len(diagonal)
+    rank = min(rank, n)
+    rows = library.zeros(n, rank)
+    left, count, chosen = diagonal + 0.0, 0, []
+    whole = float(diagonal.sum())
+    while count < rank and float(left.sum()) > _EXHAUSTED * whole:
+        drawn = _draw(library.host(left), min(max(rank // _PROPOSALS, 16), rank - count), generator)
+        if not drawn.size:
+            break
+        block = columns(drawn) - rows[:, :count] @ rows[drawn, :count].T
+        accepted = _accept(library.host(block[drawn]), library.host(left)[drawn], generator)
+        lower = library.cholesky(block[drawn[accepted]][:, accepted] + 0.0)
+        if lower is None:  # pivots that rounding cannot tell apart: the largest alone
+            accepted = accepted[:1]
+            lower = library.cholesky(block[drawn[accepted]][:, accepted] + 0.0)
+        if lower is None:
+            break
+        new = library.solve_lower(lower, block[:, accepted].T).T
+        rows[:, count : count + len(accepted)] = new
+        left = (left - (new * new).sum(1)).clip(0.0)
+        left[drawn[accepted]] = 0.0
+        chosen.append(drawn[accepted])
+        count += len(accepted)
+    pivots = np.concatenate(chosen) if chosen else np.zeros(0, dtype=np.int64)
+    return rows[:, :count], pivots, float(left.sum())
+
+
+def _draw(left: Array, count: int, generator: np.random.Generator) -> Array:
+    """Distinct rows, each proposal proportional to what is left of its diagonal."""
+    chance = left / left.sum()
+    return np.unique(generator.choice(len(left), size=count, p=chance))
+
+
+def _accept(block: Array, before: Array, generator: np.random.Generator) -> Array:
+    """Which proposals to keep: each with the share of its diagonal that those kept before it leave; the first always."""
+    work, kept = block.astype(np.float64, copy=True), []
+    for i in generator.permutation(len(work)):
+        if kept and generator.random() * before[i] >= work[i, i]:
+            continue
+        if work[i, i] <= 1e-10 * before[i]:
+            continue
+        kept.append(int(i))
+        column = work[:, i] / np.sqrt(work[i, i])
+        work -= np.outer(column, column)
+    return np.array(kept or [int(np.argmax(before))], dtype=np.int64)
