@@ -156,8 +156,8 @@ def _pass(
 ) -> tuple[Record, Layout, list[Array], Array]:
     lanes, layout = lay_out(space, gaps, omega, columns)
     means: list[list[Array | float | complex]] = [[0.0] * len(columns) for _ in range(space.size)]
-    start = _freed(space.start(), omega) if intercept and space.diffuse else space.start()
-    record, left, variance = both_ways(lanes, Filtered(start, means), left_out=left_out)
+    start = Filtered(free_start(space, omega, intercept), means)
+    record, left, variance = both_ways(lanes, start, left_out=left_out)
     return record, layout, left, variance
 
 
@@ -166,8 +166,11 @@ def _diffuse(omega: Array) -> Array:
     return cast(Array, DIFFUSE / np.where(magnitude > 0, magnitude, np.inf).min(axis=0))
 
 
-def _freed(start: Triangle, omega: Array) -> Triangle:
-    """A start whose value may be anything."""
+def free_start(space: StateSpace, omega: Array, intercept: bool) -> Triangle:
+    """Where the state starts; with an intercept, and where the constant is a state, its value may be anything."""
+    start = space.start()
+    if not (intercept and space.diffuse):
+        return start
     free = _diffuse(omega)
     return Triangle([free.item() if free.size == 1 else free, *start.diagonal[1:]], start.off, True)
 
