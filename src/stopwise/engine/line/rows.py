@@ -69,3 +69,21 @@ def merge_rows(covariate: Array, responses: Array, weights: Array | None = None)
     within = np.add.reduceat((w[:, None] * deviation**2)[order], starts, axis=0)
     counts = np.diff(np.append(starts, len(x))).astype(np.float64)
     return LineRows(ordered[starts], total, mean, within, counts, place_of, w)
+
+
+def in_bins(rows: LineRows, count: int) -> LineRows:
+    """Neighbouring places merged into at most `count` weighted ones, as many of them in each: what a fit whose detail is
+    wider than a bin sees. The spread inside a bin stays in `within`."""
+    n = rows.n_places
+    if n <= count:
+        return rows
+    starts = np.unique(np.arange(count) * n // count)
+    sizes = np.diff(np.append(starts, n))
+    weights = np.add.reduceat(rows.weights, starts)
+    covariate = np.add.reduceat(rows.weights * rows.covariate, starts) / weights
+    mean = np.add.reduceat(rows.weights[:, None] * rows.responses, starts, axis=0) / weights[:, None]
+    bin_of = np.repeat(np.arange(len(starts)), sizes)
+    spread = rows.weights[:, None] * (rows.responses - mean[bin_of]) ** 2 + rows.within
+    within = np.add.reduceat(spread, starts, axis=0)
+    counts = np.add.reduceat(rows.counts, starts)
+    return LineRows(covariate, weights, mean, within, counts, bin_of[rows.place_of], rows.row_weights)
