@@ -39,6 +39,9 @@ class ArrayLibrary(Protocol):
     def unit_columns(self, n_rows: int, rows: Array) -> Array:
         """A column of zeros with a one in it for each of `rows`."""
 
+    def join(self, blocks: list[Array]) -> Array:
+        """Blocks side by side."""
+
     def take(self, values: Array) -> Array:
         """A numpy array (or one of this kind) as one of this kind."""
 
@@ -79,6 +82,9 @@ class NumpyLibrary:
         out = np.zeros((n_rows, len(rows)))
         out[rows, np.arange(len(rows))] = 1.0
         return out
+
+    def join(self, blocks: list[Array]) -> Array:
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
 
     def take(self, values: Array) -> Array:
         return np.asarray(values)
@@ -125,6 +131,9 @@ class TorchLibrary:
         out = self._like.new_zeros((n_rows, len(rows)))
         out[torch().as_tensor(rows, device=out.device), torch().arange(len(rows), device=out.device)] = 1.0
         return cast(Array, out)
+
+    def join(self, blocks: list[Array]) -> Array:
+        return blocks[0] if len(blocks) == 1 else cast(Array, torch().cat(blocks, 1))
 
     def take(self, values: Array) -> Array:
         if not is_tensor(values):

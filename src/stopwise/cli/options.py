@@ -22,7 +22,7 @@ from stopwise.tables import FORMATS, MAX_LEVELS, MISSING
 F = TypeVar("F", bound=Callable[..., Any])
 RULES = tuple(sorted(NAMED_RULES))
 FILTERS = ("descent", "flow", "cutoff", "nu-method", "ridge")
-SOLVERS = ("auto", "dense", "krylov", "line", "nystrom", "cuda", "dask")
+SOLVERS = ("auto", "dense", "factor", "preconditioned", "krylov", "line", "nystrom", "cuda", "dask")
 KERNELS = (
     *("auto", "gaussian", "laplace", "matern12", "matern32", "matern52", "sobolev1", "sobolev2"),
     *("periodicsobolev1", "periodicsobolev2", "linear", "polynomial2", "polynomial3"),

@@ -34,7 +34,7 @@ from stopwise.kernels.radial import Radial
 from stopwise.noise import as_noise
 from stopwise.rules import Critical, as_rule
 
-_SOLVERS = {"auto", "dense", "krylov", "line", "nystrom", "cuda", "dask"}
+_SOLVERS = {"auto", "dense", "factor", "preconditioned", "krylov", "line", "nystrom", "cuda", "dask"}
 
 
 def learned(read: Callable[[Fitted], Any], what: str, *, optional: bool = False) -> property:
@@ -254,7 +254,7 @@ class KernelGradientRegressor(_KernelRegressor):
         One length scale per feature ("auto": when it clearly pays). Only for `kernel="auto"`.
     fit_intercept : bool
         Centre y and kernel, so that the constant is free.
-    solver : {"auto", "dense", "krylov", "line", "nystrom", "cuda", "dask"}
+    solver : {"auto", "dense", "factor", "preconditioned", "krylov", "line", "nystrom", "cuda", "dask"}
         How products with the kernel matrix are made; `solver_` says what "auto" picked.
     n_landmarks : int, array of rows or "auto"
         For `solver="nystrom"`.

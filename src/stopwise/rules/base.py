@@ -172,6 +172,15 @@ class Rule(ABC):
     splits_rows: ClassVar[bool] = False
     """True where part of the rows is held out (`Data.split`)."""
 
+    reads_clock_only: ClassVar[bool] = False
+    """True where the stop was given, so that nothing but the filter's clock is read."""
+
+    @property
+    def left_out_allowance(self) -> float | None:
+        """Standard errors of ridge's leave-one-out error that are allowed above the smallest, where that is all the rule
+        asks for; None for other rules."""
+        return None
+
     @abstractmethod
     def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
         """The stop on this path (one response, problem units), with its reason and evidence."""

@@ -107,6 +107,10 @@ class Prudent(Rule):
         if not (is_finite(self.allowance) and self.allowance >= 0):
             raise ValueError(f"allowance must be a number of at least 0 standard errors, got {self.allowance!r}")
 
+    @property
+    def left_out_allowance(self) -> float | None:
+        return self.allowance
+
     def without_rows(self) -> Rule:
         return Critical(hilbert_radius="self")
 

@@ -183,6 +183,7 @@ class Fixed(Rule):
     step_sum: float | None = None
     name: ClassVar[str] = "fixed"
     needs_traces: ClassVar[bool] = False
+    reads_clock_only: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if (self.iteration is None) == (self.step_sum is None):

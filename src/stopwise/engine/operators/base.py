@@ -40,6 +40,15 @@ class Operator(ABC):
         """Sum over i, j of w_i w_j Gram_ij^2 where it comes at no great cost, else None."""
         return None
 
+    def gram_product(self, block: Array) -> Array:
+        """Gram @ block: neither weighted nor centred nor divided by n."""
+        self.products += block.shape[1]
+        return self._gram_product(np.ascontiguousarray(block))
+
+    def gram_diagonal(self) -> Array:
+        """The diagonal of the Gram matrix."""
+        return self._gram_diagonal()
+
     @property
     def constant_direction(self) -> Array:
         """q = sqrt(w / n): the direction that an intercept takes out."""

@@ -18,6 +18,8 @@ from stopwise.engine.solvers.gpu_solver import CudaSolver
 from stopwise.engine.solvers.krylov_solver import KrylovSolver
 from stopwise.engine.solvers.landmark_solver import NystromSolver
 from stopwise.engine.solvers.plan import Plan, Solver
+from stopwise.engine.solvers.solve_places import DevicePlace, HostPlace, Place
+from stopwise.engine.solvers.solves_solver import SolvesSolver
 from stopwise.kernels import Precomputed, Sobolev
 from stopwise.kernels.forms import has_form
 from stopwise.problem import Problem
@@ -76,7 +78,16 @@ def choose_solver(problem: Problem, plan: Plan) -> Solver:
         return NystromSolver(plan.n_landmarks)
     if name == "cuda":
         return CudaSolver(plan.precision)
-    raise ValueError(f"solver must be one of dense, krylov, line, nystrom, cuda and dask, got {name!r}")
+    if name in ("factor", "preconditioned"):
+        return SolvesSolver(name, _place(problem, plan))
+    raise ValueError(f"solver must be one of dense, factor, preconditioned, krylov, line, nystrom, cuda and dask, got {name!r}")
+
+
+def _place(problem: Problem, plan: Plan) -> Place:
+    """Where solves happen: where the rows are, or on a GPU that is there and pays."""
+    if cuda.DEVICE is not None or _gpu(problem, plan)[0]:
+        return DevicePlace(problem, plan, cuda.device_for(problem.covariates))
+    return HostPlace(problem, plan)
 
 
 def _automatic(problem: Problem, plan: Plan) -> tuple[str, str]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from stopwise._support.array_library import ArrayLibrary, library_of
 from stopwise._support.arrays import Array
-from stopwise.spectrum import IndefiniteMatrix
+from stopwise.engine.spectrum.eigenpairs import IndefiniteMatrix
 
 _ROUNDING = 4e-16
 """Rounding of a Gram matrix in units of its trace: the first shift tried where a penalty below it leaves no factor."""
@@ -92,7 +92,7 @@ def factor(matrix: Callable[[], Array], penalty: float, constant: Array | None =
         library, trace = library_of(own), float(own.diagonal().sum())
         scale = max(trace / max(len(own), 1), 1e-300)
         if constant is not None:
-            own += scale * (constant[:, None] * constant[None, :])
+            _subtract_outer(own, -scale * constant, constant)
         library.add_to_diagonal(own, penalty + shift)
         lower = library.cholesky(own)
         if lower is not None:
@@ -120,6 +120,12 @@ def centred_gram(gram: Array, root_weights: Array | None = None, constant: Array
         gram *= root_weights[None, :]
     if constant is not None:
         image = gram @ constant
-        gram -= constant[:, None] * image[None, :]
-        gram -= (image - constant * (constant @ image))[:, None] * constant[None, :]
+        _subtract_outer(gram, constant, image)
+        _subtract_outer(gram, image - constant * (constant @ image), constant)
     return gram
+
+
+def _subtract_outer(matrix: Array, left: Array, right: Array) -> None:
+    """matrix -= left right', a block of rows at a time: no second matrix is made."""
+    for first in range(0, len(matrix), _BLOCK):
+        matrix[first : first + _BLOCK] -= left[first : first + _BLOCK, None] * right[None, :]

@@ -69,9 +69,13 @@ def low_rank(
 ) -> LowRank:
     """F from about `rank` random pivots. `columns(rows)` are columns of the matrix before `centre` (H) is applied."""
     rows, pivots, left = randomly_pivoted(columns, diagonal, rank, np.random.default_rng(seed))
-    rows = centre(rows)
+    return stand_in_of(centre(rows), pivots, left)
+
+
+def stand_in_of(rows: Array, pivots: Array, trace_left: float) -> LowRank:
+    """F F' from F, decomposed once."""
     values, vectors = library_of(rows).eigh(rows.T @ rows)
-    return LowRank(rows, values.clip(0.0), vectors, pivots, left)
+    return LowRank(rows, values.clip(0.0), vectors, pivots, trace_left)
 
 
 def randomly_pivoted(

@@ -1,0 +1,171 @@
+"""Where solves happen: numpy on the host, or torch on a device. Each makes the systems of a problem."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from stopwise._support import memory
+from stopwise._support.arrays import Array, Device
+from stopwise._support.memory import gibibytes
+from stopwise.engine.gpu.device_matrix import columns_on_device, gram_on_device
+from stopwise.engine.gpu.device_operator import Cuda, as_tensor
+from stopwise.engine.gpu.plain_tiles import free_bytes
+from stopwise.engine.operators import Dense, Operator
+from stopwise.engine.operators.tiles import Tiled
+from stopwise.engine.solvers.plan import Plan
+from stopwise.engine.solves.factor import centred_gram
+from stopwise.engine.solves.systems import FactorSystem, GradientSystem, RawGram
+from stopwise.kernels import Precomputed
+from stopwise.problem import Problem
+
+_HELD_SHARE = 0.6
+"""Of the free memory, what a held matrix may take."""
+HOST_RANK, DEVICE_RANK = 1_500, 5_000
+"""Columns of a preconditioner: about as many multiplications as a handful of products with a block of sixteen."""
+
+
+class Place(Protocol):
+    """Makes the systems of one problem."""
+
+    operator: Operator
+    device: str | None
+
+    def factors(self) -> FactorSystem:
+        """The held matrix."""
+
+    def gradients(self) -> GradientSystem:
+        """Products alone."""
+
+
+def _roots(problem: Problem) -> Array:
+    return np.ones(problem.n_rows) if problem.root_weights is None else problem.root_weights
+
+
+def _constant(problem: Problem) -> Array | None:
+    return _roots(problem) / np.sqrt(problem.n_samples) if problem.intercept else None
+
+
+class HostPlace:
+    """numpy: a matrix that is held where it fits, tiles where not."""
+
+    device = None
+
+    def __init__(self, problem: Problem, plan: Plan) -> None:
+        self.problem, self.plan = problem, plan
+
+    @cached_property
+    def _held(self) -> Array | None:
+        """The Gram matrix in float64 where it and one copy fit."""
+        room = 2 * 8.0 * self.problem.n_rows**2 < _HELD_SHARE * memory.free_bytes()
+        if room or isinstance(self.plan.kernel, Precomputed):
+            return np.asarray(self.problem.gram(self.plan.kernel), dtype=np.float64)
+        return None
+
+    @cached_property
+    def operator(self) -> Operator:
+        """K, for products that are few."""
+        problem, plan = self.problem, self.plan
+        if self._held is not None:
+            return Dense(self._held, weights=problem.weights, centred=problem.intercept)
+        return Tiled(
+            plan.kernel, problem.covariates, weights=problem.weights, centred=problem.intercept, n_jobs=plan.n_jobs
+        )
+
+    def factors(self) -> FactorSystem:
+        problem = self.problem
+        needed = 8.0 * problem.n_rows**2
+        if needed > 0.9 * memory.free_bytes():
+            raise MemoryError(
+                f'solver="factor" needs about {gibibytes(needed)} for {problem.n_rows} rows and '
+                f'{gibibytes(memory.free_bytes())} are free: use solver="preconditioned" or solver="nystrom"'
+            )
+        roots, constant = problem.root_weights, _constant(problem)
+        responses = problem.responses * _roots(problem)[:, None]
+
+        def matrix() -> Array:
+            fresh = self.problem.gram(self.plan.kernel) if self._held is None else self._held.copy()
+            return centred_gram(fresh.astype(np.float64, copy=False), roots, constant)
+
+        n = problem.n_samples
+        return FactorSystem(matrix, constant, responses, n, lambda block: n * self.operator.multiply(block))
+
+    def gradients(self) -> GradientSystem:
+        problem, operator = self.problem, self.operator
+
+        def columns(rows: Array) -> Array:
+            if self._held is not None:
+                return self._held[:, rows]
+            return problem.gram(self.plan.kernel, None, rows)
+
+        gram = RawGram(operator.gram_product, columns, np.asarray(operator.gram_diagonal(), dtype=np.float64))
+        rank = min(HOST_RANK, max(problem.n_rows // 4, 1))
+        return GradientSystem(
+            gram, problem.responses, _roots(problem), intercept=problem.intercept, rank=rank, seed=problem.seed
+        )
+
+
+class DevicePlace:
+    """torch on a device: factors in float64, products in fused float32 tiles where penalties allow."""
+
+    def __init__(self, problem: Problem, plan: Plan, device: Device) -> None:
+        self.problem, self.plan, self._device = problem, plan, device
+        self.device = str(device)
+
+    def _operator(self, precision: str) -> Cuda:
+        problem = self.problem
+        return Cuda(
+            self.plan.kernel,
+            problem.covariates,
+            weights=problem.weights,
+            centred=problem.intercept,
+            precision="float64" if precision == "float64" else "float32",
+            device=self._device,
+        )
+
+    @cached_property
+    def operator(self) -> Cuda:
+        """K in float64."""
+        return self._operator("float64")
+
+    def factors(self) -> FactorSystem:
+        problem, operator = self.problem, self.operator
+        needed, free = 2 * 8.0 * problem.n_rows**2, free_bytes(self._device)
+        if self._device.type == "cuda" and needed > free:
+            raise MemoryError(
+                f'solver="factor" needs about {gibibytes(needed)} on {self.device} for {problem.n_rows} rows and '
+                f'{gibibytes(free)} are free: use solver="preconditioned"'
+            )
+        weighted = problem.weights is not None
+        roots = as_tensor(_roots(problem), self._device) if weighted else None
+        direction = _constant(problem)
+        constant = None if direction is None else as_tensor(direction, self._device)
+        responses = as_tensor(problem.responses * _roots(problem)[:, None], self._device)
+
+        def matrix() -> Array:
+            return centred_gram(gram_on_device(operator.form, operator._rows, operator.origin), roots, constant)
+
+        n = problem.n_samples
+        return FactorSystem(matrix, constant, responses, n, lambda block: n * operator.on_device.multiply(block))
+
+    def gradients(self) -> GradientSystem:
+        problem, exact = self.problem, self.operator
+        single = self.plan.precision != "float64" and self.plan.tol > 0
+        fast = self._operator("float32") if single else exact
+        gram = RawGram(
+            lambda block: fast.cross.product(block).double(),
+            lambda rows: columns_on_device(exact.form, exact._rows, exact.origin, rows),
+            as_tensor(exact.gram_diagonal(), self._device).double(),
+            careful=lambda block: exact.cross.product(block),
+        )
+        return GradientSystem(
+            gram,
+            as_tensor(problem.responses, self._device).double(),
+            as_tensor(_roots(problem), self._device).double(),
+            intercept=problem.intercept,
+            rank=min(DEVICE_RANK, max(problem.n_rows // 4, 1)),
+            seed=problem.seed,
+            single=single,
+        )

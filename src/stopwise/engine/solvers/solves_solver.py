@@ -1,0 +1,289 @@
+"""The solver by solves: the default rule at a few penalties, and the estimate at the stop, with no eigenvector.
+
+    a stop on some rows (all pairs) -> readings on all rows around it -> the stop -> the filter as solves at one shift
+
+`FactorSolver` leaves every row out, exactly. `PreconditionedSolver` multiplies only, and leaves out a sample.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+
+from stopwise._support.arrays import Array
+from stopwise._support.progress import Progress
+from stopwise._support.threads import blas_for, blas_threads
+from stopwise._support.torch import on_host
+from stopwise.engine.operators import Dense
+from stopwise.engine.solvers.dense_solver import decide, noise_of, problem_path
+from stopwise.engine.solvers.krylov_solver import UnsettledWarning
+from stopwise.engine.solvers.plan import Plan, Solution
+from stopwise.engine.solvers.solve_places import Place
+from stopwise.engine.solves.penalty_search import FoundPenalty, PenaltySearch
+from stopwise.engine.solves.resolvent_space import ResolventSpace, largest_eigenvalue, resolvent_space
+from stopwise.engine.solves.sampled_left_out import sample_rows
+from stopwise.engine.solves.shifted_descent import Resolvent, ResolventPolynomial, as_resolvents
+from stopwise.engine.solves.systems import FactorSystem, GradientSystem
+from stopwise.engine.spectrum.eigenpairs import dense_spectrum
+from stopwise.filters import Filter, Ridge
+from stopwise.path import Path
+from stopwise.problem import Problem
+from stopwise.rules import Certainty, Reason, Stop
+from stopwise.rules.base import stop_at
+from stopwise.rules.prudent import CEILING
+from stopwise.spectrum import Basis, Density, Spectrum
+
+_START_ROWS = 1_200
+"""Rows on which all pairs read the stop that the search starts from: half a second."""
+_PROBES = {"factor": 63, "preconditioned": 7}
+"""Random signs beside the responses, which tell sums over all eigenvalues: many where a solve is two triangles."""
+_ACCURACY, _ACCURACY_MANY, _MANY = 1e-6, 1e-4, 60_000
+"""How far the filter's approximation may be off, and from how many rows on a hundred times more is allowed: there each
+solve takes seconds, and the error of the estimate is a thousand times larger."""
+_RIDGE_STEPS = 4
+_UNREACHED = 1e-3
+
+
+class _Solves(Resolvent, Protocol):
+    def inverse(self, block: Array) -> Array: ...
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Left-out residuals at any penalty, each read once for all responses."""
+
+    system: FactorSystem | GradientSystem
+    seen: dict[float, Array]
+    progress: Progress
+
+    def __call__(self, penalty: float, column: int) -> Array:
+        if penalty not in self.seen:
+            self.progress.show(f"reading {len(self.seen) + 1}: penalty {penalty:.3g}")
+            self.seen[penalty] = self.system.left_out(penalty)
+        return np.asarray(self.seen[penalty][:, column])
+
+
+class SolvesSolver:
+    """`systems` makes what is solved with; `name` is what the user calls it."""
+
+    def __init__(self, name: str, place: Place) -> None:
+        self.name, self.place = name, place
+
+    def solve(self, problem: Problem, plan: Plan) -> Solution:
+        _check(plan, self.name)
+        with blas_threads(blas_for(problem.n_rows)), Progress(plan.verbose) as progress:
+            system = self.place.factors() if self.name == "factor" else self.place.gradients()
+            return _Run(problem, plan, system, self.place, self.name, progress).solution()
+
+
+def _check(plan: Plan, name: str) -> None:
+    if plan.rule.left_out_allowance is None and not plan.rule.reads_clock_only:
+        raise ValueError(
+            f'solver="{name}" answers the default rule and Fixed; the rule {plan.rule.name} reads the whole spectrum: '
+            'use solver="dense" or solver="krylov"'
+        )
+    if as_resolvents(plan.filter.bind(1.0), 100.0, 1.0, _ACCURACY_MANY).error > _UNREACHED:
+        raise ValueError(
+            f'solver="{name}" takes ridge, descent and flow; the filter {plan.filter.name} is no smooth function of the '
+            'eigenvalue: use solver="dense" or solver="krylov"'
+        )
+
+
+@dataclass(frozen=True)
+class _Run:
+    problem: Problem
+    plan: Plan
+    system: FactorSystem | GradientSystem
+    place: Place
+    name: str
+    progress: Progress
+    seen: dict[float, Array] = field(default_factory=dict)
+
+    def solution(self) -> Solution:
+        problem, system = self.problem, self.system
+        n = problem.n_samples
+        self.progress.show("largest eigenvalue")
+        start = system.library.take(np.random.default_rng([3, problem.seed]).normal(size=problem.n_rows))
+        largest = largest_eigenvalue(lambda block: system.multiply(block) / n, start)
+        largest = max(largest, 0.0) * (1 + 1e-12)
+        bound = self.plan.filter.bind(largest)
+        empty = self._bare_path(bound, largest)
+        stops = [self._stop(empty, largest, column) for column in range(problem.responses.shape[1])]
+        path, dual, error = self._estimate(bound, largest, stops)
+        stops = [_with_error(stop, error) for stop in stops]
+        _warn(stops, self.plan.tol)
+        path = path.stopped_at(tuple(stop.step_sum for stop in stops))
+        sigmas = [noise_of(problem, self.plan, path, j) for j in range(len(stops))]
+        return self._finish(path, stops, dual, sigmas)
+
+    # ---- where to stop ------------------------------------------------------------------------------------------
+
+    def _stop(self, empty: Path, largest: float, column: int) -> Stop:
+        plan, problem = self.plan, self.problem
+        if plan.rule.reads_clock_only:
+            stop = plan.rule.decide(empty.column(column))
+            return replace(stop, certainty=Certainty(self.name, regret=0.0))
+        if float(empty.energy[column]) == 0 or largest == 0:
+            return replace(
+                stop_at(empty.filter, 0.0, Reason.ZERO, rule=plan.rule.name), certainty=Certainty(self.name, regret=0.0)
+            )
+        found = self._search(largest, column)
+        reason = Reason.CAP if found.at_end else Reason.MINIMUM
+        step_sum = 0.0 if found.at_start else problem.n_samples / found.penalty
+        stop = stop_at(
+            empty.filter,
+            step_sum,
+            reason,
+            rule=plan.rule.name,
+            criterion=found.criterion,
+            lowest=found.lowest,
+            lowest_step_sum=problem.n_samples / found.lowest_penalty,
+            standard_error=found.standard_error,
+            allowance=plan.rule.left_out_allowance,
+        )
+        certainty = Certainty(
+            self.name, settled=found.regret <= plan.tol, regret=found.regret, products=self.system.tally.products
+        )
+        return replace(stop, certainty=certainty)
+
+    def _search(self, largest: float, column: int) -> FoundPenalty:
+        problem, system, n = self.problem, self.system, self.problem.n_samples
+        reader = _Reader(system, self.seen, self.progress)
+        allowance = self.plan.rule.left_out_allowance
+        search = PenaltySearch(
+            lambda penalty: reader(penalty, column),
+            weight=system.weight,
+            total=system.n_samples,
+            smallest=n * problem.kernel_scale(self.plan.kernel) / CEILING,
+            largest=1e3 * n * largest,
+            allowance=0.0 if allowance is None else allowance,
+        )
+        return search.run(self._start(column))
+
+    def _start(self, column: int) -> float:
+        """The penalty of the smallest left-out error on some rows, with all pairs: it carries over to all rows."""
+        problem, plan = self.problem, self.plan
+        self.progress.show("a stop on some rows")
+        rows = sample_rows(problem.n_rows, min(_START_ROWS, problem.n_rows), problem.seed)
+        part = problem.subset(rows, plan.kernel)
+        part = replace(part, covariates=on_host(part.covariates))
+        operator = Dense(np.asarray(part.gram(plan.kernel)), weights=part.weights, centred=part.intercept)
+        ridge = replace(plan, filter=Ridge(), noise_given=1.0)
+        stop, _ = decide(part, ridge, problem_path(part, ridge, dense_spectrum(operator)), column)
+        reading = stop.evidence.lowest_step_sum or stop.step_sum
+        scale = problem.kernel_scale(plan.kernel)
+        return part.n_samples / reading if reading > 0 else part.n_samples * scale
+
+    # ---- the estimate there -------------------------------------------------------------------------------------
+
+    def _estimate(self, bound: Filter, largest: float, stops: list[Stop]) -> tuple[Path, Array, float]:
+        """The path around the stops, dual weights of P's coordinates (n, q), and the filter's error."""
+        problem, n = self.problem, self.problem.n_samples
+        reached = np.array([stop.step_sum for stop in stops])
+        middle = float(np.exp(np.log(reached[reached > 0]).mean())) if np.any(reached > 0) else 1.0 / max(largest, 1e-280)
+        many = problem.n_rows > _MANY
+        polynomial = as_resolvents(bound, middle, largest, _ACCURACY_MANY if many else _ACCURACY)
+        solver = self.system.at(polynomial.penalty(n, middle), 1e-2 * self.plan.tol if many else 1e-5 * self.plan.tol)
+        space = self._space(solver, polynomial, reached, middle)
+        self.progress.show("the estimate")
+        dual = solver.inverse(space.before_last_solve(bound, reached))
+        return self._path(bound, largest, space, middle), self.system.library.host(dual + 0.0), polynomial.error
+
+    def _space(
+        self, solver: _Solves, polynomial: ResolventPolynomial, reached: Array, middle: float
+    ) -> ResolventSpace:
+        steps = _RIDGE_STEPS if polynomial.degree == 1 else polynomial.degree
+        if np.any(reached > 0) and reached.max() > 1.5 * max(reached[reached > 0].min(), 1e-300):
+            steps += 6  # several stops share one pole
+        library, rows = self.system.library, self.problem.n_rows
+        probes = np.random.default_rng([5, self.problem.seed]).choice([-1.0, 1.0], size=(rows, min(_PROBES[self.name], rows)))
+        direction = self.place.operator.constant_direction
+        if self.problem.intercept:
+            probes = probes - np.outer(direction, direction @ probes)
+        self.progress.show(f"{steps} solves")
+        return resolvent_space(solver, self.system.responses, self.problem.n_samples, steps, library.take(probes))
+
+    def _path(self, bound: Filter, largest: float, space: ResolventSpace, middle: float) -> Path:
+        order = np.argsort(-space.eigenvalues)
+        basis = space.basis
+        assert basis.rotation is not None
+        spectrum = Spectrum(
+            eigenvalues=np.minimum(space.eigenvalues[order], largest),
+            basis=Basis(basis.rows, basis.rotation[:, order]),
+            trace=self.place.operator.trace,
+            n_samples=self.problem.n_samples,
+            density=space.density,
+            bound=space.density,
+            largest_bound=largest,
+            complete=False,
+            products=self.system.tally.products,
+        )
+        return replace(
+            self._bare_path(bound, largest),
+            spectrum=spectrum,
+            coefficients=space.coordinates[order],
+            horizon=max(30 * middle, 30 / max(largest, 1e-280)),
+        )
+
+    def _bare_path(self, bound: Filter, largest: float) -> Path:
+        """A path that knows the responses and the largest eigenvalue."""
+        problem = self.problem
+        responses = self.system.library.host(self.system.responses + 0.0)
+        values = np.array([largest])
+        density = Density(values, np.ones(1), problem.n_samples)
+        empty = Basis(np.zeros((problem.n_rows, 1)))
+        spectrum = Spectrum(values, empty, largest, problem.n_samples, density, density, largest, complete=False)
+        return Path(
+            spectrum=spectrum,
+            filter=bound,
+            coefficients=np.zeros((1, responses.shape[1])),
+            energy=(responses**2).sum(axis=0),
+            intercept=problem.intercept,
+            root_weights=problem.root_weights,
+            response=responses,
+            scale=problem.scale,
+            offset=problem.offset,
+        )
+
+    def _finish(self, path: Path, stops: list[Stop], dual: Array, sigmas: list[float]) -> Solution:
+        problem, operator = self.problem, self.place.operator
+        roots = operator.root_weights[:, None]
+        stopped = np.array([stop.step_sum for stop in stops]) > 0
+        weights = np.where(stopped, roots * dual, 0.0) * problem.scale
+        intercept, mean_row = np.zeros(len(stops)), None
+        if problem.intercept:
+            intercept = problem.offset - operator.mean_prediction(weights)
+            mean_row = operator.mean_image * np.sqrt(operator.n_samples) / operator.root_weights
+        return Solution(
+            path=path,
+            stops=stops,
+            noise_std=np.asarray(sigmas) * problem.scale,
+            fit_covariates=problem.covariates,
+            dual_coef=weights,
+            intercept=intercept,
+            solver=self.name,
+            mean_row=mean_row,
+            device=self.place.device,
+            precision=None if self.place.device is None else "float64",
+        )
+
+
+def _with_error(stop: Stop, error: float) -> Stop:
+    assert stop.certainty is not None
+    return replace(stop, certainty=replace(stop.certainty, estimate_residual=error))
+
+
+def _warn(stops: list[Stop], tol: float) -> None:
+    loose = [stop for stop in stops if stop.certainty is not None and not stop.certainty.settled]
+    if loose and loose[0].certainty is not None and loose[0].certainty.regret is not None:
+        warnings.warn(
+            f"the stop is not settled: its left-out error may be {100 * loose[0].certainty.regret:.2g} percent above that "
+            f"of the exact stop (tol = {tol:g}), since only a sample of rows was left out; raise tol, or use a GPU or "
+            'solver="factor"',
+            UnsettledWarning,
+            stacklevel=5,
+        )
+

@@ -1,0 +1,162 @@
+"""The default rule asked at a handful of penalties: the earliest stop within an allowance of the smallest left-out error.
+
+Each reading costs a factor or a solve, so few are made. Between them the left-out residual of each row is interpolated
+in log penalty (it is a ratio of smooth sums there), which gives means and paired standard errors at any penalty.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from stopwise._support.arrays import Array
+
+_STRIDE = math.log(4.0)
+"""Distance of the first readings, in log penalty."""
+_FINE = 0.05
+"""Spacing of interpolated readings, in log penalty: the error of a stop moved by that is below 1e-4 of itself."""
+_MOST_READINGS = 24
+_AGREE = 1e-4
+"""Two orders of interpolation agree on an error to this share: then it is read off without another solve."""
+_SIGMAS = 2.0
+"""Standard errors of a sampled difference that a bound on it allows for."""
+
+
+@dataclass(frozen=True)
+class FoundPenalty:
+    """A penalty, the smallest error on the way to it, and how far sampling and interpolation may be off."""
+
+    penalty: float
+    criterion: float
+    """Mean squared left-out residual at the penalty."""
+    lowest: float
+    lowest_penalty: float
+    standard_error: float
+    """Of criterion - lowest, for all rows: what the data cannot tell."""
+    regret: float
+    """A bound on what sampling and interpolation may lose, as a share of the criterion."""
+    at_start: bool
+    """No step is justified: the largest penalty is within the allowance."""
+    at_end: bool
+    """The smallest penalty allowed is the best."""
+    readings: int
+
+
+@dataclass
+class PenaltySearch:
+    """`left_out(penalty)`: left-out residuals of some rows in weighted coordinates, (m,).
+
+    `weight`: the samples that these rows stand for; `total`: those that all rows stand for, for whose standard error the
+    allowance is meant. Equal where every row is read.
+    """
+
+    left_out: Callable[[float], Array]
+    weight: float
+    total: float
+    smallest: float
+    largest: float
+    allowance: float = 0.5
+    known: dict[float, Array] = field(default_factory=dict)
+
+    def run(self, start: float) -> FoundPenalty:
+        """Readings around `start` until the rule's stop lies between them and interpolation can be trusted there."""
+        low, high = math.log(self.smallest), math.log(max(self.largest, self.smallest))
+        at = min(max(math.log(start), low), high)
+        for place in (at, at + _STRIDE, at - _STRIDE):
+            self._read(min(max(place, low), high))
+        while len(self.known) < _MOST_READINGS:
+            wanted = self._wanted(low, high)
+            if wanted is None:
+                break
+            self._read(wanted)
+        return self._found(low, high)
+
+    def _read(self, place: float) -> None:
+        if place not in self.known:
+            self.known[place] = self.left_out(math.exp(place))
+
+    def _wanted(self, low: float, high: float) -> float | None:
+        """The next reading: beyond an end that the stop has run into, or where interpolation is least sure."""
+        places = sorted(self.known)
+        best, stop, _ = self._decide()
+        if best <= places[0] + _FINE and places[0] > low:
+            return max(places[0] - _STRIDE, low)
+        if max(best, stop) >= places[-1] - _FINE and places[-1] < high:
+            return min(places[-1] + (_STRIDE if best >= places[-1] - _FINE else 2 * _STRIDE), high)
+        for place in (best, stop):
+            near = min(abs(place - p) for p in places)
+            if near > _FINE and self._doubt(place) > _AGREE:
+                return place
+        return None
+
+    def _interpolated(self, at: Array, order: int = 4) -> Array:
+        """Residuals at other readings, (g, m): by the polynomial through the nearest ones."""
+        places = np.array(sorted(self.known))
+        values = np.stack([self.known[p] for p in places.tolist()])
+        order = min(order, len(places))
+        weights = np.zeros((len(at), len(places)))
+        for row, place in enumerate(at):
+            near = np.sort(np.argsort(np.abs(places - place), kind="stable")[:order])
+            for i in near:
+                others = near[near != i]
+                weights[row, i] = np.prod((place - places[others]) / (places[i] - places[others]))
+        return weights @ values
+
+    def _doubt(self, place: float) -> float:
+        """How far two orders of interpolation are apart in the mean squared error, relative to it."""
+        at = np.array([place])
+        many, few = ((self._interpolated(at, order) ** 2).sum() for order in (4, 3))
+        return abs(float(many - few)) / max(float(many), np.finfo(float).tiny)
+
+    def _grid(self) -> Array:
+        places = sorted(self.known)
+        between = np.linspace(places[0], places[-1], max(2, math.ceil((places[-1] - places[0]) / _FINE)))
+        return np.unique(np.concatenate([between, places]))
+
+    def _decide(self) -> tuple[float, float, tuple[Array, Array, Array]]:
+        """Log penalties of the smallest error and of the stop; and the grid with squares and mean errors on it."""
+        grid = self._grid()
+        squares = self._interpolated(grid) ** 2
+        means = squares.sum(1) / self.weight
+        at = int(np.argmin(means))
+        gap = squares - squares[at]
+        above = gap.sum(1) / self.weight
+        within = above <= self.allowance * self._spread(gap) * math.sqrt(self.weight / self.total)
+        stop = at
+        while stop + 1 < len(grid) and within[stop + 1]:
+            stop += 1
+        return float(grid[at]), float(grid[stop]), (grid, squares, means)
+
+    def _spread(self, gap: Array) -> Array:
+        """Standard error of the mean of paired differences, (g, m) -> (g,)."""
+        count = gap.shape[1]
+        return np.sqrt(((gap - gap.mean(1, keepdims=True)) ** 2).sum(1)) / self.weight * math.sqrt(
+            count / max(count - 1, 1)
+        )
+
+    def _found(self, low: float, high: float) -> FoundPenalty:
+        best, stop, (grid, squares, means) = self._decide()
+        here, lowest = int(np.searchsorted(grid, stop)), int(np.searchsorted(grid, best))
+        gap = squares[here] - squares
+        share = math.sqrt(self.weight / self.total)
+        criterion = float(means[here])
+        loss = gap.sum(1) / self.weight + _SIGMAS * self._spread(gap) * math.sqrt(max(1 - share**2, 0.0))
+        # Another stop than the rule's could be better by what the rule allows; only what sampling adds is lost.
+        allowed = float(gap[lowest].sum()) / self.weight
+        sampled = max(float(loss.max()) - allowed, 0.0) if self.weight < self.total else 0.0
+        doubt = self._doubt(stop) if min(abs(stop - p) for p in self.known) > 1e-12 else 0.0
+        step = abs(float(means[min(here + 1, len(grid) - 1)] - means[max(here - 1, 0)])) / 2
+        return FoundPenalty(
+            penalty=math.exp(stop),
+            criterion=criterion,
+            lowest=float(means[lowest]),
+            lowest_penalty=math.exp(best),
+            standard_error=float(self._spread(gap[lowest : lowest + 1])[0]) * share,
+            regret=(sampled + step) / max(criterion, np.finfo(float).tiny) + doubt,
+            at_start=stop >= high - 1e-9,
+            at_end=stop <= low + 1e-9,
+            readings=len(self.known),
+        )

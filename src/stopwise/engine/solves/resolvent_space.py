@@ -1,0 +1,160 @@
+"""A path from solves alone: Lanczos on the resolvent u = a (A + a I)^-1, started at the responses.
+
+m solves span {y, u y, ..., u^(m-1) y}, in which every polynomial of that degree in u is exact: with the pole of
+`shifted_descent`, the filter at its clock reading is one of them to within that approximation's error (doubled at most:
+Galerkin). A Ritz value theta of u is the eigenvalue (a / n) (1 / theta - 1) of K. Random signs in the same blocks give
+the density of all eigenvalues, by Gauss quadrature (stochastic Lanczos: Ubaru, Chen & Saad 2017).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from stopwise._support.array_library import library_of
+from stopwise._support.arrays import Array
+from stopwise.engine.solves.shifted_descent import Resolvent
+from stopwise.filters import Filter
+from stopwise.spectrum import Basis, Density
+
+_SPENT = 1e-12
+"""A direction shorter than this, relative to those before, is rounding: the space is complete."""
+
+
+@dataclass(frozen=True)
+class ResolventSpace:
+    """Orthonormal `rows` (n, k), Ritz pairs of u on them, and the responses' coordinates; host arrays but for `rows`."""
+
+    rows: Array
+    ritz: Array
+    """Ritz values of u, in (0, 1]."""
+    rotation: Array
+    coordinates: Array
+    """Responses in the basis of Ritz vectors, (k, q)."""
+    density: Density
+    penalty: float
+    n_samples: float
+
+    @property
+    def eigenvalues(self) -> Array:
+        """Of K, descending."""
+        return np.maximum(self.penalty / self.n_samples * (1 / self.ritz - 1), 0.0)
+
+    @property
+    def basis(self) -> Basis:
+        """Ritz vectors on the host."""
+        return Basis(library_of(self.rows).host(self.rows + 0.0), self.rotation)
+
+    def before_last_solve(self, filter: Filter, step_sums: Array) -> Array:
+        """What one more P turns into dual weights, one column per response: (weight(K) / P) y, bounded functions of u."""
+        weights = filter.weight(self.eigenvalues, step_sums).T
+        inner = weights * (self.penalty / self.n_samples / self.ritz)[:, None] * self.coordinates
+        return self.rows @ library_of(self.rows).take(self.rotation @ inner)
+
+
+def resolvent_space(
+    resolvent: Resolvent, responses: Array, n_samples: float, steps: int, probes: Array | None = None
+) -> ResolventSpace:
+    """`steps` solves with the responses (n, q) and, beside them, random probes (n, p), all centred."""
+    library = library_of(responses)
+    known, images = [library.qr(responses)[0]], []
+    walks = None if probes is None else _Walks(probes)
+    for step in range(steps):
+        block = known[-1] if walks is None or step >= walks.most else library.join([known[-1], walks.last])
+        image = resolvent.residual(block)
+        width = known[-1].shape[1]
+        if block.shape[1] > width and walks is not None:
+            walks.advance(image[:, width:])
+        images.append(image[:, :width])
+        if step + 1 == steps:
+            break
+        rows, rest = library.join(known), images[-1]
+        for _ in range(2):
+            rest = rest - rows @ (rows.T @ rest)
+        direction, size = library.qr(rest)
+        if float(abs(size).max()) < _SPENT:
+            break
+        direction = direction - rows @ (rows.T @ direction)
+        known.append(library.qr(direction)[0])
+    rows = library.join(known)
+    matrix = library.host(rows.T @ library.join(images))
+    ritz, rotation = np.linalg.eigh((matrix + matrix.T) / 2)
+    ritz = np.clip(ritz, 1e-15, 1.0)
+    coordinates = rotation.T @ library.host(rows.T @ responses)
+    density = None if walks is None else walks.density(resolvent.penalty, n_samples)
+    if density is None:
+        values = np.maximum(resolvent.penalty / n_samples * (1 / ritz - 1), 0.0)
+        density = Density(values, np.ones_like(values), n_samples)
+    return ResolventSpace(rows, ritz, rotation, coordinates, density, resolvent.penalty, n_samples)
+
+
+class _Walks:
+    """Lanczos on u from each probe on its own, all probes in one block."""
+
+    def __init__(self, probes: Array, most: int = 10) -> None:
+        self.most = most
+        self._library = library_of(probes)
+        sizes = (probes * probes).sum(0) ** 0.5
+        self._sizes = self._library.host(sizes)
+        self._known = [probes / sizes]
+        self._diagonal: list[Array] = []
+        self._beside: list[Array] = []
+
+    @property
+    def last(self) -> Array:
+        """The block to apply u to next."""
+        return self._known[-1]
+
+    def advance(self, image: Array) -> None:
+        """Take u times the last block in."""
+        self._diagonal.append(self._library.host((self._known[-1] * image).sum(0)))
+        rest = image
+        for _ in range(2):
+            for column in self._known:
+                rest = rest - column * (column * rest).sum(0)
+        size = (rest * rest).sum(0) ** 0.5
+        host = self._library.host(size)
+        self._beside.append(host)
+        if float(host.min()) < _SPENT:
+            self.most = len(self._diagonal)
+        self._known.append(rest / size.clip(1e-300))
+
+    def density(self, penalty: float, n_samples: float) -> Density:
+        """The mean over probes of their quadrature rules: eigenvalues with multiplicities."""
+        values, counts = [], []
+        steps = len(self._diagonal)
+        for probe, size in enumerate(self._sizes):
+            matrix = np.diag([d[probe] for d in self._diagonal])
+            for k in range(steps - 1):
+                matrix[k, k + 1] = matrix[k + 1, k] = self._beside[k][probe]
+            ritz, vectors = np.linalg.eigh(matrix)
+            values.append(np.maximum(penalty / n_samples * (1 / np.clip(ritz, 1e-15, 1.0) - 1), 0.0))
+            counts.append(size**2 * vectors[0] ** 2 / len(self._sizes))
+        return Density(np.concatenate(values), np.concatenate(counts), n_samples)
+
+
+def largest_eigenvalue(multiply: Callable[[Array], Array], start: Array, steps: int = 16) -> float:
+    """A bound on the largest eigenvalue of a symmetric matrix: Lanczos from `start`, the Ritz value plus its residual."""
+    library = library_of(start)
+    known = [start / float((start * start).sum()) ** 0.5]
+    diagonal: list[float] = []
+    beside: list[float] = []
+    for _ in range(steps):
+        image = multiply(known[-1][:, None])[:, 0]
+        diagonal.append(float((known[-1] * image).sum()))
+        rows = library.join([k[:, None] for k in known])
+        for _ in range(2):
+            image = image - rows @ (rows.T @ image)
+        beside.append(float((image * image).sum()) ** 0.5)
+        if beside[-1] <= 1e-14 * max(diagonal):
+            break
+        known.append(image / beside[-1])
+    matrix = np.diag(diagonal) + np.diag(beside[: len(diagonal) - 1], 1) + np.diag(beside[: len(diagonal) - 1], -1)
+    values, vectors = np.linalg.eigh(matrix)
+    residual = beside[len(diagonal) - 1] * abs(float(vectors[-1, -1]))
+    gap = float(values[-1] - values[-2]) if len(values) > 1 else 0.0
+    # An eigenvalue lies within the residual of the Ritz value, and within its square over the gap once that is smaller.
+    off = min(residual, residual**2 / gap) if gap > 0 else residual
+    return float(values[-1]) + 2 * off

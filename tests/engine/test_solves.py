@@ -1,0 +1,263 @@
+"""Solves agree with inverses written out, on numpy and on torch, at any penalty."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from stopwise._support.torch import has_torch
+from stopwise.engine.solves.factor import centred_gram, factor
+from stopwise.engine.solves.preconditioned import Preconditioned
+from stopwise.engine.solves.preconditioner import low_rank
+from stopwise.engine.solves.sampled_left_out import left_out_rows, left_out_together, sample_rows
+from stopwise.engine.solves.shifted_descent import as_resolvents
+from stopwise.filters import CutOff, GradientDescent, GradientFlow, NuMethod, Ridge
+from stopwise.kernels import Gaussian, Laplace, Matern
+from stopwise.schedules import PolynomialDecay
+from stopwise.engine.spectrum.eigenpairs import IndefiniteMatrix
+
+if has_torch():
+    import torch
+
+
+class Setting:
+    """A small weighted problem with copies in its covariates, and its centred matrix, as numpy or torch arrays."""
+
+    def __init__(self, kind: str, n: int = 120, intercept: bool = True, weighted: bool = True) -> None:
+        generator = np.random.default_rng(3)
+        self.kind = kind
+        self.x = generator.uniform(-1, 1, (n, 2))
+        self.x[:10] = self.x[10:20]
+        self.y = np.sin(4 * self.x[:, 0]) + 0.2 * generator.normal(size=n)
+        self.w = generator.uniform(0.5, 3.0, n) if weighted else np.ones(n)
+        self.gram = Matern(0.7, smoothness=1.5)(self.x)
+        self.n_samples = float(self.w.sum())
+        q = np.sqrt(self.w / self.n_samples)
+        self.constant = self.take(q) if intercept else None
+        centred = self.y - np.average(self.y, weights=self.w) if intercept else self.y
+        self.response = self.take(np.sqrt(self.w) * centred)
+        self.matrix = centred_gram(self.take(self.gram), self.take(np.sqrt(self.w)), self.constant)
+
+    def take(self, values):
+        if self.kind == "numpy":
+            return np.array(values)
+        return torch.from_numpy(np.array(values))
+
+    def host(self, values):
+        return np.asarray(values)
+
+    def factor(self, penalty):
+        return factor(lambda: self.matrix + 0.0, penalty, self.constant)
+
+    def centre(self, block):
+        if self.constant is None:
+            return block
+        means = self.constant @ block
+        return block - (self.constant[:, None] * means if block.ndim == 2 else self.constant * means)
+
+    def stand_in(self, rank):
+        uncentred = centred_gram(self.take(self.gram), self.take(np.sqrt(self.w)), None)
+        return low_rank(lambda rows: uncentred[:, rows], uncentred.diagonal() + 0.0, rank, 0, centre=self.centre)
+
+    def gradients(self, penalty, rank=40, **options):
+        return Preconditioned(lambda b: self.matrix @ b, self.stand_in(rank), penalty, self.centre, **options)
+
+    def ridge_without(self, rows, penalty):
+        """Predictions at `rows` of a ridge fit on the others, from the normal equations with their intercept."""
+        kept = np.setdiff1d(np.arange(len(self.y)), rows)
+        system = self.gram[np.ix_(kept, kept)] + penalty * np.diag(1 / self.w[kept])
+        if self.constant is None:
+            return self.gram[np.ix_(rows, kept)] @ np.linalg.solve(system, self.y[kept])
+        size = len(kept)
+        bordered = np.block([[system, np.ones((size, 1))], [np.ones((1, size)), np.zeros((1, 1))]])
+        solution = np.linalg.solve(bordered, np.append(self.y[kept], 0.0))
+        return self.gram[np.ix_(rows, kept)] @ solution[:-1] + solution[-1]
+
+
+NO_TORCH = pytest.mark.skipif(not has_torch(), reason="torch is not installed")
+KINDS = ["numpy", pytest.param("torch", marks=[pytest.mark.torch, NO_TORCH])]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("penalty", [2.0, 1e-3, 1e-6])
+def test_a_factor_leaves_rows_out_as_refitting_without_them_does(kind, intercept, penalty):
+    setting = Setting(kind, intercept=intercept)
+    residuals = setting.host(setting.factor(penalty).left_out(setting.response)) / np.sqrt(setting.w)
+    for row in (0, 15, 77):
+        expected = setting.y[row] - setting.ridge_without(np.array([row]), penalty)[0]
+        assert residuals[row] == pytest.approx(expected, rel=1e-5, abs=1e-8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_factor_knows_the_determinant_that_the_evidence_asks_for(kind):
+    setting = Setting(kind)
+    values = np.linalg.eigvalsh(setting.host(setting.matrix))
+    q = setting.host(setting.constant)
+    basis = np.linalg.svd(np.eye(len(q)) - np.outer(q, q))[0][:, :-1]
+    expected = np.linalg.slogdet(basis.T @ (setting.host(setting.matrix) + 0.3 * np.eye(len(q))) @ basis)[1]
+    assert setting.factor(0.3).log_determinant() == pytest.approx(expected, rel=1e-10)
+    assert values.size == len(q)
+
+
+@pytest.mark.parametrize("penalty", [1e-30, 0.0])
+def test_a_penalty_below_rounding_gets_the_smallest_shift_that_has_a_factor(penalty):
+    setting = Setting("numpy")
+    made = setting.factor(penalty)
+    assert 0 < made.shift < 1e-10 * np.trace(setting.matrix)
+    assert np.all(np.isfinite(made.inverse(setting.response)))
+
+
+def test_a_matrix_that_is_really_indefinite_is_refused():
+    matrix = np.diag([3.0, 1.0, -0.5])
+    with pytest.raises(IndefiniteMatrix, match="not positive semi-definite"):
+        factor(lambda: matrix.copy(), 1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_pivots_never_exceed_the_matrix_and_find_its_rank(kind):
+    setting = Setting(kind)
+    stand_in = setting.stand_in(60)
+    rows = setting.host(stand_in.rows)
+    left = setting.host(setting.matrix) - rows @ rows.T
+    assert np.linalg.eigvalsh(left).min() > -1e-12 * np.trace(left)
+    assert len(set(stand_in.pivots.tolist())) == stand_in.rank == 60
+    whole = setting.stand_in(120)
+    assert whole.rank <= 111  # ten rows are written twice
+    assert whole.trace_left < 1e-9 * np.trace(setting.host(setting.matrix))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stand_in_is_inverted_and_halved_at_any_penalty(kind):
+    setting = Setting(kind)
+    stand_in = setting.stand_in(30)
+    rows = setting.host(stand_in.rows)
+    for penalty in (1.0, 1e-6):
+        matrix = rows @ rows.T + penalty * np.eye(len(rows))
+        block = setting.take(np.random.default_rng(0).normal(size=(len(rows), 3)))
+        solved = setting.host(stand_in.inverse(block, penalty))
+        assert np.allclose(matrix @ solved, setting.host(block), atol=1e-7)
+        twice = stand_in.inverse_root(stand_in.inverse_root(block, penalty), penalty)
+        assert np.allclose(setting.host(twice), solved, rtol=1e-6, atol=1e-6 * np.abs(solved).max())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("penalty", [2.0, 1e-3, 1e-7])
+def test_conjugate_gradients_solve_what_the_factor_solves_and_their_bound_holds(kind, penalty):
+    setting = Setting(kind)
+    gradients = setting.gradients(penalty, tol=1e-8)
+    block = setting.take(np.random.default_rng(1).normal(size=(120, 5)))
+    solved, off = gradients.solve(block)
+    exact = setting.host(setting.factor(penalty).inverse(block))
+    gaps = penalty * np.linalg.norm(setting.host(solved) - exact, axis=0)
+    sizes = np.linalg.norm(setting.host(setting.centre(block)), axis=0)
+    assert np.all(off <= 1e-8)
+    assert np.all(gaps <= 1.01 * off * sizes + 1e-8)
+    start = solved + 1e-3 * block
+    before = gradients.tally.products
+    again = gradients.inverse(block, start)
+    assert gradients.tally.products >= before
+    assert np.allclose(penalty * setting.host(again), penalty * exact, atol=1e-6)
+
+
+def test_dependent_right_hand_sides_and_zeros_do_no_harm():
+    setting = Setting("numpy")
+    column = setting.response
+    block = np.column_stack([column, 2 * column, np.zeros_like(column)])
+    solved = setting.gradients(1e-2).inverse(block)
+    exact = setting.factor(1e-2).inverse(block)
+    assert np.allclose(solved, exact, atol=1e-4 * np.abs(exact).max())
+
+
+def test_products_too_rough_for_the_penalty_are_made_again_in_float64():
+    setting = Setting("numpy")
+    rough = setting.matrix - 1e-4 * np.eye(120)  # what rounding in single precision amounts to
+    stand_in = setting.stand_in(40)
+    gradients = Preconditioned(lambda b: rough @ b, stand_in, 1e-6, setting.centre, careful=lambda b: setting.matrix @ b)
+    solved = gradients.inverse(setting.response)
+    exact = setting.factor(1e-6).inverse(setting.response)
+    assert gradients.tally.exact == 1
+    assert 1e-6 * np.abs(solved - exact).max() < 1e-5
+    with pytest.raises(ArithmeticError, match="below the rounding"):
+        Preconditioned(lambda b: rough @ b, stand_in, 1e-6, setting.centre).inverse(setting.response)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_unit_vectors_leave_a_sample_of_rows_out_exactly(kind):
+    setting = Setting(kind)
+    rows = sample_rows(120, 12, seed=5)
+    assert set(rows) < set(sample_rows(120, 40, seed=5))
+    exact = setting.host(setting.factor(1e-2).left_out(setting.response))[rows]
+    sampled = left_out_rows(setting.gradients(1e-2, tol=1e-9), setting.response, rows)
+    assert np.allclose(sampled.residuals, exact, atol=1e-6)
+    solver = setting.factor(1e-2)
+    again = left_out_rows(solver, setting.response, rows, solved=solver.inverse(setting.response))
+    assert np.allclose(again.residuals, exact, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_left_out_together_are_predicted_by_the_others_alone(kind):
+    setting = Setting(kind)
+    rows = np.array([2, 31, 32, 90])
+    residuals = left_out_together(setting.factor(1e-2), setting.response, rows) / np.sqrt(setting.w[rows])
+    assert np.allclose(residuals, setting.y[rows] - setting.ridge_without(rows, 1e-2), atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("steps", [1, 7, 200])
+def test_descent_by_shifted_solves_is_descent_run_step_by_step(kind, steps):
+    setting = Setting(kind)
+    matrix, response = setting.host(setting.matrix) / setting.n_samples, setting.host(setting.response)
+    largest = float(np.linalg.eigvalsh(matrix)[-1])
+    for schedule in ("auto", PolynomialDecay(step_size=0.9, power=0.5)):
+        filter = GradientDescent(schedule).bind(largest)
+        fit, weights = np.zeros_like(response), np.zeros_like(response)
+        sums = filter.step_sum(np.arange(steps + 1.0))
+        for step in np.diff(sums):
+            weights = weights + step * (response - fit)
+            fit = matrix @ weights
+        polynomial = as_resolvents(filter, float(sums[-1]), largest)
+        solver = setting.factor(polynomial.penalty(setting.n_samples, float(sums[-1])))
+        found = setting.host(polynomial.weighted(solver, setting.response, float(sums[-1])))
+        assert polynomial.error <= 1e-6
+        assert np.abs(matrix @ found - fit).max() < 3e-6 * response.std()
+        inner, outer = polynomial.filtered(solver, setting.response)
+        assert np.abs(setting.host(inner - outer) - fit).max() < 3e-6 * response.std()
+
+
+@pytest.mark.parametrize("filter", [GradientFlow(), GradientDescent(), Ridge(), NuMethod()])
+def test_a_filter_late_on_the_clock_is_a_polynomial_in_one_resolvent(filter):
+    largest, step_sum = 0.8, 1e5
+    filter = filter.bind(largest)
+    step_sum = float(filter.snap(step_sum))
+    polynomial = as_resolvents(filter, step_sum, largest, 1e-4)
+    values = np.concatenate([[0.0], np.geomspace(1e-9, largest, 300)])
+    u = 1 / (1 + step_sum * values / polynomial.pole)
+    inner = np.polynomial.chebyshev.chebval(2 * u - 1, polynomial.coefficients)
+    gaps = np.abs((1 - u) * inner - filter.gain(values, step_sum))
+    assert gaps[0] == 0
+    assert gaps.max() <= 1.2 * polynomial.error + 1e-12
+    if not isinstance(filter, NuMethod):
+        assert polynomial.error <= 1e-4
+
+
+def test_a_cut_is_no_polynomial_and_its_error_says_so():
+    assert as_resolvents(CutOff(), 1e3, 1.0).error > 0.05
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(0.5), Laplace(0.5)])
+def test_penalties_far_below_the_largest_eigenvalue_keep_their_digits(kernel):
+    generator = np.random.default_rng(8)
+    x = generator.uniform(-1, 1, (150, 2))
+    x[100:] = x[:50] + 0.0
+    y = np.cos(5 * x[:, 1]) + 0.1 * generator.normal(size=150)
+    q = np.full(150, 150**-0.5)
+    matrix = centred_gram(kernel(x), None, q)
+    values, vectors = np.linalg.eigh(matrix)
+    values = np.maximum(values, 0)
+    for ratio in (1e-6, 1e-9, 1e-11):
+        penalty = ratio * float(values[-1])
+        made = factor(lambda: matrix.copy(), penalty, q)
+        centred = y - y.mean()
+        expected = vectors @ (penalty / (values + penalty) * (vectors.T @ centred))
+        expected -= expected.mean()
+        assert np.abs(made.residual(centred) - expected).max() < 1e-4 * y.std()
