@@ -143,6 +143,10 @@ class LineProduct:
         padded = np.concatenate([block, np.zeros((len(places), block.shape[1]))])[order]
         return self._product(together[order], padded)[order >= len(self.covariate)][where]
 
+    def own(self, block: Array) -> Array:
+        """The products at the places themselves: G block."""
+        return self._product(self.covariate, block)
+
     def _product(self, covariate: Array, block: Array) -> Array:
         lanes, layout = lay_out(self.space, self.space.gaps(covariate), np.ones((len(covariate), 1)), [])
         laid, p, count = layout.lay(block), self.space.size, lanes.omega.shape[1]

@@ -28,6 +28,8 @@ class LineRows:
     """For each row as given, the number of its place."""
     row_weights: Array
     """Weights as given, row by row."""
+    deviations: Array
+    """Responses less the mean of their place, row by row (n, q)."""
 
     @property
     def n_places(self) -> int:
@@ -61,14 +63,14 @@ def merge_rows(covariate: Array, responses: Array, weights: Array | None = None)
     place_of[order] = np.cumsum(new) - 1
     if new.all():
         y, w_sorted = y[order], w[order]
-        return LineRows(ordered, w_sorted, y, np.zeros_like(y), np.ones(len(x)), place_of, w)
+        return LineRows(ordered, w_sorted, y, np.zeros_like(y), np.ones(len(x)), place_of, w, np.zeros_like(y))
     starts = np.flatnonzero(new)
     total = np.add.reduceat(w[order], starts)
     mean = np.add.reduceat(w[order, None] * y[order], starts, axis=0) / total[:, None]
     deviation = y - mean[place_of]
     within = np.add.reduceat((w[:, None] * deviation**2)[order], starts, axis=0)
     counts = np.diff(np.append(starts, len(x))).astype(np.float64)
-    return LineRows(ordered[starts], total, mean, within, counts, place_of, w)
+    return LineRows(ordered[starts], total, mean, within, counts, place_of, w, deviation)
 
 
 def in_bins(rows: LineRows, count: int) -> LineRows:
@@ -86,4 +88,7 @@ def in_bins(rows: LineRows, count: int) -> LineRows:
     spread = rows.weights[:, None] * (rows.responses - mean[bin_of]) ** 2 + rows.within
     within = np.add.reduceat(spread, starts, axis=0)
     counts = np.add.reduceat(rows.counts, starts)
-    return LineRows(covariate, weights, mean, within, counts, bin_of[rows.place_of], rows.row_weights)
+    deviations = rows.deviations + (rows.responses - mean[bin_of])[rows.place_of]
+    return LineRows(
+        covariate, weights, mean, within, counts, bin_of[rows.place_of], rows.row_weights, deviations
+    )

@@ -158,3 +158,24 @@ def _found(rows: LineRows, states: int, seen: Surface) -> ScaleFound:
 def space_of(states: int, length_scale: float) -> StateSpace:
     """Matern (states - 1/2)."""
     return Stationary(states, math.sqrt(2 * states - 1) / length_scale)
+
+
+def evidence_noise(rows: LineRows, space: StateSpace, column: int, step_sum: float, *, intercept: bool) -> float:
+    """The noise level s at the penalty that maximises the evidence, started from a reading of the clock."""
+    n, free = rows.n_samples, rows.n_samples - float(intercept)
+    at, step = math.log(step_sum), 1.5
+    while True:
+        logs = at + step * np.arange(-4, 5)
+        fit = fit_at(rows, space, n * np.exp(-logs), intercept=intercept, left_out=False)
+        best = int(np.argmin(evidence(fit)[:, column]))
+        at = float(logs[best])
+        if 0 < best < 8 or not abs(at) < _FARTHEST:
+            step /= 4
+        if step < _NOISE_STEP:
+            return math.sqrt(max(float(fit.scaled_energy()[best, column]) / free, 0.0))
+
+
+_NOISE_STEP = 1e-4
+"""In log penalty: the noise level is then known to 1e-6 of itself."""
+_FARTHEST = 60.0
+"""|log step_sum| beyond which an evidence that keeps growing is followed no further."""
