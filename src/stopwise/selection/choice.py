@@ -21,6 +21,7 @@ from stopwise._support.threads import blas_threads
 from stopwise.kernels import Gaussian, Kernel, Laplace, Matern
 from stopwise.kernels.radial import Radial
 from stopwise.problem import Problem
+from stopwise.selection import one_covariate
 from stopwise.selection.kernel_average import hedged
 from stopwise.selection.length_scale import Candidate, isotropic
 from stopwise.selection.relevance import Learned, half_distances, learn, learn_from
@@ -57,6 +58,9 @@ def choose_kernel(problem: Problem, given: Kernel | None, relevance: bool | str)
         kernel = given.resolved(problem.covariates)
         kernel.check(problem.covariates)
         return Chosen(kernel, problem)
+    if one_covariate.takes(problem, given):
+        kernel, table = one_covariate.choose(problem, given)
+        return Chosen(kernel, problem, None, table)
     kernels = KERNELS if given is None else (given.with_length_scale(1.0),)
     # A kernel asked for by name keeps one length scale unless more are asked for.
     wanted = relevance is True or (relevance == "auto" and given is None)
