@@ -1,5 +1,7 @@
 """Data to try things on, simulated here from a formula and a seed: the same everywhere, and nobody's."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

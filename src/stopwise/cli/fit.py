@@ -1,5 +1,7 @@
 """stopwise fit: from a table to a stopped curve, and why it stopped there."""
 
+from __future__ import annotations
+
 import contextlib
 import shlex
 import sys

@@ -23,6 +23,7 @@ from stopwise.kernels import Gaussian, Kernel, Laplace, Matern, ProductLaplace, 
 from stopwise.kernels.separable import Separable
 from stopwise.kernels.stationary import Stationary
 from stopwise.problem import Problem
+from stopwise.selection import one_covariate
 from stopwise.selection.candidates import Candidate, Part, judge
 from stopwise.selection.length_scales import Host, Learned, Place, learn
 from stopwise.selection.result import Selection, describe
@@ -87,6 +88,9 @@ def choose_kernel(problem: Problem, given: Kernel | None, relevance: bool | str,
         kernel = given.resolved(problem.covariates)
         kernel.check(problem.covariates)
         return Chosen(kernel, problem)
+    if one_covariate.takes(problem, given):
+        kernel, table = one_covariate.choose(problem, given)
+        return Chosen(kernel, problem, None, table)
     kernels = KERNELS if given is None else (given.with_length_scale(1.0),)
     # A kernel asked for by name keeps one length scale unless more are asked for.
     wanted = relevance is True or (relevance == "auto" and given is None)

@@ -10,17 +10,17 @@ from stopwise._support.memory import free_bytes, gibibytes
 from stopwise._support.progress import say
 from stopwise._support.torch import has_gpu, has_torch, is_tensor
 from stopwise.engine.operators import Dense, Operator
-from stopwise.engine.operators.running_sums import Line
 from stopwise.engine.operators.tiles import Tiled
 from stopwise.engine.solvers import gpu_solver as cuda
 from stopwise.engine.solvers.dense_solver import DenseSolver
 from stopwise.engine.solvers.gpu_solver import CudaSolver
 from stopwise.engine.solvers.krylov_solver import KrylovSolver
 from stopwise.engine.solvers.landmark_solver import NystromSolver
+from stopwise.engine.solvers.line_solver import LINE_ROWS, LineSolver, on_the_line
 from stopwise.engine.solvers.plan import Plan, Solver
 from stopwise.engine.solvers.solve_places import DevicePlace, HostPlace, Place
 from stopwise.engine.solvers.solves_solver import SolvesSolver
-from stopwise.kernels import Precomputed, Sobolev
+from stopwise.kernels import Precomputed
 from stopwise.kernels.forms import has_form
 from stopwise.problem import Problem
 
@@ -46,15 +46,6 @@ def _tiled(problem: Problem, plan: Plan) -> Operator:
     )
 
 
-def _line(problem: Problem, plan: Plan) -> Operator:
-    if not isinstance(plan.kernel, Sobolev):
-        raise ValueError(
-            f'solver="line" multiplies Sobolev kernels on 1 covariate, got the kernel {plan.kernel.name}: use '
-            'kernel="sobolev1" or "sobolev2", or solver="krylov"'
-        )
-    return Line(plan.kernel, problem.covariates, weights=problem.weights, centred=problem.intercept)
-
-
 def dense_bytes(n_rows: int, dtype: Any) -> float:
     """What the dense route needs at its peak: the matrix, its eigenvectors and LAPACK's workspace."""
     return float(4.0 * n_rows**2 * np.dtype(dtype).itemsize)
@@ -74,7 +65,7 @@ def choose_solver(problem: Problem, plan: Plan) -> Solver:
     if name == "krylov":
         return KrylovSolver("krylov", _tiled)
     if name == "line":
-        return KrylovSolver("line", _line)
+        return LineSolver()
     if name == "nystrom":
         return NystromSolver(plan.n_landmarks)
     if name == "cuda":
@@ -98,10 +89,13 @@ def _automatic(problem: Problem, plan: Plan) -> tuple[str, str]:
     needed = dense_bytes(n, plan.dtype)
     if plan.rule.splits_rows and needed < 0.8 * free:
         return "dense", "hold-out fits its training half with all eigenpairs"
+    line = on_the_line(plan.kernel, problem.covariates.shape[1]) is not None
+    if line and n >= LINE_ROWS and plan.rule.left_out_allowance is not None:
+        return "line", f"{n} rows of one covariate: a few passes over them sorted"
     if n <= DENSE_ROWS and needed < 0.8 * free:
         return "dense", f"{n} rows: all eigenpairs take {gibibytes(needed)} of {gibibytes(free)} free"
-    if isinstance(plan.kernel, Sobolev):
-        return "line", f"{n} rows on a line: products by running sums"
+    if line:
+        return "line", f"{n} rows of one covariate: products in a few passes over them sorted"
     gpu, why = _gpu(problem, plan)
     if gpu:
         return "cuda", f"{n} rows: products on tiles, {why}"

@@ -8,16 +8,17 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.threads import blas_threads, has_room, limit_of, thread_count, threads
-from stopwise.engine.operators.running_sums import SortedLine
+from stopwise.engine.line.predictions import values_at, variance_at
+from stopwise.engine.solvers.line_solver import LineSolver, on_the_line
 from stopwise.estimators.fitted import Fitted
-from stopwise.kernels import Kernel, Precomputed, Sobolev, take_rows
+from stopwise.kernels import Kernel, Precomputed, take_rows
 from stopwise.kernels.forms import has_form
 
 _TILE_ENTRIES = 4_000_000
 _CACHED_ENTRIES, _CACHED_COLUMNS = 250_000, 500
 """A tile that stays in a core's cache while it is made and used."""
 _LINE_ROWS = 512
-"""Beyond this many training rows, running sums beat tiles on a line."""
+"""Beyond this many training rows, passes over sorted rows beat tiles on a line."""
 
 
 def _tiles(n_rows: int, n_columns: int, entries: int | None = None) -> list[slice]:
@@ -57,9 +58,10 @@ class CrossKernel:
 
 def predict_in_tiles(kernel: Kernel, new: Array, training: Array, dual_coef: Array, *, n_jobs: Any = None) -> Array:
     """k(new, training) @ dual_coef."""
-    if isinstance(kernel, Sobolev) and len(training) > _LINE_ROWS:
-        line = SortedLine(kernel, training[:, 0])
-        return line.at(new[:, 0], dual_coef.reshape(len(dual_coef), -1)).reshape(len(new), *dual_coef.shape[1:])
+    space = on_the_line(kernel, 0 if isinstance(kernel, Precomputed) else new.shape[1])
+    if space is not None and len(training) > _LINE_ROWS:
+        block = dual_coef.reshape(len(dual_coef), -1)
+        return values_at(space, training[:, 0], block, new[:, 0]).reshape(len(new), *dual_coef.shape[1:])
     cross = CrossKernel(kernel, new, training)
     out = np.zeros((len(new), *dual_coef.shape[1:]))
     tiles = _tiles(len(new), min(max(len(training), 1), _CACHED_COLUMNS), _CACHED_ENTRIES)
@@ -109,6 +111,16 @@ def variance_in_tiles(fitted: Fitted, new: Array) -> Array:
     return cast(Array, out / n**2 + fitted.fixed_variance(new))
 
 
+def _variance_on_line(fitted: Fitted, X: Array) -> Array:
+    """The posterior variance of the ridge whose clock reading is the stop's."""
+    space, path = on_the_line(fitted.kernel, X.shape[1]), fitted.path
+    assert space is not None
+    with np.errstate(divide="ignore"):
+        penalties = path.n_samples / fitted.step_sums
+    weights = None if path.root_weights is None else path.root_weights**2
+    return variance_at(space, fitted.covariates[:, 0], weights, penalties, X[:, 0], intercept=path.intercept)
+
+
 def predict_rows(
     fitted: Fitted, X: Array, return_std: bool, new: bool, n_jobs: int | None
 ) -> Array | tuple[Array, Array]:
@@ -119,5 +131,10 @@ def predict_rows(
         values = fitted.shaped(values + fitted.beside_kernel(X))
         if not (return_std or new):
             return values
-        variance = fitted.spread.variance(X) if fitted.spread is not None else variance_in_tiles(fitted, X)
+        if fitted.spread is not None:
+            variance = fitted.spread.variance(X)
+        elif fitted.solver == LineSolver.name:
+            variance = _variance_on_line(fitted, X)
+        else:
+            variance = variance_in_tiles(fitted, X)
         return values, fitted.shaped(np.sqrt((variance + float(new)) * fitted.noise_std**2))

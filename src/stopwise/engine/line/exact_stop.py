@@ -1,0 +1,97 @@
+"""The default rule where a reading of all rows takes milliseconds: searched to rounding, as on all eigenpairs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from stopwise._support.arrays import Array
+from stopwise.engine.line.fits import fit_at
+from stopwise.engine.line.rows import LineRows
+from stopwise.engine.line.scores import left_out_errors
+from stopwise.engine.line.transitions import StateSpace
+from stopwise.engine.solves.penalty_search import FoundPenalty
+
+_STRIDE = math.log(2.0)
+"""Spacing of the first readings, in log penalty."""
+_BISECTIONS = 30
+
+
+@dataclass(frozen=True)
+class ExactStop:
+    """One response of rows on a line; errors are squared and left out, by place."""
+
+    rows: LineRows
+    space: StateSpace
+    column: int
+    intercept: bool
+    allowance: float
+
+    def errors(self, log_penalties: Array) -> Array:
+        """(places, penalties)"""
+        fit = fit_at(self.rows, self.space, np.exp(log_penalties), intercept=self.intercept)
+        return left_out_errors(fit)[:, :, self.column]
+
+    def excess(self, errors: Array, best: Array) -> tuple[Array, Array]:
+        """How much larger mean errors are than the best's, and the standard error of the paired difference."""
+        gap, n = errors - best[:, None], self.rows.n_samples
+        total = gap.sum(axis=0)
+        return total / n, np.sqrt(((gap - total / len(best)) ** 2).sum(axis=0)) / n
+
+    def run(self, smallest: float, largest: float) -> FoundPenalty:
+        """The largest penalty before the best whose error is within the allowance of the smallest."""
+        low, high = math.log(smallest), math.log(max(largest, smallest))
+        grid = np.linspace(low, high, max(2, math.ceil((high - low) / _STRIDE)))
+        errors = self.errors(grid)
+        best = self._lowest(grid, errors.sum(axis=0))
+        at_best = self.errors(np.array([best]))[:, 0]
+        stop = self._earliest(grid, errors, best, at_best)
+        above, spread = self.excess(self.errors(np.array([stop])), at_best)
+        lowest = float(at_best.sum()) / self.rows.n_samples
+        return FoundPenalty(
+            penalty=math.exp(stop),
+            criterion=lowest + float(above[0]),
+            lowest=lowest,
+            lowest_penalty=math.exp(best),
+            standard_error=float(spread[0]),
+            regret=0.0,
+            at_start=stop >= high,
+            at_end=stop <= low,
+            readings=len(grid),
+        )
+
+    def _lowest(self, grid: Array, totals: Array) -> float:
+        at = int(np.argmin(totals))
+        if at in (0, len(grid) - 1):
+            return float(grid[at])
+        found = minimize_scalar(
+            lambda u: float(self.errors(np.array([u])).sum()),
+            bounds=(grid[at - 1], grid[at + 1]),
+            method="bounded",
+            options={"xatol": 1e-9},
+        )
+        return float(found.x) if found.fun <= totals[at] else float(grid[at])
+
+    def _earliest(self, grid: Array, errors: Array, best: float, at_best: Array) -> float:
+        def within(some: Array) -> Array:
+            above, spread = self.excess(some, at_best)
+            return np.asarray(above <= self.allowance * spread)
+
+        after = grid > best
+        if self.allowance == 0 or not after.any():
+            return best
+        fails = np.flatnonzero(~within(errors[:, after]))
+        places = grid[after]
+        if not fails.size:
+            return float(places[-1])
+        fail, good = float(places[fails[0]]), float(places[fails[0] - 1]) if fails[0] else best
+        for _ in range(_BISECTIONS):
+            middle = (fail + good) / 2
+            if within(self.errors(np.array([middle])))[0]:
+                good = middle
+            else:
+                fail = middle
+        return good

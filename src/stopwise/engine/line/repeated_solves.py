@@ -1,0 +1,224 @@
+"""Many solves at one penalty, and products with the kernel's matrix: passes that move means alone.
+
+One pass over covariances gives every row's gain; after it (G + a W^-1)^-1 b costs a mean filter and its adjoint (de Jong
+1989, smoothing errors). Both are linear recurrences: stretches start from zero, and each stretch's true start enters
+through how much its rows depend on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from stopwise._support.arrays import Array
+from stopwise.engine.line.fits import free_start
+from stopwise.engine.line.passes import Filtered, Lanes, Record, forward
+from stopwise.engine.line.rows import LineRows
+from stopwise.engine.line.stretches import Layout, before_stretches, elements, lay_out
+from stopwise.engine.line.transitions import StateSpace, Step
+from stopwise.engine.line.triangles import Entry, number
+
+State = list[Array]
+"""One array a state, each (stretches, responses)."""
+
+
+class LineFactor:
+    """(G + a W^-1)^-1 on what an intercept leaves, factored once."""
+
+    def __init__(self, rows: LineRows, space: StateSpace, penalty: float, *, intercept: bool) -> None:
+        self.rows, self.space, self.penalty, self.intercept = rows, space, penalty, intercept
+        omega = rows.weights[:, None] / penalty
+        self.lanes, self.layout = lay_out(space, space.gaps(rows.covariate), omega, [])
+        self._pass_covariances(omega)
+        self._measure_starts()
+        self._ones: Array | None = None
+        if intercept and not space.diffuse:
+            self._ones = self._solve(np.ones((rows.n_places, 1)))[:, 0]
+
+    def _pass_covariances(self, omega: Array) -> None:
+        """Each row's gain K_t and inverse innovation variance 1 / F_t."""
+        p, count = self.space.size, self.lanes.omega.shape[1]
+        record = Record.of(self.lanes)
+        nothing: list[list[Entry]] = [[] for _ in range(p)]
+        start = Filtered(free_start(self.space, omega, self.intercept), nothing)
+        forward(self.lanes, before_stretches(elements(self.lanes), start, count), record)
+        d, w = record.diagonal[0], self.lanes.omega
+        self.inverse_innovation = w / (1.0 + d * w)
+        first = d * self.inverse_innovation
+        self.gains = [first, *(cast(Array, record.off[i][0]) * first for i in range(1, p))]
+
+    def _measure_starts(self) -> None:
+        """How each row's prediction depends on the start of its stretch (forward) and its solution on the end."""
+        p, shape = self.space.size, self.lanes.omega.shape
+        unit = [np.zeros((shape[1], p)) for _ in range(p)]
+        for i in range(p):
+            unit[i][:, i] = 1.0
+        zero = np.zeros((shape[0], shape[1], p))
+        residuals, end = self._forward(zero, unit)
+        self.from_start = -residuals
+        self.transfer = np.stack(end, axis=1)  # (stretches, p, p): end = transfer @ start
+        solved, _ = self._backward(zero, unit)
+        self.from_end = solved
+
+    def _forward(self, block: Array, start: State) -> tuple[Array, State]:
+        """Innovations of a mean filter, and its state after the last row."""
+        means, out = start, np.empty_like(block)
+        for t in range(self.lanes.length):
+            means = _moved(self.lanes.step(t), means)
+            out[t] = block[t] - means[0]
+            means = [mean + gain[t] * out[t] for mean, gain in zip(means, self.gains, strict=True)]
+        return out, means
+
+    def _backward(self, innovations: Array, end: State) -> tuple[Array, State]:
+        """u = v / F - K'r and the adjoint r before the first row."""
+        state, out = end, np.empty_like(innovations)
+        for t in range(self.lanes.length - 1, -1, -1):
+            told = innovations[t] * self.inverse_innovation[t]
+            for r, gain in zip(state, self.gains, strict=True):
+                told = told - gain[t] * r
+            out[t] = told
+            state = _moved(self.lanes.step(t), [state[0] + told, *state[1:]], transpose=True)
+        return out, state
+
+    def _solve(self, block: Array) -> Array:
+        """(G + a W^-1)^-1 block, (places, q)."""
+        p, count = self.space.size, self.lanes.omega.shape[1]
+        laid = self.layout.lay(block)
+        zero = [np.zeros((count, block.shape[1])) for _ in range(p)]
+        residuals, ends = self._forward(laid, zero)
+        starts = np.zeros((count, p, block.shape[1]))
+        for s in range(count - 1):
+            starts[s + 1] = self.transfer[s] @ starts[s] + np.stack([end[s] for end in ends])
+        residuals -= np.einsum("tsi,sij->tsj", self.from_start, starts)
+        solved, begins = self._backward(residuals, zero)
+        after = np.zeros_like(starts)
+        for s in range(count - 1, 0, -1):
+            after[s - 1] = self.transfer[s].T @ after[s] + np.stack([begin[s] for begin in begins])
+        solved += np.einsum("tsi,sij->tsj", self.from_end, after)
+        return self.layout.rows(solved.reshape(*solved.shape[:2], -1))
+
+    def solve(self, block: Array) -> Array:
+        """P block for a block (places, q)."""
+        solved = self._solve(block)
+        if self._ones is None:
+            return solved
+        return solved - np.outer(self._ones, solved.sum(axis=0) / self._ones.sum())
+
+    def residual(self, block: Array) -> Array:
+        """a (A + a I)^-1 block with A = W^1/2 G W^1/2, centred: ridge's residual in weighted coordinates."""
+        root = np.sqrt(self.rows.weights)[:, None]
+        return cast(Array, self.penalty * self.solve(block * root) / root)
+
+
+def _moved(step: Step, state: State, *, transpose: bool = False) -> State:
+    """A state, or A' state; entries of A that are plain 0 or 1 cost nothing."""
+    p, out = len(state), []
+    for i in range(p):
+        total: Array | None = None
+        for j in range(p):
+            entry = step.matrix[j][i] if transpose else step.matrix[i][j]
+            if isinstance(entry, float) and entry == 0.0:
+                continue
+            term = state[j] if isinstance(entry, float) and entry == 1.0 else entry * state[j]
+            total = term if total is None else total + term
+        out.append(cast(Array, total))
+    return out
+
+
+@dataclass(frozen=True)
+class LineProduct:
+    """sum_j k(z_i, x_j) b_j at new places z in O(n + m): the prior covariance as an adjoint pass and a forward one."""
+
+    space: StateSpace
+    covariate: Array
+    """Distinct places x, sorted."""
+
+    def at(self, new: Array, block: Array) -> Array:
+        """The products at new places for a block (places, q)."""
+        places, where = np.unique(np.asarray(new, dtype=np.float64), return_inverse=True)
+        together = np.concatenate([self.covariate, places])
+        order = np.argsort(together, kind="stable")
+        padded = np.concatenate([block, np.zeros((len(places), block.shape[1]))])[order]
+        return self._product(together[order], padded)[order >= len(self.covariate)][where]
+
+    def own(self, block: Array) -> Array:
+        """The products at the places themselves: G block."""
+        return self._product(self.covariate, block)
+
+    def _product(self, covariate: Array, block: Array) -> Array:
+        lanes, layout = lay_out(self.space, self.space.gaps(covariate), np.ones((len(covariate), 1)), [])
+        laid, p, count = layout.lay(block), self.space.size, lanes.omega.shape[1]
+        zero = [np.zeros((count, block.shape[1])) for _ in range(p)]
+        transfer = _open_loop(lanes)
+        first = _adjoint(lanes, laid, zero, None)
+        after = np.zeros((count, p, block.shape[1]))
+        for s in range(count - 1, 0, -1):
+            after[s - 1] = transfer[s].T @ after[s] + np.stack([state[s] for state in first])
+        told = [np.empty_like(laid) for _ in range(p)]
+        begin = _adjoint(lanes, laid, [after[:, i] for i in range(p)], told)
+        start = self.space.start()
+        out = np.empty_like(laid)
+        ends = _driven(lanes, told, zero, None)
+        before = np.zeros_like(after)
+        before[0] = _times_start(start.diagonal, start.off, np.stack([state[0] for state in begin]))
+        for s in range(count - 1):
+            before[s + 1] = transfer[s] @ before[s] + np.stack([state[s] for state in ends])
+        _driven(lanes, told, [before[:, i] for i in range(p)], out)
+        return layout.rows(out)
+
+
+def _times_start(diagonal: list[Entry], off: list[list[Entry | None]], block: Array) -> Array:
+    """P_0 block for the covariance of the state at its start."""
+    p = len(diagonal)
+    lower = np.eye(p)
+    for i in range(p):
+        for j in range(i):
+            lower[i, j] = float(np.real(number(off[i][j])))
+    return cast(Array, lower @ (np.array([float(np.real(d)) for d in diagonal])[:, None] * (lower.T @ block)))
+
+
+def _open_loop(lanes: Lanes) -> Array:
+    """What a state at the start of each stretch becomes at its end, (stretches, p, p)."""
+    p, count = lanes.space.size, lanes.omega.shape[1]
+    state = [np.zeros((count, p)) for _ in range(p)]
+    for i in range(p):
+        state[i][:, i] = 1.0
+    for t in range(lanes.length):
+        state = _moved(lanes.step(t), state)
+    return np.stack(state, axis=1)
+
+
+def _adjoint(lanes: Lanes, block: Array, end: State, kept: list[Array] | None) -> State:
+    """mu_t = A' mu_(t+1) + e_0 b_t, kept where asked for; the state before the first row."""
+    state = end
+    for t in range(lanes.length - 1, -1, -1):
+        state = [state[0] + block[t], *state[1:]]
+        if kept is not None:
+            for target, value in zip(kept, state, strict=True):
+                target[t] = value
+        state = _moved(lanes.step(t), state, transpose=True)
+    return state
+
+
+def _driven(lanes: Lanes, told: list[Array], start: State, out: Array | None) -> State:
+    """x_t = A x_(t-1) + Q mu_t; x_t[0] into `out` where asked for."""
+    state, p = start, lanes.space.size
+    for t in range(lanes.length):
+        step = lanes.step(t)
+        state = _moved(step, state)
+        for k, weight in enumerate(step.weights):
+            along: Array | float = 0.0
+            for i in range(p):
+                entry = step.noise[i][k]
+                if entry is not None:
+                    along = along + entry * told[i][t]
+            along = weight * along
+            state = [x if step.noise[i][k] is None else x + step.noise[i][k] * along for i, x in enumerate(state)]
+        if out is not None:
+            out[t] = state[0]
+    return state
+
+
+__all__ = ["Layout", "LineFactor", "LineProduct"]

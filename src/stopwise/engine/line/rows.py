@@ -1,0 +1,92 @@
+"""Rows of one covariate as the line wants them: sorted, with equal places merged into one weighted row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from stopwise._support.arrays import Array
+
+
+@dataclass(frozen=True)
+class LineRows:
+    """Distinct places in order. Rows at one place are one row of their summed weight and their mean response.
+
+    The fit of the merged rows is the fit of all of them; what merging loses is each place's own spread, kept in
+    `within` (weighted sums of squares about the mean, by place and response).
+    """
+
+    covariate: Array
+    weights: Array
+    responses: Array
+    within: Array
+    counts: Array
+    """How many rows were merged into each place."""
+    place_of: Array
+    """For each row as given, the number of its place."""
+    row_weights: Array
+    """Weights as given, row by row."""
+    deviations: Array
+    """Responses less the mean of their place, row by row (n, q)."""
+
+    @property
+    def n_places(self) -> int:
+        """Distinct places."""
+        return len(self.covariate)
+
+    @cached_property
+    def n_samples(self) -> float:
+        """All weights together."""
+        return float(self.weights.sum())
+
+    @cached_property
+    def range(self) -> float:
+        """From the first place to the last."""
+        return float(self.covariate[-1] - self.covariate[0])
+
+    def by_row(self, values: Array) -> Array:
+        """Values by place as values by row, in the order given."""
+        return values[self.place_of]
+
+
+def merge_rows(covariate: Array, responses: Array, weights: Array | None = None) -> LineRows:
+    """Sort once and merge ties; responses (n, q)."""
+    x = np.asarray(covariate, dtype=np.float64)
+    y = np.asarray(responses, dtype=np.float64)
+    w = np.ones(len(x)) if weights is None else np.asarray(weights, dtype=np.float64)
+    order = np.argsort(x, kind="stable")
+    ordered = x[order]
+    new = np.append(True, ordered[1:] != ordered[:-1])
+    place_of = np.empty(len(x), dtype=np.int64)
+    place_of[order] = np.cumsum(new) - 1
+    if new.all():
+        y, w_sorted = y[order], w[order]
+        return LineRows(ordered, w_sorted, y, np.zeros_like(y), np.ones(len(x)), place_of, w, np.zeros_like(y))
+    starts = np.flatnonzero(new)
+    total = np.add.reduceat(w[order], starts)
+    mean = np.add.reduceat(w[order, None] * y[order], starts, axis=0) / total[:, None]
+    deviation = y - mean[place_of]
+    within = np.add.reduceat((w[:, None] * deviation**2)[order], starts, axis=0)
+    counts = np.diff(np.append(starts, len(x))).astype(np.float64)
+    return LineRows(ordered[starts], total, mean, within, counts, place_of, w, deviation)
+
+
+def in_bins(rows: LineRows, count: int) -> LineRows:
+    """Neighbouring places merged into at most `count` weighted ones, as many of them in each: what a fit whose detail is
+    wider than a bin sees. The spread inside a bin stays in `within`."""
+    n = rows.n_places
+    if n <= count:
+        return rows
+    starts = np.unique(np.arange(count) * n // count)
+    sizes = np.diff(np.append(starts, n))
+    weights = np.add.reduceat(rows.weights, starts)
+    covariate = np.add.reduceat(rows.weights * rows.covariate, starts) / weights
+    mean = np.add.reduceat(rows.weights[:, None] * rows.responses, starts, axis=0) / weights[:, None]
+    bin_of = np.repeat(np.arange(len(starts)), sizes)
+    spread = rows.weights[:, None] * (rows.responses - mean[bin_of]) ** 2 + rows.within
+    within = np.add.reduceat(spread, starts, axis=0)
+    counts = np.add.reduceat(rows.counts, starts)
+    deviations = rows.deviations + (rows.responses - mean[bin_of])[rows.place_of]
+    return LineRows(covariate, weights, mean, within, counts, bin_of[rows.place_of], rows.row_weights, deviations)

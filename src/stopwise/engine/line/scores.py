@@ -1,0 +1,183 @@
+"""How good is a kernel on a line: evidence and leave-one-out error of ridge, at many length scales and penalties at once.
+
+Both are those of the table with every row written out: rows at one place add their spread to the noise and nothing to
+the determinant, and leaving out one of m of them divides its residual by 1 - h / m.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from stopwise._support.arrays import Array
+from stopwise.engine.line.fits import LineFit, fit_at
+from stopwise.engine.line.rows import LineRows, in_bins
+from stopwise.engine.line.transitions import StateSpace, Stationary
+
+MAX_RATIO = 1e10
+"""The largest n / penalty that is looked at: what fits better beyond is rounding."""
+
+
+def evidence(fit: LineFit) -> Array:
+    """-2 log likelihood / n with the scale profiled out, up to a constant: (penalties, responses)."""
+    n, free = fit.rows.n_samples, fit.rows.n_samples - float(fit.intercept)
+    variance = np.maximum(fit.scaled_energy() / free, 1e-300)
+    return cast(Array, (free * np.log(variance) + fit.log_determinant[:, None]) / n)
+
+
+def left_out_errors(fit: LineFit) -> Array:
+    """Weighted squared errors of every place when its rows are left out one at a time, (places, penalties, responses)."""
+    rows = fit.rows
+    taken = (1.0 - fit.leverage_left) / rows.counts[:, None]
+    together = (1.0 - taken)[:, :, None]
+    return cast(Array, (rows.weights[:, None, None] * fit.residuals**2 + rows.within[:, None, :]) / together**2)
+
+
+@dataclass(frozen=True)
+class Surface:
+    """Evidence and log left-out error over length scales x ratios n / penalty, mean over responses."""
+
+    log_scales: Array
+    log_ratios: Array
+    evidence: Array
+    log_left_out: Array
+    freedom: Array
+
+    @property
+    def total(self) -> Array:
+        """For each length scale, evidence and left-out error each at its own best ratio, added."""
+        return np.array(
+            [_lowest(e)[0] + _lowest(loo)[0] for e, loo in zip(self.evidence, self.log_left_out, strict=True)]
+        )
+
+
+def surface(rows: LineRows, states: int, log_scales: Array, log_ratios: Array, *, intercept: bool) -> Surface:
+    """The two scores of Matern (states - 1/2) at every pair."""
+    scale, ratio = np.meshgrid(log_scales, log_ratios, indexing="ij")
+    rates = math.sqrt(2 * states - 1) * np.exp(-scale.ravel())
+    fit = fit_at(rows, Stationary(states, rates), rows.n_samples * np.exp(-ratio.ravel()), intercept=intercept)
+    error = left_out_errors(fit).sum(axis=0) / rows.n_samples
+    shape = scale.shape
+    return Surface(
+        log_scales,
+        log_ratios,
+        evidence(fit).mean(axis=1).reshape(shape),
+        np.log(np.maximum(error, 1e-300)).mean(axis=1).reshape(shape),
+        fit.degrees_of_freedom.reshape(shape),
+    )
+
+
+def _lowest(curve: Array) -> tuple[float, int]:
+    """The minimum of a curve on an even grid by the parabola through its lowest point, and that point's index."""
+    at = int(np.argmin(curve))
+    if not 0 < at < curve.size - 1:
+        return float(curve[at]), at
+    left, middle, right = (float(v) for v in curve[at - 1 : at + 2])
+    bend = left - 2 * middle + right
+    drop = (left - right) ** 2 / (8 * bend) if np.isfinite(bend) and bend > 0 else 0.0
+    return middle - min(drop, max(left, right) - middle), at
+
+
+@dataclass(frozen=True)
+class ScaleFound:
+    """The best length scale of one kernel."""
+
+    states: int
+    length_scale: float
+    score: float
+    evidence: float
+    log_left_out: float
+    ratio: float
+    """n / penalty at the smallest left-out error."""
+    freedom: float
+    n_places: int
+
+
+def best_scale(rows: LineRows, states: int, *, intercept: bool, most_places: int) -> ScaleFound:
+    """The length scale of Matern (states - 1/2) with the lowest total, looked for on bins no wider than its detail.
+
+    A wide grid on `most_places` bins, narrowed; where the fit found is too fine for the bins, narrowed further on more.
+    """
+    places = most_places
+    binned = in_bins(rows, places)
+    seen = _narrowed(binned, states, _wide(binned, states, intercept), intercept, _ROUNDS)
+    while True:
+        found = _found(binned, states, seen)
+        if places >= rows.n_places or found.freedom <= places / BINS_PER_DEGREE:
+            return found
+        places *= 4
+        binned = in_bins(rows, places)
+        seen = _narrowed(binned, states, seen, intercept, 2)
+
+
+BINS_PER_DEGREE = 8
+"""Bins for each degree of freedom: a fit's detail is then about eight bins wide, and what bins blur is below a percent."""
+_COARSE_SCALE, _COARSE_RATIO = 0.8, 1.8
+"""Steps of the first grid, in natural logarithms of length scale and ratio."""
+_FINEST_RATIO = 0.4
+_ROUNDS = 4
+"""Each halves the steps: at the end a length scale is known to 5 percent, which no data can tell from the best."""
+
+
+def _wide(rows: LineRows, states: int, intercept: bool) -> Surface:
+    finest = max(float(np.median(np.diff(rows.covariate))), 1e-6 * rows.range)
+    scales = np.arange(math.log(finest), math.log(30 * rows.range) + _COARSE_SCALE, _COARSE_SCALE)
+    ratios = np.arange(math.log(1e-1), math.log(MAX_RATIO) + _COARSE_RATIO, _COARSE_RATIO)
+    return surface(rows, states, scales, ratios, intercept=intercept)
+
+
+def _narrowed(rows: LineRows, states: int, seen: Surface, intercept: bool, rounds: int) -> Surface:
+    """The surface around its lowest length scale, at half the steps each round."""
+    for _ in range(rounds):
+        at = int(np.argmin(seen.total))
+        step = (seen.log_scales[1] - seen.log_scales[0]) / 2
+        ratio_step = max((seen.log_ratios[1] - seen.log_ratios[0]) / 2, _FINEST_RATIO)
+        ends = [seen.log_ratios[int(np.argmin(curve[at]))] for curve in (seen.evidence, seen.log_left_out)]
+        ratios = np.arange(min(ends) - 2 * ratio_step, max(ends) + 2.5 * ratio_step, ratio_step)
+        scales = seen.log_scales[at] + step * np.array([-1.0, 0.0, 1.0])
+        seen = surface(rows, states, scales, ratios, intercept=intercept)
+    return seen
+
+
+def _found(rows: LineRows, states: int, seen: Surface) -> ScaleFound:
+    at = int(np.argmin(seen.total))
+    best = int(np.argmin(seen.log_left_out[at]))
+    return ScaleFound(
+        states,
+        float(np.exp(seen.log_scales[at])),
+        float(seen.total[at]),
+        float(_lowest(seen.evidence[at])[0]),
+        float(_lowest(seen.log_left_out[at])[0]),
+        float(np.exp(seen.log_ratios[best])),
+        float(seen.freedom[at, best]),
+        rows.n_places,
+    )
+
+
+def space_of(states: int, length_scale: float) -> StateSpace:
+    """Matern (states - 1/2)."""
+    return Stationary(states, math.sqrt(2 * states - 1) / length_scale)
+
+
+def evidence_noise(rows: LineRows, space: StateSpace, column: int, step_sum: float, *, intercept: bool) -> float:
+    """The noise level s at the penalty that maximises the evidence, started from a reading of the clock."""
+    n, free = rows.n_samples, rows.n_samples - float(intercept)
+    at, step = math.log(step_sum), 1.5
+    while True:
+        logs = at + step * np.arange(-4, 5)
+        fit = fit_at(rows, space, n * np.exp(-logs), intercept=intercept, left_out=False)
+        best = int(np.argmin(evidence(fit)[:, column]))
+        at = float(logs[best])
+        if 0 < best < 8 or not abs(at) < _FARTHEST:
+            step /= 4
+        if step < _NOISE_STEP:
+            return math.sqrt(max(float(fit.scaled_energy()[best, column]) / free, 0.0))
+
+
+_NOISE_STEP = 1e-4
+"""In log penalty: the noise level is then known to 1e-6 of itself."""
+_FARTHEST = 60.0
+"""|log step_sum| beyond which an evidence that keeps growing is followed no further."""

@@ -1,0 +1,303 @@
+"""The solver of one covariate: the default rule exactly on every row, and the estimate by solves, in O(n).
+
+    sorted rows -> a stop on bins -> the same on all rows -> the filter as solves at one shift -> weights
+
+Rules that read the whole spectrum (the paper's own among them) go through a Krylov space with the line's products.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from stopwise._support.arrays import Array
+from stopwise.engine.line.exact_stop import ExactStop
+from stopwise.engine.line.fits import fit_at
+from stopwise.engine.line.rows import LineRows, in_bins, merge_rows
+from stopwise.engine.line.scores import BINS_PER_DEGREE, evidence_noise, left_out_errors
+from stopwise.engine.line.systems import LineOperator, LineSystem
+from stopwise.engine.line.transitions import StateSpace, state_space
+from stopwise.engine.operators import Dense, Operator
+from stopwise.engine.operators.running_sums import Line
+from stopwise.engine.solvers.dense_solver import noise_of
+from stopwise.engine.solvers.krylov_solver import KrylovSolver
+from stopwise.engine.solvers.plan import Plan, Solution
+from stopwise.engine.solves.penalty_search import FoundPenalty, PenaltySearch
+from stopwise.engine.solves.resolvent_space import ResolventSpace, largest_eigenvalue, resolvent_space
+from stopwise.engine.solves.shifted_descent import ResolventPolynomial, as_resolvents
+from stopwise.filters import Filter
+from stopwise.kernels import Kernel, Sobolev
+from stopwise.noise import Evidence
+from stopwise.path import Path
+from stopwise.problem import Problem
+from stopwise.rules import Certainty, Reason, Stop
+from stopwise.rules.base import stop_at
+from stopwise.rules.prudent import CEILING
+from stopwise.spectrum import Basis, Density, Spectrum, spread_density
+
+LINE_ROWS = 300
+"""From here on one covariate is solved on the line: below, all eigenpairs take a blink."""
+_SEARCH_PLACES = 16_384
+"""Bins on which the stop is looked for first; the readings that decide are made on all rows."""
+_EXACT_PLACES = 3_000
+"""Up to here the stop is searched to rounding; beyond, left-out residuals are interpolated between readings."""
+_ACCURACY = 1e-8
+_RIDGE_STEPS = 4
+_SPECTRUM_PLACES = 1_000
+"""Bins whose eigenvalues stand for all of them in sums; exact where there are no more places."""
+
+
+def on_the_line(kernel: Kernel, n_features: int) -> StateSpace | None:
+    """The state-space form of a kernel, where there is one covariate and it has one."""
+    return state_space(kernel) if n_features == 1 else None
+
+
+def line_operator(problem: Problem, plan: Plan) -> Operator:
+    """Products with K in O(n)."""
+    if isinstance(plan.kernel, Sobolev):
+        return Line(plan.kernel, problem.covariates, weights=problem.weights, centred=problem.intercept)
+    space = _space(problem, plan)
+    rows = merge_rows(problem.covariates[:, 0], problem.responses, problem.weights)
+    return LineOperator(plan.kernel, space, problem.covariates, rows, centred=problem.intercept)
+
+
+def _space(problem: Problem, plan: Plan) -> StateSpace:
+    space = on_the_line(plan.kernel, problem.covariates.shape[1])
+    if space is None:
+        raise ValueError(
+            f'solver="line" takes one covariate and the kernels sobolev1, sobolev2, laplace, matern12, matern32 and '
+            f"matern52; got {problem.covariates.shape[1]} covariate(s) and {plan.kernel.name}: use one of these, or "
+            'solver="krylov"'
+        )
+    return space
+
+
+class LineSolver:
+    """One covariate, a kernel with a finite state."""
+
+    name = "line"
+
+    def solve(self, problem: Problem, plan: Plan) -> Solution:
+        space = _space(problem, plan)
+        plan.kernel.check(problem.covariates)
+        solvable = plan.rule.left_out_allowance is not None or plan.rule.reads_clock_only
+        if not solvable or not _smooth(plan.filter):
+            return KrylovSolver("line", line_operator).solve(problem, plan)
+        return _Run(problem, plan, space).solution()
+
+
+def _smooth(filter: Filter) -> bool:
+    """Whether the filter at a reading is a function that few solves with one shift can follow."""
+    return as_resolvents(filter.bind(1.0), 100.0, 1.0, 1e-4).error < 1e-3
+
+
+@dataclass(frozen=True)
+class _Run:
+    problem: Problem
+    plan: Plan
+    space: StateSpace
+    seen: dict[float, Array] = field(default_factory=dict)
+
+    @cached_property
+    def rows(self) -> LineRows:
+        """Sorted, ties merged."""
+        return merge_rows(self.problem.covariates[:, 0], self.problem.responses, self.problem.weights)
+
+    @cached_property
+    def system(self) -> LineSystem:
+        """All rows."""
+        return LineSystem(self.rows, self.space, self.problem.intercept)
+
+    @cached_property
+    def operator(self) -> Operator:
+        """K."""
+        return line_operator(self.problem, self.plan)
+
+    @cached_property
+    def responses(self) -> Array:
+        """Weighted, centred responses, (n, q)."""
+        roots = np.sqrt(self.rows.row_weights)[:, None]
+        return self.operator.centre(roots * self.problem.responses)
+
+    def solution(self) -> Solution:
+        plan = self.plan
+        largest = self._largest()
+        bound = plan.filter.bind(largest)
+        bare = self._bare_path(bound, largest)
+        stops = [self._stop(bare, largest, column) for column in range(self.problem.responses.shape[1])]
+        path, dual, error = self._estimate(bare, bound, largest, stops)
+        stops = [replace(s, certainty=replace(s.certainty, estimate_residual=error)) for s in stops if s.certainty]
+        path = path.stopped_at(tuple(stop.step_sum for stop in stops))
+        sigmas = [self._noise(path, stop, j) for j, stop in enumerate(stops)]
+        return self._finish(path, stops, dual, sigmas)
+
+    def _largest(self) -> float:
+        """A bound on K's largest eigenvalue: from bins where rows are many, then a few products with all of them."""
+        binned = in_bins(self.rows, _SEARCH_PLACES)
+        start = np.random.default_rng([3, self.problem.seed]).normal(size=self.problem.n_rows)
+        steps = 60
+        if binned is not self.rows:
+            centres = binned.covariate[:, None]
+            merged = merge_rows(binned.covariate, binned.responses, binned.weights)
+            small = LineOperator(self.plan.kernel, self.space, centres, merged, centred=self.problem.intercept)
+            vector = np.random.default_rng([3, self.problem.seed]).normal(size=binned.n_places)
+            for _ in range(12):
+                vector = small.multiply(vector[:, None])[:, 0]
+                vector /= max(float(np.linalg.norm(vector)), 1e-300)
+            start = (vector / small.root_weights)[binned.place_of] * np.sqrt(self.rows.row_weights)
+            steps = 3
+        return max(largest_eigenvalue(self.operator.multiply, self.operator.centre(start[:, None])[:, 0], steps), 0.0)
+
+    # ---- where to stop ------------------------------------------------------------------------------------------
+
+    def _stop(self, bare: Path, largest: float, column: int) -> Stop:
+        plan, n = self.plan, self.problem.n_samples
+        if plan.rule.reads_clock_only:
+            return replace(plan.rule.decide(bare.column(column)), certainty=Certainty("line", regret=0.0))
+        if float(bare.energy[column]) == 0 or largest == 0:
+            stop = stop_at(bare.filter, 0.0, Reason.ZERO, rule=plan.rule.name)
+            return replace(stop, certainty=Certainty("line", regret=0.0))
+        found = self._search(largest, column)
+        stop = stop_at(
+            bare.filter,
+            0.0 if found.at_start else n / found.penalty,
+            Reason.CAP if found.at_end else Reason.MINIMUM,
+            rule=plan.rule.name,
+            criterion=found.criterion,
+            lowest=found.lowest,
+            lowest_step_sum=n / found.lowest_penalty,
+            standard_error=found.standard_error,
+            allowance=plan.rule.left_out_allowance,
+        )
+        return replace(stop, certainty=Certainty("line", settled=found.regret <= plan.tol, regret=found.regret))
+
+    def _search(self, largest: float, column: int) -> FoundPenalty:
+        """A penalty by bins, then the rule's readings around it on all rows."""
+        n, scale = self.problem.n_samples, self.problem.kernel_scale(self.plan.kernel)
+        allowance = self.plan.rule.left_out_allowance
+        smallest, most = n * scale / CEILING, 1e3 * n * largest
+
+        if self.rows.n_places <= _EXACT_PLACES:
+            exact = ExactStop(self.rows, self.space, column, self.problem.intercept, allowance or 0.0)
+            return exact.run(smallest, most)
+        start = _rough_penalty(self.rows, self.space, self.problem.intercept, column, n * largest, smallest)
+        return PenaltySearch(
+            lambda penalty: self._left_out(penalty)[:, column],
+            weight=n,
+            total=n,
+            smallest=smallest,
+            largest=most,
+            allowance=0.0 if allowance is None else allowance,
+        ).run(start)
+
+    def _left_out(self, penalty: float) -> Array:
+        """Left-out residuals of every row, read once for all responses."""
+        if penalty not in self.seen:
+            self.seen[penalty] = self.system.left_out(penalty)
+        return self.seen[penalty]
+
+    # ---- the estimate there -------------------------------------------------------------------------------------
+
+    def _estimate(self, bare: Path, bound: Filter, largest: float, stops: list[Stop]) -> tuple[Path, Array, float]:
+        """The path around the stops, dual weights of weighted coordinates (n, q), and the filter's error."""
+        n = self.problem.n_samples
+        reached = np.array([stop.step_sum for stop in stops])
+        going = reached[reached > 0]
+        middle = float(np.exp(np.log(going).mean())) if going.size else 1.0 / max(largest, 1e-280)
+        polynomial = as_resolvents(bound, middle, largest, _ACCURACY)
+        solves = self.system.at(polynomial.penalty(n, middle))
+        space = resolvent_space(solves, self.responses, n, self._steps(polynomial, going))
+        dual = solves.inverse(space.before_last_solve(bound, reached))
+        return self._path(bare, space, largest, middle), dual, polynomial.error
+
+    def _steps(self, polynomial: ResolventPolynomial, going: Array) -> int:
+        steps = _RIDGE_STEPS if polynomial.degree == 1 else polynomial.degree
+        return steps + 6 if going.size and going.max() > 1.5 * going.min() else steps  # several stops share one pole
+
+    @cached_property
+    def density(self) -> Density:
+        """Eigenvalues of K merged into bins, and what they leave of the trace spread over the others."""
+        binned = in_bins(self.rows, _SPECTRUM_PLACES)
+        gram = self.plan.kernel(binned.covariate[:, None])
+        matrix = Dense(gram, weights=binned.weights, centred=self.problem.intercept).normalized_gram()
+        values = np.maximum(np.linalg.eigvalsh(matrix)[::-1], 0.0)
+        return spread_density(values, max(self.operator.trace, float(values.sum())), self.problem.n_samples)
+
+    def _path(self, bare: Path, space: ResolventSpace, largest: float, middle: float) -> Path:
+        order = np.argsort(-space.eigenvalues)
+        basis = space.basis
+        assert basis.rotation is not None
+        spectrum = replace(
+            bare.spectrum,
+            eigenvalues=np.minimum(space.eigenvalues[order], largest),
+            basis=Basis(basis.rows, basis.rotation[:, order]),
+            trace=self.operator.trace,
+            density=self.density,
+            bound=self.density,
+        )
+        horizon = max(30 * middle, 30 / max(largest, 1e-280))
+        return replace(bare, spectrum=spectrum, coefficients=space.coordinates[order], horizon=horizon)
+
+    def _bare_path(self, bound: Filter, largest: float) -> Path:
+        """A path that knows the responses and the largest eigenvalue."""
+        problem, values = self.problem, np.array([largest])
+        density = Density(values, np.ones(1), problem.n_samples)
+        empty = Basis(np.zeros((problem.n_rows, 1)))
+        return Path(
+            spectrum=Spectrum(values, empty, largest, problem.n_samples, density, density, largest, complete=False),
+            filter=bound,
+            coefficients=np.zeros((1, self.responses.shape[1])),
+            energy=(self.responses**2).sum(axis=0),
+            intercept=problem.intercept,
+            root_weights=problem.root_weights,
+            response=self.responses,
+            scale=problem.scale,
+            offset=problem.offset,
+        )
+
+    def _noise(self, path: Path, stop: Stop, column: int) -> float:
+        """The noise level of one response in problem units; by evidence it is exact here."""
+        if not isinstance(self.plan.noise, Evidence) or self.plan.noise_given is not None:
+            return noise_of(self.problem, self.plan, path, column)
+        binned = in_bins(self.rows, _SEARCH_PLACES)
+        start = stop.step_sum if stop.step_sum > 0 else 1.0 / max(path.spectrum.largest_bound, 1e-280)
+        return evidence_noise(binned, self.space, column, start, intercept=self.problem.intercept)
+
+    def _finish(self, path: Path, stops: list[Stop], dual: Array, sigmas: list[float]) -> Solution:
+        problem, operator = self.problem, self.operator
+        stopped = np.array([stop.step_sum for stop in stops]) > 0
+        weights = np.where(stopped, operator.root_weights[:, None] * dual, 0.0) * problem.scale
+        intercept, mean_row = np.zeros(len(stops)), None
+        if problem.intercept:
+            intercept = problem.offset - operator.mean_prediction(weights)
+            mean_row = operator.mean_image * np.sqrt(operator.n_samples) / operator.root_weights
+        return Solution(
+            path=path,
+            stops=stops,
+            noise_std=np.asarray(sigmas) * problem.scale,
+            fit_covariates=problem.covariates,
+            dual_coef=weights,
+            intercept=intercept,
+            solver="line",
+            mean_row=mean_row,
+        )
+
+
+def _rough_penalty(
+    rows: LineRows, space: StateSpace, intercept: bool, column: int, largest: float, smallest: float
+) -> float:
+    """Where the left-out error on bins is smallest: one batch of penalties, a factor of four apart."""
+    count = max(2, math.ceil(math.log(10 * largest / smallest) / math.log(4.0)))
+    penalties = np.geomspace(smallest, 10 * largest, count)
+    places = _SEARCH_PLACES // 8
+    while True:
+        binned = in_bins(rows, places)
+        fit = fit_at(binned, space, penalties, intercept=intercept)
+        errors = left_out_errors(fit)[:, :, column].sum(axis=0)
+        best = int(np.argmin(errors))
+        if binned is rows or fit.degrees_of_freedom[best] <= places / BINS_PER_DEGREE:
+            return float(penalties[best])
+        places *= 8

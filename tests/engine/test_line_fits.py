@@ -1,0 +1,178 @@
+"""The line's passes against dense algebra, and against 50 digits where double precision has no dense answer."""
+
+from __future__ import annotations
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+import stopwise as sw
+from stopwise.engine.line.fits import fit_at, predict_at
+from stopwise.engine.line.rows import merge_rows
+from stopwise.engine.line.transitions import state_space
+
+KERNELS = [
+    sw.kernels.Sobolev(1),
+    sw.kernels.Sobolev(1, anchored=False),
+    sw.kernels.Sobolev(2),
+    sw.kernels.Sobolev(2, anchored=False),
+    sw.kernels.Laplace(0.2),
+    sw.kernels.Matern(0.2, smoothness=0.5),
+    sw.kernels.Matern(0.2, smoothness=1.5),
+    sw.kernels.Matern(0.3, smoothness=2.5),
+]
+PRECISE = [KERNELS[i] for i in (0, 2, 3, 5, 6, 7)]
+
+
+class Dense:
+    """The same answers from the whole matrix, row by row, in numpy or in mpmath."""
+
+    def __init__(self, gram, y, weights, penalty, intercept):
+        n = len(y)
+        self.noise = np.diag(penalty / weights)
+        self.inverse = np.linalg.inv(gram + self.noise)
+        ones = np.ones(n)
+        self.image = self.inverse @ ones
+        self.total = ones @ self.image
+        self.projected = self.inverse - intercept * np.outer(self.image, self.image) / self.total
+        self.constant = intercept * (self.image @ y) / self.total
+        self.dual = self.projected @ y
+        self.residuals = self.noise @ self.dual
+        self.leverages = 1 - np.diag(self.noise @ self.projected)
+        root = np.sqrt(weights)
+        _, self.log_determinant = np.linalg.slogdet(np.eye(n) + root[:, None] * gram * root / penalty)
+        if intercept:
+            self.log_determinant += np.log(self.total * penalty / weights.sum())
+        self.intercept = intercept
+
+    def predict(self, cross, prior):
+        spread = prior - np.einsum("ij,jk,ik->i", cross, self.inverse, cross)
+        return cross @ self.dual + self.constant, spread + self.intercept * (1 - cross @ self.image) ** 2 / self.total
+
+
+def random_problem(rng, largest):
+    n = int(rng.integers(2, largest))
+    x = rng.random(n) if rng.random() < 0.7 else np.round(rng.random(n), 2)
+    if rng.random() < 0.3:
+        x = x**3
+    weights = np.ones(n) if rng.random() < 0.4 else rng.uniform(0.2, 4, n)
+    y = np.sin(rng.uniform(1, 20) * x)[:, None] + rng.uniform(0.01, 1) * rng.standard_normal((n, 2))
+    return x, y, weights, 10 ** rng.uniform(-2, 2), bool(rng.random() < 0.6)
+
+
+def agrees_with_dense(kernel, rng, largest):
+    x, y, weights, penalty, intercept = random_problem(rng, largest)
+    rows, space = merge_rows(x, y, weights), state_space(kernel)
+    fit = fit_at(rows, space, np.array([penalty, 3 * penalty]), intercept=intercept)
+    dense = Dense(kernel(x[:, None], x[:, None]), y, weights, penalty, intercept)
+    new = rng.random(20)
+    mean, variance = dense.predict(kernel(new[:, None], x[:, None]), kernel.diagonal(new[:, None]))
+    prediction = predict_at(rows, space, penalty, new, intercept=intercept)
+    size = np.abs(y).max()
+    np.testing.assert_allclose(y - rows.by_row(fit.fitted[:, 0]), dense.residuals, atol=1e-9 * size)
+    taken = np.bincount(rows.place_of, weights=dense.leverages)
+    np.testing.assert_allclose(1 - fit.leverage_left[:, 0], taken, atol=1e-9)
+    assert fit.degrees_of_freedom[0] == pytest.approx(dense.leverages.sum() - intercept, abs=1e-9 * len(x))
+    assert fit.log_determinant[0] == pytest.approx(dense.log_determinant, abs=1e-9 * len(x))
+    energy = penalty * (y * dense.dual).sum(axis=0)
+    np.testing.assert_allclose(fit.scaled_energy()[0], energy, rtol=1e-8, atol=1e-9 * size**2)
+    np.testing.assert_allclose(prediction.mean, mean, atol=1e-9 * size)
+    np.testing.assert_allclose(np.sqrt(prediction.variance), np.sqrt(variance), atol=1e-9)
+    norms = (dense.dual * (kernel(x[:, None], x[:, None]) @ dense.dual)).sum(axis=0)
+    np.testing.assert_allclose(fit.squared_hilbert_norm[0], norms, rtol=1e-7)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_fits_leverages_evidence_and_predictions_are_those_of_the_whole_matrix(kernel):
+    rng = np.random.default_rng(19)
+    for _ in range(8):
+        agrees_with_dense(kernel, rng, 120)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_two_hundred_problems_of_up_to_400_rows_agree_with_the_whole_matrix(kernel):
+    rng = np.random.default_rng(1919)
+    for _ in range(200):
+        agrees_with_dense(kernel, rng, 401)
+
+
+def exact_kernel(kernel):
+    """k(s, t) on mpmath numbers, written out from the docs."""
+    if isinstance(kernel, sw.kernels.Sobolev):
+
+        def spline(s, t):
+            low, high = min(s, t), max(s, t)
+            value = low if kernel.order == 1 else low * low * (3 * high - low) / 6
+            return value if kernel.anchored else value + 1 + (s * t if kernel.order == 2 else 0)
+
+        return spline
+    rate = mp.sqrt(2 * kernel.smoothness) / mp.mpf(float(kernel.scales[0]))
+
+    def matern(s, t):
+        r = rate * abs(s - t)
+        return mp.exp(-r) * {0.5: 1, 1.5: 1 + r, 2.5: 1 + r + r * r / 3}[kernel.smoothness]
+
+    return matern
+
+
+def hard_design(name, gap, rng):
+    if name == "pairs":
+        x = np.sort(rng.random(15))
+        return np.unique(np.concatenate([x, x[::2] + gap]))
+    if name == "uneven":
+        return np.unique(
+            np.concatenate([0.5 + np.cumsum(10 ** rng.uniform(np.log10(gap), -2, 10)), rng.random(10) / 2])
+        )
+    return np.unique(np.concatenate([0.3 + gap * np.arange(10), rng.random(10)]))
+
+
+@pytest.mark.parametrize("design", ["pairs", "uneven", "cluster"])
+@pytest.mark.parametrize("kernel", PRECISE, ids=repr)
+def test_gaps_of_a_trillionth_lose_nothing_against_fifty_digits(kernel, design):
+    rng = np.random.default_rng(50)
+    space, k = state_space(kernel), exact_kernel(kernel)
+    x = hard_design(design, 1e-12 if space.size == 1 else 1e-9, rng)
+    y, n, penalty = np.sin(6 * x) + 0.3 * rng.standard_normal(len(x)), len(x), 1e-5
+    with mp.workdps(50):
+        places = [mp.mpf(float(v)) for v in x]
+        matrix = mp.matrix(n, n)
+        for i in range(n):
+            for j in range(n):
+                matrix[i, j] = k(places[i], places[j]) + (mp.mpf(penalty) if i == j else 0)
+        inverse, ones = matrix**-1, mp.matrix([1] * n)
+        image = inverse * ones
+        projected = inverse - image * image.T / (ones.T * image)[0]
+        dual = projected * mp.matrix([mp.mpf(float(v)) for v in y])
+        residuals = np.array([float(mp.mpf(penalty) * v) for v in dual])
+        left = np.array([float(mp.mpf(penalty) * projected[i, i]) for i in range(n)])
+        determinant = float(
+            mp.log(mp.det(matrix)) - n * mp.log(mp.mpf(penalty)) + mp.log((ones.T * image)[0] * penalty / n)
+        )
+    fit = fit_at(merge_rows(x, y[:, None]), space, penalty, intercept=True)
+    np.testing.assert_allclose(fit.residuals[:, 0, 0], residuals, atol=1e-10)
+    np.testing.assert_allclose(fit.leverage_left[:, 0], left, rtol=1e-8)
+    assert fit.log_determinant[0] == pytest.approx(determinant, abs=1e-9)
+
+
+def test_rows_written_twice_are_rows_of_weight_two():
+    rng = np.random.default_rng(2)
+    x, y = rng.random(30), rng.standard_normal((30, 1))
+    space = state_space(sw.kernels.Matern(0.3, smoothness=1.5))
+    twice = fit_at(merge_rows(np.tile(x, 2), np.tile(y, (2, 1))), space, 0.3, intercept=True)
+    weighted = fit_at(merge_rows(x, y, np.full(30, 2.0)), space, 0.3, intercept=True)
+    np.testing.assert_allclose(twice.fitted, weighted.fitted, atol=1e-12)
+    np.testing.assert_allclose(twice.log_determinant, weighted.log_determinant, rtol=1e-12)
+
+
+def test_several_length_scales_share_a_pass():
+    from stopwise.engine.line.transitions import Stationary
+
+    rng = np.random.default_rng(3)
+    rows = merge_rows(rng.random(200), rng.standard_normal((200, 1)))
+    rates, penalties = np.array([3.0, 10.0, 40.0]), np.array([0.1, 1.0, 10.0])
+    together = fit_at(rows, Stationary(3, rates), penalties, intercept=True)
+    for j, (rate, penalty) in enumerate(zip(rates, penalties, strict=True)):
+        alone = fit_at(rows, Stationary(3, float(rate)), penalty, intercept=True)
+        np.testing.assert_allclose(together.fitted[:, j], alone.fitted[:, 0], atol=1e-12)
+        np.testing.assert_allclose(together.log_determinant[j], alone.log_determinant[0], rtol=1e-12)
