@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import xlogy
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.losses.base import Loss
 
 _HIGHEST = 600.0

@@ -10,7 +10,7 @@ from typing import ClassVar, cast
 import numpy as np
 from scipy.special import expit, logsumexp, softmax
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.losses.base import Convexity, Loss
 
 

@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import expit
 
-from stopwise._typing import Array
-from stopwise.checks import is_finite
+from stopwise._support.arrays import Array
+from stopwise._support.checks import is_finite
 from stopwise.losses.base import Convexity, Loss, spread_of
 
 HUBER_SCALES = 1.345

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.losses.base import Convexity, Loss
 
 

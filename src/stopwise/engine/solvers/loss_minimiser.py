@@ -23,7 +23,7 @@ from typing import cast
 import numpy as np
 import scipy.linalg
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.losses import Loss
 
 DIRECT_SIZE = 1200

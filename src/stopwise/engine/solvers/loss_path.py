@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stopwise._typing import Array
+from stopwise._support.arrays import Array
 from stopwise.engine.solvers.loss_minimiser import LossProblem, Minimiser, minimise
 from stopwise.rules import Reason, Stop
 
