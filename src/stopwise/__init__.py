@@ -10,7 +10,7 @@ from stopwise.complexity import (
     local_complexity,
     population_critical_radius,
 )
-from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
+from stopwise.estimators import KernelGradientClassifier, KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.io import load, save
 from stopwise.rules import Reason, Stop, stopping_time
 from stopwise.rules.explanation import explain
@@ -19,6 +19,7 @@ from stopwise.views.comparison import compare
 __version__ = "0.1.0"
 
 __all__ = [
+    "KernelGradientClassifier",
     "KernelGradientRegressor",
     "KernelRidgeRegressor",
     "Reason",

@@ -21,6 +21,8 @@ class Convexity:
 
     least: float
     most: float
+    noise_std: float | None = None
+    """The sub-Gaussian parameter of the slopes: half the length of the interval they lie in; None: not bounded."""
 
     @property
     def step_size(self) -> float:
@@ -58,13 +60,17 @@ class Loss(ABC):
         """The inverse link: fitted values on the scale of y, (n,), or class probabilities, (n, classes)."""
         return f[:, 0]
 
+    def guarded(self, y: Array, f: Array, doubt: float) -> Array:
+        """phi where the share `doubt` of the labels is wrong, (n,): no label is so sure that f may be infinite."""
+        return self.value(y, f)
+
     def check(self, y: Array) -> None:
         """Raise ValueError for responses that the loss is not made for."""
 
     def convexity(self, reach: float) -> Convexity:
         """m and M over |f| <= reach, or ValueError where the theorem does not cover the loss."""
         raise ValueError(
-            f"the published path needs a loss whose curvature is bounded away from 0 and from above (WYW17, Theorem 1), "
+            "the published path needs a loss whose curvature is bounded from above and away from 0 (WYW17, Theorem 1), "
             f"and {self.name!r} has no such bounds: use the practical path, or squared, logistic or exponential loss"
         )
 

@@ -31,11 +31,14 @@ class Logistic(Loss):
     def curvature(self, y: Array, f: Array) -> Array:
         return (expit(f) * expit(-f))[:, :, None]
 
+    def guarded(self, y: Array, f: Array, doubt: float) -> Array:
+        return (1 - doubt) * self.value(y, f) + doubt * self.value(1 - y, f)
+
     def natural(self, f: Array) -> Array:
         return np.column_stack([expit(-f[:, 0]), expit(f[:, 0])])
 
     def convexity(self, reach: float) -> Convexity:
-        return Convexity(1 / (2 + 2 * math.cosh(reach)), 0.25)
+        return Convexity(1 / (2 + 2 * math.cosh(reach)), 0.25, 0.5)
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,14 @@ class Exponential(Loss):
     def curvature(self, y: Array, f: Array) -> Array:
         return self.value(y, f)[:, None, None]
 
+    def guarded(self, y: Array, f: Array, doubt: float) -> Array:
+        return (1 - doubt) * self.value(y, f) + doubt * self.value(1 - y, f)
+
     def natural(self, f: Array) -> Array:
         return np.column_stack([expit(-2 * f[:, 0]), expit(2 * f[:, 0])])
 
     def convexity(self, reach: float) -> Convexity:
-        return Convexity(math.exp(-reach), math.exp(reach))
+        return Convexity(math.exp(-reach), math.exp(reach), math.cosh(reach))
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,12 @@ class Softmax(Loss):
     def value(self, y: Array, f: Array) -> Array:
         scores = self.scores(f)
         return logsumexp(scores, axis=1) - scores[np.arange(len(y)), y.astype(int)]
+
+    def guarded(self, y: Array, f: Array, doubt: float) -> Array:
+        scores = self.scores(f)
+        right = self.value(y, f)
+        others = self.n_classes * logsumexp(scores, axis=1) - scores.sum(axis=1) - right
+        return (1 - doubt) * right + doubt * others / self.width
 
     def slope(self, y: Array, f: Array) -> Array:
         p = self.natural(f)

@@ -13,7 +13,7 @@ from stopwise._support.checks import is_finite
 from stopwise.losses.base import Convexity, Loss, spread_of
 
 HUBER_SCALES = 1.345
-"""Residuals beyond so many standard deviations count linearly: 95% efficiency at the normal distribution (Huber 1981)."""
+"""Residuals beyond so many standard deviations count linearly: 95% efficiency for normal noise (Huber 1981)."""
 WIDTH_SCALES = 0.2
 """The quantile's kink is rounded over so many standard deviations of the residuals."""
 

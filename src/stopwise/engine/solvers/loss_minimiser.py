@@ -32,17 +32,20 @@ TOLERANCE = 1e-10
 """The gradient is driven below this share of the constant fit's."""
 _LEAST_CURVATURE = 1e-9
 """Curvatures count as at least this share of the largest: rows on a straight part of the loss have none."""
-SECOND_STEP_ROWS = 400
+SECOND_STEP_ROWS = 200
 """Up to so many rows left-out predictions take a second step, of n^2 slopes."""
+_DROPPED = 1e-2
+"""Directions whose share of the fit would be below this part of the tolerance are left out of Newton's equations."""
 _STEPS, _HALVINGS, _PRODUCTS = 60, 40, 400
 _LEAST_LEFT = 1e-8
 
 
 @dataclass(frozen=True)
 class LossProblem:
-    """Rows as features (n, r), responses or class codes (n,), weights (n,) and the loss; `intercept`: a free constant."""
+    """Rows as features (n, r), responses or class codes (n,), weights (n,), the loss, and whether a constant is free."""
 
     features: Array
+    """Principal ones: orthogonal over the weighted rows, the largest first."""
     y: Array
     weights: Array
     loss: Loss
@@ -55,16 +58,34 @@ class LossProblem:
 
     @cached_property
     def design(self) -> Array:
-        """The features, with a column of ones for the intercept."""
+        """A column of ones for the intercept, then the features."""
         if not self.intercept:
             return self.features
-        return np.column_stack([self.features, np.ones(len(self.y))])
+        return np.column_stack([np.ones(len(self.y)), self.features])
 
-    def penalty(self, step_sum: float) -> Array:
-        """The penalty on each column of the design, (p, 1): n / step_sum, and none on the constant."""
-        out = np.full((self.design.shape[1], 1), self.n_samples / step_sum if step_sum > 0 else math.inf)
+    @cached_property
+    def energies(self) -> Array:
+        """The weighted sum of squares of each feature, falling: their eigenvalues, since they are principal ones."""
+        return np.einsum("ij,ij->j", self.features, self.weights[:, None] * self.features)
+
+    @cached_property
+    def bend(self) -> float:
+        """The largest curvature of the loss at the constant fit."""
+        curvature = self.loss.curvature(self.y, self.constant.fitted)
+        return max(float(np.einsum("ijj->ij", curvature).max(initial=0.0)), 1e-300)
+
+    def columns(self, step_sum: float, share: float) -> int:
+        """How many columns of the design have at least this share of the fit at a reading."""
+        if step_sum == 0:
+            return int(self.intercept)
+        least = share * self.n_samples / (step_sum * self.bend)
+        return int(self.intercept) + int(np.count_nonzero(self.energies > least))
+
+    def penalty(self, step_sum: float, columns: int) -> Array:
+        """The penalty on the first columns of the design, (columns, 1): n / step_sum, and none on the constant."""
+        out = np.full((columns, 1), self.n_samples / step_sum if step_sum > 0 else 0.0)
         if self.intercept:
-            out[-1] = 0.0
+            out[:1] = 0.0
         return out
 
     @cached_property
@@ -74,8 +95,8 @@ class LossProblem:
         coefficients = np.zeros((p, q))
         if self.intercept:
             alone = LossProblem(np.empty((len(self.y), 0)), self.y, self.weights, self.loss)
-            coefficients[-1:] = minimise(alone, 1.0, Minimiser(0.0, np.zeros((1, q)), alone)).coefficients
-        return Minimiser(0.0, coefficients, self)
+            coefficients[:1] = minimise(alone, 1.0, Minimiser(0.0, np.zeros((1, q)), alone)).coefficients
+        return Minimiser(0.0, coefficients, self, columns=int(self.intercept))
 
     @cached_property
     def gradient_scale(self) -> float:
@@ -102,7 +123,7 @@ class LossProblem:
 
 @dataclass(frozen=True)
 class Minimiser:
-    """The fit at one reading of the clock: coefficients (p, q) of the design, the last row the intercept's."""
+    """The fit at one reading of the clock: coefficients (p, q) of the design, the first row the intercept's."""
 
     step_sum: float
     coefficients: Array
@@ -110,6 +131,8 @@ class Minimiser:
     gradient: float = 0.0
     """The norm of the gradient left, as a share of the constant fit's."""
     steps: int = 0
+    columns: int | None = None
+    """How many of the coefficients Newton's equations had."""
 
     @cached_property
     def fitted(self) -> Array:
@@ -124,11 +147,9 @@ class Minimiser:
         one factor (1, columns, n) for all.
         """
         problem, q = self.problem, self.problem.loss.width
-        rows = problem.design[:, -1:] if self.step_sum == 0 else problem.design
-        penalty = problem.penalty(self.step_sum)[-rows.shape[1] :] if rows.shape[1] else np.empty((0, 1))
+        rows = problem.design[:, : self.columns]
+        penalty = problem.penalty(self.step_sum, rows.shape[1])
         curvature = problem.curvatures(self.fitted)
-        if self.step_sum == 0 and not problem.intercept:
-            rows, penalty = rows[:, :0], penalty[:0]
         if rows.shape[1] * q > DIRECT_SIZE and q > 1:
             curvature, q = np.trace(curvature, axis1=1, axis2=2)[:, None, None] / q, 1
         return _solve_rows(rows, _cholesky(rows, curvature, penalty), q)
@@ -178,9 +199,11 @@ class Minimiser:
 
     @cached_property
     def left_out_losses(self) -> Array:
-        """phi of every row at its left-out prediction, (n,); infinite where a row fits itself alone."""
+        """phi of every row at its left-out prediction, (n,), its label doubted by one in n + 2 (the rule of succession);
+        infinite where a row fits itself alone."""
+        problem = self.problem
         with np.errstate(over="ignore", invalid="ignore"):
-            values = self.problem.loss.value(self.problem.y, self.left_out)
+            values = problem.loss.guarded(problem.y, self.left_out, 1 / (problem.n_samples + 2))
         return np.where(np.isnan(values), np.inf, values)
 
     @cached_property
@@ -198,34 +221,39 @@ def minimise(problem: LossProblem, step_sum: float, start: Minimiser, tolerance:
     """Newton's method with halved steps from a start, until the gradient is below `tolerance` of the constant fit's."""
     if step_sum == 0 or problem.design.shape[1] == 0:
         return problem.constant
-    penalty = problem.penalty(step_sum)
-    at, fitted = start.coefficients, problem.design @ start.coefficients
+    alone = not problem.features.size
+    columns = 1 if alone else problem.columns(step_sum, _DROPPED * tolerance)
+    design, penalty = problem.design[:, :columns], problem.penalty(step_sum, columns)
+    at = start.coefficients[:columns]
+    fitted = design @ at
     value = problem.objective(at, fitted, penalty)
-    scale, norm, steps = None, math.inf, 0
-    for steps in range(_STEPS):
-        gradient = problem.design.T @ problem.slopes(fitted) + penalty * at
+    scale, norm, steps = 0.0 if alone else problem.gradient_scale, math.inf, 0
+    while steps < _STEPS:
+        gradient = design.T @ problem.slopes(fitted) + penalty * at
         norm = float(np.linalg.norm(gradient))
-        if scale is None:
-            scale = norm if not problem.features.size else problem.gradient_scale
-        if norm <= tolerance * scale or norm == 0:
+        scale = scale or norm
+        if norm <= tolerance * scale:
             break
-        direction = _newton_direction(problem, fitted, gradient, penalty, norm / scale)
-        moved = _descend(problem, at, direction, penalty, value, float((gradient * direction).sum()))
+        direction = _newton_direction(design, problem.curvatures(fitted), gradient, penalty, norm / scale)
+        moved = _descend(problem, design, at, direction, penalty, value, float((gradient * direction).sum()))
         if moved is None:  # no decrease that rounding would show is left
             break
         at, fitted, value = moved
-    return Minimiser(step_sum, at, problem, norm / scale if scale else 0.0, steps)
+        steps += 1
+    coefficients = np.zeros((problem.design.shape[1], at.shape[1]))
+    coefficients[:columns] = at
+    return Minimiser(step_sum, coefficients, problem, norm / scale if scale else 0.0, steps, columns)
 
 
 def _descend(
-    problem: LossProblem, at: Array, direction: Array, penalty: Array, value: float, slope: float
+    problem: LossProblem, design: Array, at: Array, direction: Array, penalty: Array, value: float, slope: float
 ) -> tuple[Array, Array, float] | None:
     """The longest of the steps 1, 1/2, 1/4, ... that lowers the objective as a convex function must."""
     step = 1.0
     slack = 1e-13 * abs(value) if -slope < 1e-10 * abs(value) else 0.0
     for _ in range(_HALVINGS):
         trial = at + step * direction
-        fitted = problem.design @ trial
+        fitted = design @ trial
         reached = problem.objective(trial, fitted, penalty)
         if reached <= value + 1e-4 * step * slope + slack:
             return trial, fitted, reached
@@ -233,13 +261,14 @@ def _descend(
     return None
 
 
-def _newton_direction(problem: LossProblem, fitted: Array, gradient: Array, penalty: Array, share: float) -> Array:
+def _newton_direction(design: Array, curvature: Array, gradient: Array, penalty: Array, share: float) -> Array:
     """-H^-1 gradient, (p, q); to a tolerance that shrinks with the gradient where it comes by conjugate gradients."""
-    curvature, (p, q) = problem.curvatures(fitted), gradient.shape
+    p, q = gradient.shape
     if p * q <= DIRECT_SIZE or q == 1:
-        factor = _cholesky(problem.design, curvature, penalty)
-        return cast(Array, -scipy.linalg.cho_solve((factor, True), gradient.T.ravel(), check_finite=False).reshape(q, p).T)
-    return -_conjugate_gradients(problem.design, curvature, penalty, gradient, min(0.1, math.sqrt(share)))
+        factor = _cholesky(design, curvature, penalty)
+        solved = scipy.linalg.cho_solve((factor, True), gradient.T.ravel(), check_finite=False)
+        return cast(Array, -solved.reshape(q, p).T)
+    return -_conjugate_gradients(design, curvature, penalty, gradient, min(0.1, math.sqrt(share)))
 
 
 def _cholesky(design: Array, curvature: Array, penalty: Array) -> Array:

@@ -40,33 +40,36 @@ class LossPath:
         return float(self.stop.details["lowest"])
 
 
-def walk(problem: LossProblem, *, allowance: float = 0.5, tolerance: float = 1e-8) -> LossPath:
+def walk(
+    problem: LossProblem, *, allowance: float = 0.5, tolerance: float = 1e-6, ratio: float = RATIO, final: bool = True
+) -> LossPath:
     """Go along the clock from the constant fit, and stop by the rule."""
     readings = [problem.constant]
     rises = 0
-    for step_sum in _clock(problem):
+    for step_sum in _clock(problem, ratio):
         readings.append(minimise(problem, step_sum, readings[-1], tolerance))
         best = min(readings, key=lambda at: at.left_out_mean)
         excess, error = _excess(readings[-1], best)
-        rises = rises + 1 if excess > _RISE_ERRORS * error or not math.isfinite(excess) else 0
+        worse = excess > max(_RISE_ERRORS * error, 1e-6 * abs(best.left_out_mean))
+        rises = rises + 1 if worse or not math.isfinite(excess) else 0
         if rises == _RISES:
             break
     at = min(range(len(readings)), key=lambda i: readings[i].left_out_mean)
     best = _between(problem, readings, at, tolerance)
-    chosen = _earliest(problem, readings, best, allowance, tolerance)
+    chosen = _earliest(problem, readings, best, allowance, tolerance) if final else best
+    if final and chosen.step_sum > 0:
+        chosen = minimise(problem, chosen.step_sum, chosen)
     return LossPath(tuple(readings), chosen, _told(chosen, best, readings[-1].step_sum, allowance))
 
 
-def _clock(problem: LossProblem) -> Array:
+def _clock(problem: LossProblem, ratio: float) -> Array:
     """Readings after 0, evenly spaced on a log scale."""
-    squares = np.einsum("ij,ij->j", problem.features, problem.weights[:, None] * problem.features)
-    if not squares.size or squares.sum() == 0:
+    energies, n = problem.energies, problem.n_samples
+    if not energies.size or energies[0] == 0:
         return np.empty(0)
-    n, curvature = problem.n_samples, problem.curvatures(problem.constant.fitted)
-    bend = float(np.einsum("ijj->ij", curvature / problem.weights[:, None, None]).max())
-    first = START * n / (float(squares.max()) * bend)
-    last = max(CEILING * n / float(squares.sum()) / bend, 4 * first)
-    return np.geomspace(first, last, 1 + math.ceil(math.log(last / first) / math.log(RATIO)))
+    first = START * n / (float(energies[0]) * problem.bend)
+    last = max(CEILING * n / (float(energies.sum()) * problem.bend), 4 * first)
+    return np.geomspace(first, last, 1 + math.ceil(math.log(last / first) / math.log(ratio)))
 
 
 def _excess(one: Minimiser, best: Minimiser) -> tuple[float, float]:
@@ -88,7 +91,7 @@ def _between(problem: LossProblem, readings: list[Minimiser], at: int, tolerance
     if not (math.isfinite(bend) and bend > 0):
         return readings[at]
     shift = (left - right) / (2 * bend)
-    found = minimise(problem, readings[at].step_sum * RATIO**shift, readings[at], tolerance)
+    found = minimise(problem, readings[at].step_sum * (readings[at + 1].step_sum / readings[at].step_sum) ** shift, readings[at], tolerance)
     return min(readings[at], found, key=lambda reading: reading.left_out_mean)
 
 
