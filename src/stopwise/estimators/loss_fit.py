@@ -38,7 +38,7 @@ def fit_loss(rows: LossRows, loss: Loss, choice: LossChoice, rule: Rule, setting
     x = rows.covariates if choice.features is None else rows.covariates[:, choice.features]
     rows = replace(rows, covariates=x)
     found = make_features(choice.kernel, rows, settings["n_landmarks"], settings["seed"], settings["intercept"])
-    problem = LossProblem(found.features, rows.y, rows.weights, loss, settings["intercept"])
+    problem = found.problem(rows, loss, settings["intercept"])
     chosen, stop = _stopped(problem, rule, choice.kernel, rows, settings)
     points = np.empty((len(found.landmarks), 0)) if isinstance(choice.kernel, Precomputed) else x[found.landmarks]
     dual, intercept = found.function(chosen.coefficients)

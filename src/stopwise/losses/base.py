@@ -38,6 +38,8 @@ class Loss(ABC):
 
     name: ClassVar[str]
     for_classes: ClassVar[bool] = False
+    discrete: ClassVar[bool] = False
+    """Whether responses agree by nature, so that rows which agree in all are samples and not copies of one."""
 
     @property
     def width(self) -> int:

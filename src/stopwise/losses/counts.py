@@ -20,6 +20,7 @@ class Poisson(Loss):
     """phi = exp(f) - y f - (y - y log y), half the deviance; f is the logarithm of the mean."""
 
     name: ClassVar[str] = "poisson"
+    discrete: ClassVar[bool] = True
 
     def value(self, y: Array, f: Array) -> Array:
         return self.natural(f) - y * f[:, 0] - y + xlogy(y, y)

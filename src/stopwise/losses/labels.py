@@ -20,6 +20,7 @@ class Logistic(Loss):
 
     name: ClassVar[str] = "logistic"
     for_classes: ClassVar[bool] = True
+    discrete: ClassVar[bool] = True
 
     def value(self, y: Array, f: Array) -> Array:
         return np.logaddexp(0.0, np.where(y > 0, -f[:, 0], f[:, 0]))
@@ -47,6 +48,7 @@ class Exponential(Loss):
 
     name: ClassVar[str] = "exponential"
     for_classes: ClassVar[bool] = True
+    discrete: ClassVar[bool] = True
 
     def value(self, y: Array, f: Array) -> Array:
         return np.exp(np.where(y > 0, -f[:, 0], f[:, 0]))
@@ -78,6 +80,7 @@ class Softmax(Loss):
     n_classes: int
     name: ClassVar[str] = "softmax"
     for_classes: ClassVar[bool] = True
+    discrete: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.n_classes < 2:

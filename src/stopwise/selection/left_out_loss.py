@@ -16,8 +16,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.threads import blas_threads
-from stopwise.engine.solvers.loss_minimiser import LossProblem
-from stopwise.engine.solvers.loss_path import LossPath, walk
+from stopwise.engine.solvers.loss_path import LossPath, excess, walk
 from stopwise.engine.solvers.loss_rows import LossRows, make_features
 from stopwise.kernels import Gaussian, Kernel, Laplace, Matern
 from stopwise.kernels.radial import Radial
@@ -28,7 +27,9 @@ from stopwise.selection.result import Row, Selection
 
 JUDGE_ROWS = 400
 JUDGE_LANDMARKS = 150
-LONGER = (4.0, 16.0)
+LONGER, STRAIGHT = 4.0, 300.0
+"""How much longer than the best a Gaussian's length scale is tried, and how many standard deviations (times the root of
+their number) make it a linear kernel: curves are then penalised 10^5 times as much as lines."""
 _KINDS: dict[str, Radial] = {"gaussian": Gaussian(), "matern32": Matern(smoothness=1.5), "laplace": Laplace()}
 
 
@@ -62,14 +63,21 @@ def choose_for_loss(
             return LossChoice(proposed.kernel, proposed.features, table)
         candidates = [proposed.kernel] if relevance is True else _candidates(proposed.kernel, table)
         judged = [(kernel, judge(kernel, sample, loss, intercept, seed)) for kernel in candidates]
-    best = min(judged, key=lambda pair: round(pair[1].lowest, 9))
+    lowest = min(judged, key=lambda pair: round(pair[1].lowest, 9))[1]
+    best = next(pair for pair in judged if _as_good(pair[1], lowest))
     return LossChoice(best[0], proposed.features, _told(table, judged, best[0], len(sample.y)))
+
+
+def _as_good(one: LossPath, lowest: LossPath) -> bool:
+    """Whether a left-out loss is within half a standard error of the lowest: the rule of the clock, for kernels."""
+    above, error = excess(one.chosen, lowest.chosen)
+    return above <= 0.5 * error
 
 
 def judge(kernel: Kernel, sample: LossRows, loss: Loss, intercept: bool, seed: int) -> LossPath:
     """The walk along the clock with one kernel on a sample."""
-    features = make_features(kernel, sample, min(JUDGE_LANDMARKS, len(sample.y)), seed, intercept).features
-    return walk(LossProblem(features, sample.y, sample.weights, loss, intercept), tolerance=1e-3, ratio=4.0, final=False)
+    found = make_features(kernel, sample, min(JUDGE_LANDMARKS, len(sample.y)), seed, intercept)
+    return walk(found.problem(sample, loss, intercept), tolerance=1e-3, ratio=4.0, final=False)
 
 
 def _candidates(proposed: Kernel, table: Selection) -> list[Kernel]:
@@ -86,8 +94,10 @@ def _candidates(proposed: Kernel, table: Selection) -> list[Kernel]:
     if best:
         first = min(best.values(), key=lambda row: (-row["rows"], row["score"]))
         smooth = best.get("gaussian", first)
-        out += [_KINDS[smooth["kernel"]].with_length_scale(f * np.asarray(smooth["length_scale"])) for f in LONGER]
-    return list(dict.fromkeys(out))
+        out.append(_KINDS[smooth["kernel"]].with_length_scale(LONGER * np.asarray(smooth["length_scale"])))
+        spread = np.array([row["spread"] for row in table.features if row["used"]])
+        out.append(Gaussian(STRAIGHT * math.sqrt(spread.size) * spread))
+    return list(dict.fromkeys(reversed(out)))
 
 
 def _told(table: Selection, judged: Sequence[tuple[Kernel, LossPath]], best: Kernel, n_rows: int) -> Selection:

@@ -16,7 +16,7 @@ from stopwise._support.arrays import Array
 from stopwise.complexity import critical_radius
 from stopwise.engine.solvers.loss_minimiser import LossProblem, Minimiser
 from stopwise.losses import Convexity, Loss
-from stopwise.rules import Reason, Stop
+from stopwise.rules import Evidence, Reason, Stop
 
 MOST_STEPS = 10_000
 
@@ -67,6 +67,8 @@ def published_fit(problem: LossProblem, stop: PublishedStop, *, averaged: bool =
         total += theta
     at = total / steps if averaged and steps else theta
     reason = Reason.ZERO if steps == 0 else Reason.CAP if steps < stop.steps else Reason.CROSSING
-    details = {"critical_radius": stop.critical_radius, "noise_std": stop.noise_std, "step_size": stop.step_size}
-    told = Stop(steps, steps * stop.step_size, reason, details)
+    evidence = Evidence(
+        rule="critical", constant=1.0, noise_std=stop.noise_std, critical_step_sum=1 / stop.critical_radius**2
+    )
+    told = Stop(steps, steps * stop.step_size, reason, evidence)
     return Minimiser(steps * stop.step_size, at, problem), told

@@ -50,11 +50,18 @@ class LossProblem:
     weights: Array
     loss: Loss
     intercept: bool = True
+    kernel_scale: float = 1.0
+    """The kernel's mean diagonal, before any centring: what a penalty is small or large against."""
 
     @cached_property
     def n_samples(self) -> float:
         """How many samples the rows stand for."""
         return float(self.weights.sum())
+
+    @cached_property
+    def removed(self) -> Array:
+        """How much of its weight a row loses when it is left out."""
+        return np.minimum(self.weights, 1.0) if self.loss.discrete else self.weights
 
     @cached_property
     def design(self) -> Array:
@@ -164,10 +171,15 @@ class Minimiser:
 
     @cached_property
     def left_out(self) -> Array:
-        """Predictions (n, q) of every row by the fit without it; NaN where a row fits itself alone."""
+        """Predictions (n, q) of every row by the fit without it; NaN where a row fits itself alone.
+
+        Of classes and counts one sample is left out, of other responses a row with all its weight.
+        """
         problem, a = self.problem, self.leverage
-        one, slopes = np.eye(problem.loss.width), problem.slopes(self.fitted)[:, :, None]
-        left = one - a @ problem.curvatures(self.fitted)
+        one = np.eye(problem.loss.width)
+        share = problem.removed / problem.weights
+        slopes = share[:, None, None] * problem.slopes(self.fitted)[:, :, None]
+        left = one - share[:, None, None] * (a @ problem.curvatures(self.fitted))
         alone = np.linalg.det(left) < _LEAST_LEFT
         left[alone] = one
         shift = np.linalg.solve(left, a @ slopes)[:, :, 0]
@@ -193,7 +205,7 @@ class Minimiser:
         rest = problem.weights[:, None] * slope - problem.slopes(self.fitted)
         for c in range(q):
             rest[:, :, c] -= sum(curvature[:, c, d] * move[:, :, d] for d in range(q))
-        rest[np.diag_indices(n)] = 0.0
+        rest[np.diag_indices(n)] *= (1 - problem.removed / problem.weights)[:, None]
         sums = [sum((joint[c][d] * rest[:, :, d]).sum(axis=1) for d in range(q)) for c in range(q)]
         return np.stack(sums, axis=1)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.engine.solvers.loss_minimiser import LossProblem, Minimiser, minimise
-from stopwise.rules import Reason, Stop
+from stopwise.rules import Evidence, Reason, Stop
 
 RATIO = 2.0
 """Neighbouring readings of the coarse clock differ by this factor."""
@@ -37,7 +37,7 @@ class LossPath:
     @property
     def lowest(self) -> float:
         """The smallest mean left-out loss."""
-        return float(self.stop.details["lowest"])
+        return float(self.stop.evidence.lowest or 0.0)
 
 
 def walk(
@@ -49,9 +49,9 @@ def walk(
     for step_sum in _clock(problem, ratio):
         readings.append(minimise(problem, step_sum, readings[-1], tolerance))
         best = min(readings, key=lambda at: at.left_out_mean)
-        excess, error = _excess(readings[-1], best)
-        worse = excess > max(_RISE_ERRORS * error, 1e-6 * abs(best.left_out_mean))
-        rises = rises + 1 if worse or not math.isfinite(excess) else 0
+        above, error = excess(readings[-1], best)
+        worse = above > max(_RISE_ERRORS * error, 1e-6 * abs(best.left_out_mean))
+        rises = rises + 1 if worse or not math.isfinite(above) else 0
         if rises == _RISES:
             break
     at = min(range(len(readings)), key=lambda i: readings[i].left_out_mean)
@@ -68,11 +68,11 @@ def _clock(problem: LossProblem, ratio: float) -> Array:
     if not energies.size or energies[0] == 0:
         return np.empty(0)
     first = START * n / (float(energies[0]) * problem.bend)
-    last = max(CEILING * n / (float(energies.sum()) * problem.bend), 4 * first)
+    last = max(CEILING / (problem.kernel_scale * problem.bend), 4 * first)
     return np.geomspace(first, last, 1 + math.ceil(math.log(last / first) / math.log(ratio)))
 
 
-def _excess(one: Minimiser, best: Minimiser) -> tuple[float, float]:
+def excess(one: Minimiser, best: Minimiser) -> tuple[float, float]:
     """How much larger one mean left-out loss is than another, and the standard error of this difference."""
     w, n = one.problem.weights, one.problem.n_samples
     gap = one.left_out_losses - best.left_out_losses
@@ -101,8 +101,8 @@ def _earliest(
     """The start of the stretch before the minimum in which the excess stays within the allowance."""
 
     def over(reading: Minimiser) -> float:
-        excess, error = _excess(reading, best)
-        return excess - allowance * error
+        above, error = excess(reading, best)
+        return above - allowance * error
 
     before = [reading for reading in readings if reading.step_sum < best.step_sum]
     fails = [i for i, reading in enumerate(before) if over(reading) > 0]
@@ -122,13 +122,14 @@ def _earliest(
 
 
 def _told(chosen: Minimiser, best: Minimiser, last: float, allowance: float) -> Stop:
-    excess, error = _excess(chosen, best)
+    above, error = excess(chosen, best)
     reason = Reason.ZERO if chosen.step_sum == 0 else Reason.CAP if chosen.step_sum >= last else Reason.MINIMUM
-    details = {
-        "criterion": best.left_out_mean + excess,
-        "lowest": best.left_out_mean,
-        "standard_error": error,
-        "allowance": allowance,
-        "lowest_step_sum": best.step_sum,
-    }
-    return Stop(None, chosen.step_sum, reason, details)
+    evidence = Evidence(
+        rule="prudent",
+        criterion=best.left_out_mean + above,
+        lowest=best.left_out_mean,
+        lowest_step_sum=best.step_sum,
+        standard_error=error,
+        allowance=allowance,
+    )
+    return Stop(None, chosen.step_sum, reason, evidence)

@@ -14,7 +14,9 @@ import scipy.linalg
 
 from stopwise._support.arrays import Array
 from stopwise.engine.landmarks.features import make_landmarks
+from stopwise.engine.solvers.loss_minimiser import LossProblem
 from stopwise.kernels import Kernel, Precomputed
+from stopwise.losses import Loss
 
 EXACT_ROWS = 400
 """Up to so many rows every row is a landmark."""
@@ -56,6 +58,12 @@ class RowFeatures:
     """Which rows the points are."""
     mean: Array
     """What was taken from the features so that they have mean zero: zero without an intercept."""
+    scale: float
+    """The mean of k(x, x) before that."""
+
+    def problem(self, rows: LossRows, loss: Loss, intercept: bool) -> LossProblem:
+        """The rows with these features under a loss."""
+        return LossProblem(self.features, rows.y, rows.weights, loss, intercept, self.scale)
 
     def function(self, coefficients: Array) -> tuple[Array, Array]:
         """Weights of the kernel at the points and the constant, from coefficients of the design."""
@@ -96,7 +104,8 @@ def make_features(kernel: Kernel, rows: LossRows, count: int | None, seed: int, 
 def _principal(features: Array, projection: Array, picked: Array, weights: Array, intercept: bool) -> RowFeatures:
     """The same features, centred where a constant is free, turned to be orthogonal over the weighted rows, largest first."""
     mean = np.average(features, axis=0, weights=weights) if intercept else np.zeros(features.shape[1])
+    scale = float(np.average(np.einsum("ij,ij->i", features, features), weights=weights))
     features = features - mean
     _, turn = scipy.linalg.eigh(features.T @ (weights[:, None] * features), driver="evd", check_finite=False)
     turn = turn[:, ::-1]
-    return RowFeatures(features @ turn, projection @ turn, picked, mean @ turn)
+    return RowFeatures(features @ turn, projection @ turn, picked, mean @ turn, scale or 1.0)
