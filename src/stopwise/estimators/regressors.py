@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
@@ -47,6 +47,15 @@ def learned(read: Callable[[Fitted], Any], what: str, *, optional: bool = False)
         return value
 
     return property(get, doc=what)
+
+
+def seed_of(random_state: int | np.random.RandomState | None) -> int:
+    """The seed that a `random_state` stands for; None is 0."""
+    if random_state is None:
+        return 0
+    if isinstance(random_state, Integral):
+        return int(random_state)
+    return int(cast(np.random.RandomState, random_state).randint(2**31 - 1))
 
 
 class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -148,11 +157,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
 
     def random_seed(self) -> int:
         """The seed that `random_state` stands for."""
-        if self.random_state is None:
-            return 0
-        if isinstance(self.random_state, Integral):
-            return int(self.random_state)
-        return int(self.random_state.randint(2**31 - 1))
+        return seed_of(self.random_state)
 
     def kernel_parameter(self) -> Kernel | None:
         """The kernel as given; None for "auto"."""

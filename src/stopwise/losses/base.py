@@ -38,6 +38,8 @@ class Loss(ABC):
 
     name: ClassVar[str]
     for_classes: ClassVar[bool] = False
+    has_units: ClassVar[bool] = False
+    """Whether location and scale of y may be taken out first."""
     discrete: ClassVar[bool] = False
     """Whether responses agree by nature, so that rows which agree in all are samples and not copies of one."""
 
@@ -79,6 +81,10 @@ class Loss(ABC):
     def robust(self, y: Array, left_out: Array) -> Array:
         """y as a choice by squares should see it, given predictions (n,) that had no part of it."""
         return y
+
+    def rescaled(self, factor: float) -> Loss:
+        """The same loss for responses divided by a factor."""
+        return self
 
     def resolved(self, residual: Array, weights: Array) -> Loss:
         """The loss with everything "auto" filled in from residuals (n,) and their weights."""

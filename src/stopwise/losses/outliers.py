@@ -27,6 +27,7 @@ class Huber(Loss):
 
     threshold: float | str = "auto"
     name: ClassVar[str] = "huber"
+    has_units: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_scale(self.threshold, "threshold")
@@ -51,6 +52,9 @@ class Huber(Loss):
         limit = 2 * float(self.threshold)
         return left_out + np.clip(y - left_out, -limit, limit)
 
+    def rescaled(self, factor: float) -> Huber:
+        return self if isinstance(self.threshold, str) else replace(self, threshold=self.threshold / factor)
+
     def resolved(self, residual: Array, weights: Array) -> Huber:
         if self.threshold != "auto":
             return self
@@ -68,6 +72,7 @@ class Quantile(Loss):
     quantile: float = 0.5
     smoothing: float | str = "auto"
     name: ClassVar[str] = "quantile"
+    has_units: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not (is_finite(self.quantile) and 0 < self.quantile < 1):
@@ -88,6 +93,9 @@ class Quantile(Loss):
     def robust(self, y: Array, left_out: Array) -> Array:
         limit = 5 * spread_of(y - left_out, np.ones(len(y)))
         return left_out + np.clip(y - left_out, -limit, limit)
+
+    def rescaled(self, factor: float) -> Quantile:
+        return self if isinstance(self.smoothing, str) else replace(self, smoothing=self.smoothing / factor)
 
     def resolved(self, residual: Array, weights: Array) -> Quantile:
         if self.smoothing != "auto":
