@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-from stopwise import filters, kernels, landmarks, noise, rules, schedules
+from stopwise import filters, kernels, landmarks, losses, noise, rules, schedules
 from stopwise.complexity import (
     critical_radius,
     critical_step_sum,
@@ -34,6 +34,7 @@ __all__ = [
     "landmarks",
     "load",
     "local_complexity",
+    "losses",
     "noise",
     "population_critical_radius",
     "rules",

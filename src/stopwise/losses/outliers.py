@@ -49,8 +49,7 @@ class Huber(Loss):
         return Convexity(1.0, 1.0)
 
     def robust(self, y: Array, left_out: Array) -> Array:
-        limit = 2 * float(self.threshold)
-        return left_out + np.clip(y - left_out, -limit, limit)
+        return left_out + _drawn_in(y - left_out, 2 * float(self.threshold))
 
     def rescaled(self, factor: float) -> Huber:
         return self if isinstance(self.threshold, str) else replace(self, threshold=self.threshold / factor)
@@ -91,8 +90,7 @@ class Quantile(Loss):
         return (expit(u) * expit(-u) / h)[:, :, None]
 
     def robust(self, y: Array, left_out: Array) -> Array:
-        limit = 5 * spread_of(y - left_out, np.ones(len(y)))
-        return left_out + np.clip(y - left_out, -limit, limit)
+        return left_out + _drawn_in(y - left_out, 4 * spread_of(y - left_out, np.ones(len(y))))
 
     def rescaled(self, factor: float) -> Quantile:
         return self if isinstance(self.smoothing, str) else replace(self, smoothing=self.smoothing / factor)
@@ -101,6 +99,11 @@ class Quantile(Loss):
         if self.smoothing != "auto":
             return self
         return replace(self, smoothing=WIDTH_SCALES * spread_of(residual, weights))
+
+
+def _drawn_in(residual: Array, limit: float) -> Array:
+    """Residuals clipped at a limit; those beyond twice the limit say nothing and count as 0."""
+    return np.where(np.abs(residual) > 2 * limit, 0.0, np.clip(residual, -limit, limit))
 
 
 def _check_scale(value: object, name: str) -> None:
