@@ -3,14 +3,14 @@
 from importlib import import_module
 from typing import Any
 
-from stopwise import filters, kernels, landmarks, noise, rules, schedules, tables
+from stopwise import filters, kernels, landmarks, losses, noise, rules, schedules, tables
 from stopwise.complexity import (
     critical_radius,
     critical_step_sum,
     local_complexity,
     population_critical_radius,
 )
-from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
+from stopwise.estimators import KernelGradientClassifier, KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.io import load, save
 from stopwise.rules import Reason, Stop, stopping_time
 from stopwise.rules.explanation import explain
@@ -19,6 +19,7 @@ from stopwise.views.comparison import compare
 __version__ = "0.1.0"
 
 __all__ = [
+    "KernelGradientClassifier",
     "KernelGradientRegressor",
     "KernelRidgeRegressor",
     "Reason",
@@ -33,6 +34,7 @@ __all__ = [
     "landmarks",
     "load",
     "local_complexity",
+    "losses",
     "noise",
     "population_critical_radius",
     "rules",

@@ -40,7 +40,7 @@ def told(model: object) -> str:
     more = [f"and {len(lines) - _MOST} more responses"] if len(lines) > _MOST else []
     words = "<br>".join(escape(line) for line in lines[:_MOST] + more)
     fitted = fitted_of(model)
-    facts = {
+    facts = {"kernel": fitted.kernel.name, "solver": fitted.solver} if not hasattr(model, "path_") else {
         "kernel": fitted.kernel.name,
         "noise level": _number(fitted.noise_std),
         "degrees of freedom": _number(fitted.own_path.degrees_of_freedom()),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from stopwise._support.arrays import Array
 from stopwise._support.checks import flag
 from stopwise._support.dask import is_dask
 from stopwise._support.progress import Progress
@@ -24,6 +25,7 @@ from stopwise.estimators.dask_collections import fit_collections, predict_lazily
 from stopwise.estimators.doubts import lost_digits, warn_of_doubts
 from stopwise.estimators.fitted import Fitted, fitted_of, make_fitted
 from stopwise.estimators.intake import Intake, check_weights, take_covariates, take_responses, take_rows
+from stopwise.estimators.loss_fit import LossFitted, LossPlan, fit_responses
 from stopwise.estimators.notebook import StopDisplay
 from stopwise.estimators.prediction.device import moved, placed, predict_on
 from stopwise.estimators.prediction.host import predict_rows
@@ -32,6 +34,7 @@ from stopwise.estimators.tensors import choose_kernel_for, stays_on_device, take
 from stopwise.filters import Filter, Ridge, as_filter
 from stopwise.kernels import Kernel, Precomputed, as_kernel
 from stopwise.kernels.stationary import Stationary
+from stopwise.losses import Loss, Squared, as_loss
 from stopwise.noise import as_noise
 from stopwise.rules import Critical, as_rule
 
@@ -48,6 +51,15 @@ def learned(read: Callable[[Fitted], Any], what: str, *, optional: bool = False)
         return value
 
     return property(get, doc=what)
+
+
+def seed_of(random_state: int | np.random.RandomState | None) -> int:
+    """The seed that a `random_state` stands for; None is 0."""
+    if random_state is None:
+        return 0
+    if isinstance(random_state, Integral):
+        return int(random_state)
+    return int(cast(np.random.RandomState, random_state).randint(2**31 - 1))
 
 
 class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -75,7 +87,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         "copy_X": ["boolean"],
     }
 
-    _fitted: Fitted
+    _fitted: Fitted | LossFitted
 
     def _filter(self) -> Filter:
         raise NotImplementedError
@@ -98,8 +110,14 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
             was written down twice is one observation of twice the precision (see "Weights and copies" in the docs).
         """
         self._validate_params()
+        if self._under_loss and (self.solver not in ("auto", "dense", "nystrom") or is_dask(X)):
+            raise ValueError(f'a loss other than squared is fitted with solver "auto", "dense" or "nystrom" on arrays, got {self.solver!r}')
         if self.solver == "dask" or is_dask(X):
             self._fitted = fit_collections(self, X, y, sample_weight)
+            return self
+        if self._under_loss:
+            thread_count(self.n_jobs)
+            self._fitted = fit_responses(self._take(on_host(X), y, sample_weight), self.loss_plan())
             return self
         with blas_threads(limit_of(self.n_jobs)), Progress(self.verbose, "taking rows") as progress:
             rows = self._take(X, y, sample_weight)
@@ -125,6 +143,8 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
 
     def plan(self, kernel: Kernel) -> Plan:
         """Everything the parameters ask for, with the kernel settled."""
+        if self._under_loss:
+            raise ValueError('batches, merging and devices are for loss="squared": fit all rows together')
         thread_count(self.n_jobs)  # refused here whichever solver comes to use it
         return Plan(
             kernel=kernel,
@@ -138,6 +158,23 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
             dtype=np.float64 if self.in_double else np.float32,
             n_jobs=self.n_jobs,
             verbose=int(self.verbose),
+        )
+
+    @property
+    def _under_loss(self) -> bool:
+        """Whether another loss than squares is asked for."""
+        loss = getattr(self, "loss", "squared")
+        return not (isinstance(loss, Squared) or (isinstance(loss, str) and loss == "squared"))
+
+    def loss_plan(self) -> LossPlan:
+        """Everything the parameters ask for, for a loss other than squares."""
+        settings = {"quantile": self.quantile} if isinstance(self.loss, str) and self.loss == "quantile" else {}
+        loss = as_loss(self.loss, classes=False, **settings)
+        rule, kernel, count = as_rule(self.rule), self.kernel_parameter(), self.n_landmarks
+        landmarks = int(count) if isinstance(count, Integral) else None
+        noise = float(self.noise_std) if isinstance(self.noise_std, Real) else None
+        return LossPlan(
+            loss, rule, kernel, self.relevance, self.fit_intercept, self.random_seed(), landmarks, noise
         )
 
     @property
@@ -159,11 +196,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
 
     def random_seed(self) -> int:
         """The seed that `random_state` stands for."""
-        if self.random_state is None:
-            return 0
-        if isinstance(self.random_state, Integral):
-            return int(self.random_state)
-        return int(self.random_state.randint(2**31 - 1))
+        return seed_of(self.random_state)
 
     def kernel_parameter(self) -> Kernel | None:
         """The kernel as given; None for "auto"."""
@@ -183,6 +216,8 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         flag(return_std, "return_std")
         if interval not in (None, "new"):
             raise ValueError(f'interval must be None or "new", got {interval!r}')
+        if isinstance(fitted, LossFitted):
+            return self._predict_natural(fitted, X, return_std or interval is not None)
         if is_dask(X):
             return predict_lazily(self, X, return_std, interval)
         if not is_tensor(X):
@@ -193,6 +228,17 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
                 return predict_rows(fitted, rows, return_std, interval == "new", self.n_jobs)
         self._on_device = placed(self.__dict__.get("_on_device"), fitted, X, self.precision)
         return predict_on(self._on_device, X, return_std, interval == "new", self.n_jobs)
+
+    def _predict_natural(self, fitted: LossFitted, X: object, with_std: bool) -> Array:
+        if with_std:
+            raise ValueError(
+                'standard deviations and intervals are for loss="squared": for an interval fit two quantiles, such as '
+                "loss=\"quantile\" with quantile=.05 and .95"
+            )
+        rows = take_covariates(self, fitted, on_host(X))
+        if fitted.feature_range is not None:
+            warn_outside(fitted.feature_range, rows, fitted.feature_names)
+        return fitted.natural(rows, self.n_jobs)
 
     def score(self, X: object, y: object, sample_weight: object = None) -> float:
         """The coefficient of determination of the predictions, 1 - residual / total sum of squares."""
@@ -261,6 +307,11 @@ class KernelGradientRegressor(_KernelRegressor):
         When to stop. "auto": the earliest stop that predicts left-out rows as well as any (`sw.rules.Prudent`).
     noise_std : float, estimator, name or "auto"
         The standard deviation of the noise, or how to estimate it.
+    loss : "squared", "huber", "quantile", "poisson" or a `sw.losses` instance
+        How far a fitted value is from y. With another loss than squares the path is that of the minimisers of the loss
+        plus |f|^2 / (2 step_sum), and `predict` is on the scale of y.
+    quantile : float
+        Which one, between 0 and 1, for `loss="quantile"`.
     schedule : schedule, float, sequence or "auto"
         Step sizes; "auto" is the largest valid constant step.
     filter : filter or name
@@ -291,6 +342,8 @@ class KernelGradientRegressor(_KernelRegressor):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **_KernelRegressor._parameter_constraints,
+        "loss": "no_validation",
+        "quantile": [Interval(Real, 0, 1, closed="neither")],
         "schedule": "no_validation",
         "filter": "no_validation",
     }
@@ -299,6 +352,8 @@ class KernelGradientRegressor(_KernelRegressor):
         self,
         kernel: object = "auto",
         *,
+        loss: str | Loss = "squared",
+        quantile: float = 0.5,
         rule: object = "auto",
         noise_std: object = "auto",
         schedule: object = "auto",
@@ -315,6 +370,8 @@ class KernelGradientRegressor(_KernelRegressor):
         copy_X: bool = True,
     ) -> None:
         self.kernel = kernel
+        self.loss = loss
+        self.quantile = quantile
         self.rule = rule
         self.noise_std = noise_std
         self.schedule = schedule
@@ -349,6 +406,10 @@ class KernelGradientRegressor(_KernelRegressor):
     def _filter(self) -> Filter:
         return as_filter(self.filter, self.schedule)
 
+    calibration_ = learned(
+        lambda f: getattr(f, "calibration", None), "What was done to a quantile on left-out rows.", optional=True
+    )
+    loss_ = learned(lambda f: getattr(f, "loss", Squared()), "The loss, with every scale settled.")
     n_iter_ = learned(
         lambda f: None if f.stops[0].iteration is None else f.pick([stop.iteration for stop in f.stops]),
         "How many steps were taken.",

@@ -21,6 +21,8 @@ _FILTERS = {"descent": "Gradient descent", "flow": "Gradient flow", "nu-method":
 
 def explain(model: Any) -> str:
     """A plain account of where a fitted model stopped and what decided it; one line per response."""
+    if not hasattr(model, "path_"):
+        return _under_loss(model.stop_)
     stops = [model.stop_] if isinstance(model.stop_, Stop) else list(model.stop_)
     single = len(stops) == 1
     lines = []
@@ -29,6 +31,25 @@ def explain(model: Any) -> str:
         text = f"{_where(path.filter.name, stop)}{_WHY[stop.reason](stop, path)}"
         lines.append(text if single else f"Response {column + 1}: {text}")
     return "\n".join(lines)
+
+
+def _under_loss(stop: Stop) -> str:
+    """The account of a fit under another loss than squares."""
+    seen = stop.evidence
+    if stop.iteration is not None:
+        return (
+            f"Functional descent stopped after {stop.iteration:,} steps (step_sum {stop.step_sum:.4g}), the most that "
+            "the published bound covers at this critical radius."
+        )
+    if stop.reason is Reason.FIXED:
+        return f"The fit is the minimiser at a step_sum of {stop.step_sum:.4g}, which was given."
+    if stop.reason is Reason.ZERO:
+        return "The fit is constant: no minimiser on the path predicts left-out rows better than chance would."
+    return (
+        f"The fit is the minimiser at a step_sum of {stop.step_sum:.4g}: the earliest whose left-out loss, "
+        f"{seen.criterion:.4g} a row, is within {seen.allowance:g} standard errors of the smallest, {seen.lowest:.4g} (at "
+        f"step_sum {seen.lowest_step_sum:.4g})."
+    )
 
 
 def _where(filter_name: str, stop: Stop) -> str:

@@ -1,0 +1,74 @@
+"""Kernel boosting as published: f <- f - alpha K phi'(y, f) on the sample, K = Gram / n (Wei, Yang & Wainwright 2017).
+
+In features Phi with Phi Phi' = Gram this is theta <- theta - (alpha / n) Phi' phi'(y, Phi theta), from theta = 0. For a
+loss with curvature between m and M on the range of the iterates and alpha <= min(1/M, M), Theorem 1 covers
+T = m / (8 M delta_n^2) steps, where delta_n is the critical radius of the kernel with constant 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from stopwise._support.arrays import Array
+from stopwise.complexity import critical_radius
+from stopwise.engine.solvers.loss_minimiser import LossProblem, Minimiser
+from stopwise.losses import Convexity, Loss
+from stopwise.rules import Evidence, Reason, Stop
+
+MOST_STEPS = 10_000
+
+
+@dataclass(frozen=True)
+class PublishedStop:
+    """How many steps of which size the theorem covers, and from what."""
+
+    steps: int
+    step_size: float
+    critical_radius: float
+    noise_std: float
+    convexity: Convexity
+
+
+def published_stop(loss: Loss, eigenvalues: Array, reach: float, noise_std: float | None = None) -> PublishedStop:
+    """T = floor(m / (8 M delta_n^2)) for eigenvalues of Gram / n; the noise is the slopes' sub-Gaussian parameter."""
+    convexity = loss.convexity(reach)
+    noise = convexity.noise_std if noise_std is None else noise_std
+    if noise is None:
+        raise ValueError(f"the slopes of the loss {loss.name!r} are not bounded: give noise_std, that of the responses")
+    radius = critical_radius(eigenvalues, noise, constant=1.0)
+    steps = math.floor(convexity.least / (8 * convexity.most * radius**2))
+    return PublishedStop(steps, convexity.step_size, radius, noise, convexity)
+
+
+def descend(problem: LossProblem, step_size: float, steps: int) -> list[Minimiser]:
+    """The iterates 0, ..., steps of functional descent."""
+    if steps > MOST_STEPS:
+        raise ValueError(f"functional descent is run for at most {MOST_STEPS} steps, got {steps}: use the practical path")
+    design, rate = problem.features, step_size / problem.n_samples
+    theta = np.zeros((design.shape[1], problem.loss.width))
+    out = [Minimiser(0.0, theta, problem)]
+    for step in range(1, steps + 1):
+        theta = theta - rate * (design.T @ problem.slopes(design @ theta))
+        out.append(Minimiser(step * step_size, theta, problem))
+    return out
+
+
+def published_fit(problem: LossProblem, stop: PublishedStop, *, averaged: bool = False) -> tuple[Minimiser, Stop]:
+    """The last iterate the theorem covers (or the average of them, of which it speaks), and the stop."""
+    steps = min(stop.steps, MOST_STEPS)
+    theta = np.zeros((problem.features.shape[1], problem.loss.width))
+    total = np.zeros_like(theta)
+    rate = stop.step_size / problem.n_samples
+    for _ in range(steps):
+        theta = theta - rate * (problem.features.T @ problem.slopes(problem.features @ theta))
+        total += theta
+    at = total / steps if averaged and steps else theta
+    reason = Reason.ZERO if steps == 0 else Reason.CAP if steps < stop.steps else Reason.CROSSING
+    evidence = Evidence(
+        rule="critical", constant=1.0, noise_std=stop.noise_std, critical_step_sum=1 / stop.critical_radius**2
+    )
+    told = Stop(steps, steps * stop.step_size, reason, evidence)
+    return Minimiser(steps * stop.step_size, at, problem), told

@@ -1,0 +1,135 @@
+"""Along the clock for any loss: warm-started minimisers, and the default stop.
+
+The rule is that of least squares (`rules.Prudent`): the earliest reading whose left-out loss is within half a standard
+error of the smallest, the standard error being that of the paired difference over rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from stopwise._support.arrays import Array
+from stopwise.engine.solvers.loss_minimiser import LossProblem, Minimiser, minimise
+from stopwise.rules import Evidence, Reason, Stop
+
+RATIO = 2.0
+"""Neighbouring readings of the coarse clock differ by this factor."""
+START = 0.05
+"""The first reading after 0, over 1 / (largest eigenvalue x largest curvature): hardly anything is fitted there."""
+CEILING = 1e9
+"""The last reading, over 1 / (mean diagonal of the kernel): what fits better beyond is rounding."""
+_RISES, _RISE_ERRORS = 3, 2.0
+"""The walk ends after so many readings in a row that are worse than the best by so many standard errors."""
+_ROOT_STEPS = 3
+
+
+@dataclass(frozen=True)
+class LossPath:
+    """Minimisers at the readings that were looked at, in order, and the one that the rule stops at."""
+
+    readings: tuple[Minimiser, ...]
+    chosen: Minimiser
+    stop: Stop
+
+    @property
+    def lowest(self) -> float:
+        """The smallest mean left-out loss."""
+        return float(self.stop.evidence.lowest or 0.0)
+
+
+def walk(
+    problem: LossProblem, *, allowance: float = 0.5, tolerance: float = 1e-6, ratio: float = RATIO, final: bool = True
+) -> LossPath:
+    """Go along the clock from the constant fit, and stop by the rule."""
+    readings = [problem.constant]
+    rises = 0
+    for step_sum in _clock(problem, ratio):
+        readings.append(minimise(problem, step_sum, readings[-1], tolerance))
+        best = min(readings, key=lambda at: at.left_out_mean)
+        above, error = excess(readings[-1], best)
+        worse = above > max(_RISE_ERRORS * error, 1e-6 * abs(best.left_out_mean))
+        rises = rises + 1 if worse or not math.isfinite(above) else 0
+        if rises == _RISES:
+            break
+    at = min(range(len(readings)), key=lambda i: readings[i].left_out_mean)
+    best = _between(problem, readings, at, tolerance)
+    chosen = _earliest(problem, readings, best, allowance, tolerance) if final else best
+    if final and chosen.step_sum > 0:
+        chosen = minimise(problem, chosen.step_sum, chosen)
+    return LossPath(tuple(readings), chosen, _told(chosen, best, readings[-1].step_sum, allowance))
+
+
+def _clock(problem: LossProblem, ratio: float) -> Array:
+    """Readings after 0, evenly spaced on a log scale."""
+    energies, n = problem.energies, problem.n_samples
+    if not energies.size or energies[0] == 0:
+        return np.empty(0)
+    first = START * n / (float(energies[0]) * problem.bend)
+    last = max(CEILING / (problem.kernel_scale * problem.bend), 4 * first)
+    return np.geomspace(first, last, 1 + math.ceil(math.log(last / first) / math.log(ratio)))
+
+
+def excess(one: Minimiser, best: Minimiser) -> tuple[float, float]:
+    """How much larger one mean left-out loss is than another, and the standard error of this difference."""
+    w, n = one.problem.weights, one.problem.n_samples
+    gap = one.left_out_losses - best.left_out_losses
+    if not np.all(np.isfinite(gap)):
+        return math.inf, 0.0
+    mean = float(w @ gap) / n
+    return mean, math.sqrt(float(w @ (gap - mean) ** 2)) / n
+
+
+def _between(problem: LossProblem, readings: list[Minimiser], at: int, tolerance: float) -> Minimiser:
+    """The minimum by the parabola through the lowest reading and its neighbours, on the log clock."""
+    if not 2 <= at < len(readings) - 1:
+        return readings[at]
+    left, middle, right = (reading.left_out_mean for reading in readings[at - 1 : at + 2])
+    bend = left - 2 * middle + right
+    if not (math.isfinite(bend) and bend > 0):
+        return readings[at]
+    shift = (left - right) / (2 * bend)
+    found = minimise(problem, readings[at].step_sum * (readings[at + 1].step_sum / readings[at].step_sum) ** shift, readings[at], tolerance)
+    return min(readings[at], found, key=lambda reading: reading.left_out_mean)
+
+
+def _earliest(
+    problem: LossProblem, readings: list[Minimiser], best: Minimiser, allowance: float, tolerance: float
+) -> Minimiser:
+    """The start of the stretch before the minimum in which the excess stays within the allowance."""
+
+    def over(reading: Minimiser) -> float:
+        above, error = excess(reading, best)
+        return above - allowance * error
+
+    before = [reading for reading in readings if reading.step_sum < best.step_sum]
+    fails = [i for i, reading in enumerate(before) if over(reading) > 0]
+    if allowance == 0 or not before:
+        return best
+    if not fails:
+        return before[0]
+    low, high = before[fails[-1]], before[fails[-1] + 1] if fails[-1] + 1 < len(before) else best
+    for _ in range(_ROOT_STEPS if low.step_sum > 0 else 0):
+        above, below = over(low), over(high)
+        share = above / (above - below) if math.isfinite(above) and above > below else 0.5
+        share = min(max(share, 0.1), 0.9)
+        step_sum = math.exp((1 - share) * math.log(low.step_sum) + share * math.log(high.step_sum))
+        middle = minimise(problem, step_sum, low, tolerance)
+        low, high = (middle, high) if over(middle) > 0 else (low, middle)
+    return high
+
+
+def _told(chosen: Minimiser, best: Minimiser, last: float, allowance: float) -> Stop:
+    above, error = excess(chosen, best)
+    reason = Reason.ZERO if chosen.step_sum == 0 else Reason.CAP if chosen.step_sum >= last else Reason.MINIMUM
+    evidence = Evidence(
+        rule="prudent",
+        criterion=best.left_out_mean + above,
+        lowest=best.left_out_mean,
+        lowest_step_sum=best.step_sum,
+        standard_error=error,
+        allowance=allowance,
+    )
+    return Stop(None, chosen.step_sum, reason, evidence)

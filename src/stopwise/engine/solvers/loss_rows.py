@@ -1,0 +1,111 @@
+"""Rows for a loss: copies merged into weights, and features whose inner products are (or stand for) the kernel.
+
+Up to `EXACT_ROWS` distinct rows the features reproduce the kernel matrix; beyond, they are those of landmarks (Nystrom),
+which cost n m^2 a Newton step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import scipy.linalg
+
+from stopwise._support.arrays import Array
+from stopwise.engine.landmarks.features import make_landmarks
+from stopwise.engine.solvers.loss_minimiser import LossProblem
+from stopwise.kernels import Kernel, Precomputed
+from stopwise.losses import Loss
+
+EXACT_ROWS = 400
+"""Up to so many rows every row is a landmark."""
+MOST_LANDMARKS = 800
+_CUT = 4 * float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class LossRows:
+    """Covariates (n, d), responses or class codes (n,) and weights (n,), in an order that their own values fix."""
+
+    covariates: Array
+    y: Array
+    weights: Array
+
+    def first(self, kernel: Kernel | None, rows: Array) -> LossRows:
+        """Some of the rows."""
+        x = self.covariates
+        part = x[np.ix_(rows, rows)] if isinstance(kernel, Precomputed) else x[rows]
+        return LossRows(part, self.y[rows], self.weights[rows])
+
+
+def merge_copies(covariates: Array, y: Array, weights: Array) -> LossRows:
+    """Rows that agree in covariates and response become one of their total weight; sorted, so that order is no matter."""
+    order = np.lexsort((y, *covariates.T[::-1]))
+    x, y, weights = covariates[order], y[order], weights[order]
+    new = np.append(True, np.any(x[1:] != x[:-1], axis=1) | (y[1:] != y[:-1]))
+    starts = np.flatnonzero(new)
+    return LossRows(x[starts], y[starts], np.add.reduceat(weights, starts))
+
+
+@dataclass(frozen=True)
+class RowFeatures:
+    """Features (n, r) of the rows, and the way back: k(x, points) @ (projection @ theta) is f(x) for coefficients theta."""
+
+    features: Array
+    projection: Array
+    landmarks: Array
+    """Which rows the points are."""
+    mean: Array
+    """What was taken from the features so that they have mean zero: zero without an intercept."""
+    scale: float
+    """The mean of k(x, x) before that."""
+
+    def problem(self, rows: LossRows, loss: Loss, intercept: bool) -> LossProblem:
+        """The rows with these features under a loss."""
+        return LossProblem(self.features, rows.y, rows.weights, loss, intercept, self.scale)
+
+    def function(self, coefficients: Array) -> tuple[Array, Array]:
+        """Weights of the kernel at the points and the constant, from coefficients of the design."""
+        theta = coefficients[len(coefficients) - self.features.shape[1] :]
+        constant = coefficients[0] if len(coefficients) > len(theta) else np.zeros(coefficients.shape[1])
+        return cast(Array, self.projection @ theta), cast(Array, constant - self.mean @ theta)
+
+
+def landmark_count(n_rows: int, asked: int | None) -> int:
+    """How many landmarks: all of few rows, and 20 sqrt(n) of many (to `MOST_LANDMARKS`), unless a number is asked for."""
+    if asked is not None:
+        return min(asked, n_rows)
+    return n_rows if n_rows <= EXACT_ROWS else min(n_rows, max(EXACT_ROWS, min(MOST_LANDMARKS, round(6 * n_rows**0.5))))
+
+
+def make_features(kernel: Kernel, rows: LossRows, count: int | None, seed: int, intercept: bool) -> RowFeatures:
+    """Features by landmarks drawn at random (all rows where they are few)."""
+    x, n = rows.covariates, len(rows.y)
+    m = landmark_count(n, count)
+    picked = np.arange(n) if m == n else np.sort(np.random.default_rng(seed).permutation(n)[:m])
+    if isinstance(kernel, Precomputed):
+        values, vectors = scipy.linalg.eigh(x[np.ix_(picked, picked)], check_finite=False)
+        if -values.min(initial=0.0) > 1e-8 * values.max(initial=0.0):
+            raise ValueError(
+                f"the kernel is not positive semi-definite: its matrix has the eigenvalue {values[0]:g} (largest "
+                f"{values[-1]:g}); pass a positive semi-definite kernel"
+            )
+        keep = values > _CUT * values.max(initial=0.0)
+        projection = vectors[:, keep] / np.sqrt(values[keep])
+        return _principal(cast(Array, x[:, picked] @ projection), projection, picked, rows.weights, intercept)
+    if m == n:
+        _, first = np.unique(x, axis=0, return_index=True)
+        picked = np.sort(first)
+    found = make_landmarks(kernel, x[picked].astype(np.float64, copy=False))
+    return _principal(found.features(x), found.projection, picked, rows.weights, intercept)
+
+
+def _principal(features: Array, projection: Array, picked: Array, weights: Array, intercept: bool) -> RowFeatures:
+    """The same features, centred where a constant is free, turned to be orthogonal over the weighted rows, largest first."""
+    mean = np.average(features, axis=0, weights=weights) if intercept else np.zeros(features.shape[1])
+    scale = float(np.average(np.einsum("ij,ij->i", features, features), weights=weights))
+    features = features - mean
+    _, turn = scipy.linalg.eigh(features.T @ (weights[:, None] * features), driver="evd", check_finite=False)
+    turn = turn[:, ::-1]
+    return RowFeatures(features @ turn, projection @ turn, picked, mean @ turn, scale or 1.0)

@@ -1,0 +1,259 @@
+"""Classes by early-stopped descent: labels of any type, probabilities, and a stop read off the data."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, ClassVar, Self, cast
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from stopwise._support.arrays import Array
+from stopwise._support.threads import thread_count
+from stopwise._support.torch import on_host
+from stopwise.engine.solvers.plan import Landmarked
+from stopwise.estimators.fitted import fitted_of
+from stopwise.estimators.intake import Intake, check_kind, take_covariates, take_rows
+from stopwise.estimators.loss_fit import LossFitted, LossPlan, finish, rows_of, stop_fit
+from stopwise.estimators.notebook import StopDisplay
+from stopwise.estimators.prediction.training_range import warn_outside
+from stopwise.estimators.regressors import learned, seed_of
+from stopwise.kernels import Kernel, Precomputed, as_kernel
+from stopwise.kernels.radial import Radial
+from stopwise.losses import Loss, Softmax, as_loss
+from stopwise.rules import Critical, as_rule
+
+
+class KernelGradientClassifier(StopDisplay, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Kernel classification, stopped at a time read off the data.
+
+    The fit minimises the loss plus |f|^2 / (2 step_sum) along the clock; it stops at the earliest reading whose
+    left-out deviance is within half a standard error of the smallest.
+
+    Parameters
+    ----------
+    kernel : kernel, name, callable or "auto"
+        What is k(x, z). "auto" chooses kernel and length scales by the left-out deviance.
+    loss : "logistic", "exponential" or a `sw.losses` instance
+        Of two classes; of more the logistic loss is the softmax.
+    rule : rule or name
+        "auto" (`sw.rules.Prudent`), "loo", `Fixed(step_sum=...)`, or `Critical` for the published path.
+    relevance : "auto" or bool
+        One length scale per feature ("auto": when it clearly pays).
+    fit_intercept : bool
+        Leave the constant free.
+    class_weight : dict, "balanced" or None
+        What each class counts for, times `sample_weight`.
+    n_landmarks : int or "auto"
+        How many rows stand for all; "auto": every one of up to 400.
+    n_jobs : int or None
+        Threads for predictions and BLAS; None: all cores.
+    random_state : int, RandomState or None
+        For subsamples and landmarks. None means seed 0.
+    verbose : int
+        1 tells the choices.
+
+    Attributes
+    ----------
+    classes_ : the labels, sorted. stop_ : where it stopped and why. kernel_, selection_ : what was chosen, and from what.
+    calibration_ : slope and reliability of left-out predictions, and the temperature where one was needed.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "kernel": "no_validation",
+        "loss": "no_validation",
+        "rule": "no_validation",
+        "relevance": [StrOptions({"auto"}), "boolean"],
+        "fit_intercept": ["boolean"],
+        "class_weight": [dict, StrOptions({"balanced"}), None],
+        "n_landmarks": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+    _fitted: LossFitted
+
+    def __init__(
+        self,
+        kernel: object = "auto",
+        *,
+        loss: str | Loss = "logistic",
+        rule: object = "auto",
+        relevance: bool | str = "auto",
+        fit_intercept: bool = True,
+        class_weight: dict[Any, float] | str | None = None,
+        n_landmarks: Landmarked = "auto",
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.loss = loss
+        self.rule = rule
+        self.relevance = relevance
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.n_landmarks = n_landmarks
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @classmethod
+    def as_published(cls, kernel: object, *, loss: str | Loss = "logistic", **settings: Any) -> Self:
+        """Kernel boosting as in Wei, Yang & Wainwright: functional descent from zero, unit ball, their stop."""
+        given = as_kernel(kernel)
+        if isinstance(given, Radial) and given.length_scale == "auto":
+            given = given.with_length_scale(1.0)
+        options = {"rule": Critical(hilbert_radius=1.0), "fit_intercept": False, "relevance": False, **settings}
+        return cls(given, loss=loss, **options)
+
+    # ---- fit ------------------------------------------------------------------------------------------------------
+
+    def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
+        """Fit to labels of any type; `sample_weight` are frequencies: a weight of 2 is the row twice."""
+        self._validate_params()
+        thread_count(self.n_jobs)
+        classes, codes, intake = self._take(X, y, sample_weight)
+        plan = self.loss_plan(len(classes))
+        rows = rows_of(intake, codes, plan.kernel)
+        members = np.eye(len(classes))[rows.y.astype(int)]
+        choice = plan.choose(rows, members[:, 1:] if len(classes) == 2 else members)
+        self._fitted = finish(intake, plan, stop_fit(rows, plan, choice), classes)
+        return self
+
+    def _take(self, X: object, y: object, sample_weight: object) -> tuple[Array, Array, Intake]:
+        labels = take_labels(y)
+        classes, codes = np.unique(labels, return_inverse=True)
+        intake = take_rows(self, on_host(X), codes.astype(np.float64), on_host(sample_weight))
+        square = isinstance(self._kernel(), Precomputed)
+        if square and intake.covariates.shape[0] != intake.covariates.shape[1]:
+            raise ValueError(
+                f"a precomputed kernel matrix must be square, got shape {intake.covariates.shape}: pass the kernel "
+                "between all pairs of training rows"
+            )
+        intake = intake.without_idle_rows(square=square)
+        codes = intake.responses[:, 0].astype(int)
+        check_classes(classes, codes, intake.weights)
+        counted, codes = np.unique(codes, return_inverse=True)
+        classes = classes[counted]
+        if self.class_weight is not None:
+            each = compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
+            weights = each[codes] * (1.0 if intake.weights is None else intake.weights)
+            intake = Intake(**{**vars(intake), "weights": weights})
+        return classes, codes.astype(np.float64), intake
+
+    def loss_plan(self, n_classes: int) -> LossPlan:
+        """Everything the parameters ask for."""
+        loss = as_loss(self.loss, classes=True)
+        if n_classes > 2:
+            if loss.name not in ("logistic", "softmax"):
+                raise ValueError(f"the {loss.name} loss is for two classes, got {n_classes}: use loss=\"logistic\"")
+            loss = Softmax(n_classes)
+        count = None if isinstance(self.n_landmarks, str) else int(cast(int, self.n_landmarks))
+        return LossPlan(
+            loss, as_rule(self.rule), self._kernel(), self.relevance, self.fit_intercept, seed_of(self.random_state), count
+        )
+
+    def _kernel(self) -> Kernel | None:
+        return None if isinstance(self.kernel, str) and self.kernel == "auto" else as_kernel(self.kernel)
+
+    # ---- predict --------------------------------------------------------------------------------------------------
+
+    def _rows(self, X: object) -> Array:
+        fitted = cast(LossFitted, fitted_of(self))
+        rows = take_covariates(self, fitted, on_host(X))
+        if fitted.feature_range is not None:
+            warn_outside(fitted.feature_range, rows, fitted.feature_names)
+        return rows
+
+    def decision_function(self, X: object) -> Array:
+        """Log odds of the second class, (n,); of more classes one score each, (n, classes), that sum to zero."""
+        rows = self._rows(X)
+        f = self._fitted.scores(rows, self.n_jobs)
+        loss = self._fitted.loss
+        return cast(Array, loss.scores(f) if isinstance(loss, Softmax) else f[:, 0])
+
+    def predict_proba(self, X: object) -> Array:
+        """Class probabilities, (n, classes), in the order of `classes_`."""
+        rows = self._rows(X)
+        return self._fitted.natural(rows, self.n_jobs)
+
+    def predict_log_proba(self, X: object) -> Array:
+        """Their logarithms."""
+        return cast(Array, np.log(self.predict_proba(X)))
+
+    def predict(self, X: object) -> Array:
+        """The likeliest class of each row."""
+        return cast(Array, self.classes_[np.argmax(self.predict_proba(X), axis=1)])
+
+    def score(self, X: object, y: object, sample_weight: object = None) -> float:
+        """The share of rows whose class is predicted; labels that the fit has not seen are refused."""
+        labels = take_labels(y)
+        unseen = sorted({str(label) for label in np.unique(labels)} - {str(label) for label in self.classes_})
+        if unseen:
+            known = ", ".join(str(label) for label in self.classes_[:5])
+            raise ValueError(f"y has the label {unseen[0]!r}, which the fit has not seen: its classes are {known}")
+        return float(super().score(X, labels, sample_weight))
+
+    # ---- what was learned -------------------------------------------------------------------------------------------
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_fitted" in self.__dict__
+
+    classes_ = learned(lambda f: f.classes, "The labels, sorted.")
+    kernel_ = learned(lambda f: f.kernel, "The kernel, with every length scale settled.")
+    selection_ = learned(lambda f: f.selection, 'What "auto" tried; None for a kernel that was given.')
+    solver_ = learned(lambda f: f.solver, '"exact", or "landmarks" where some rows stand for all.')
+    stop_ = learned(lambda f: f.stops[0], "Where it stopped and why.")
+    step_sum_ = learned(lambda f: f.stops[0].step_sum, "The clock reading of the stop.")
+    loss_ = learned(lambda f: f.loss, "The loss.")
+    X_fit_ = learned(lambda f: f.covariates, "The rows (or landmarks) that scores weigh.")
+    dual_coef_ = learned(lambda f: f.dual_coef, "Their weights.")
+    intercept_ = learned(lambda f: f.intercept, "The constant of the scores.")
+    calibration_ = learned(lambda f: f.calibration, "Calibration of left-out predictions.")
+    n_features_in_ = learned(lambda f: f.n_features, "How many columns X had.")
+    feature_names_in_ = learned(lambda f: f.feature_names, "Their names, where they had any.", optional=True)
+    feature_range_ = learned(lambda f: f.feature_range, "Smallest and largest value of each column, (2, d).")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        return tags
+
+
+def take_labels(y: object) -> Array:
+    """Labels (n,) of any type, none missing."""
+    check_kind(y, "y")
+    if y is None:
+        raise ValueError("a classifier requires y to be passed, but the target y is None")
+    labels = column_or_1d(on_host(y), warn=True)
+    missing = np.array([label is None or label != label for label in labels], dtype=bool)
+    if missing.any():
+        raise ValueError(
+            f"y has {int(missing.sum())} missing labels (NaN or None), the first in row {int(np.argmax(missing))}: "
+            "leave such rows out"
+        )
+    check_classification_targets(labels)
+    if labels.dtype.kind == "O":
+        kinds = sorted({type(label).__name__ for label in labels})
+        if len(kinds) > 1:
+            raise TypeError(f"labels must be of one type, got {' and '.join(kinds)}: make them all text")
+    return cast(Array, labels)
+
+
+def check_classes(classes: Array, codes: Array, weights: Array | None) -> None:
+    """Two classes at least, and two rows of each."""
+    counts = np.bincount(codes, minlength=len(classes))
+    held = np.flatnonzero(counts)
+    if held.size < 2:
+        raise ValueError(f"a classifier needs at least 2 classes, got one class, {classes[held[0]]!r}: look at y")
+    alone = held[counts[held] == 1]
+    if alone.size and (weights is None or weights[codes == alone[0]].sum() < 2):
+        raise ValueError(
+            f"the class {classes[alone[0]]!r} has 1 row: give every class at least 2, or leave it out (a row left out "
+            "cannot be predicted by a fit that has not seen its class)"
+        )

@@ -1,0 +1,45 @@
+"""Losses: how far is a fitted value from a response, and which way is down?"""
+
+from __future__ import annotations
+
+from stopwise.losses.base import Convexity, Loss, spread_of, weighted_quantile
+from stopwise.losses.counts import Poisson
+from stopwise.losses.labels import Exponential, Logistic, Softmax
+from stopwise.losses.outliers import Huber, Quantile
+from stopwise.losses.squared import Squared
+
+NAMED: dict[str, type[Loss]] = {
+    "squared": Squared,
+    "huber": Huber,
+    "quantile": Quantile,
+    "poisson": Poisson,
+    "logistic": Logistic,
+    "exponential": Exponential,
+}
+
+__all__ = [
+    "NAMED",
+    "Convexity",
+    "Exponential",
+    "Huber",
+    "Logistic",
+    "Loss",
+    "Poisson",
+    "Quantile",
+    "Softmax",
+    "Squared",
+    "as_loss",
+    "spread_of",
+    "weighted_quantile",
+]
+
+
+def as_loss(loss: object, *, classes: bool, **settings: object) -> Loss:
+    """A loss from an instance or a name, of the kind that is asked for; `settings` go to a named one."""
+    known = [name for name, kind in NAMED.items() if kind.for_classes == classes]
+    if isinstance(loss, str) and loss in known:
+        return NAMED[loss](**settings)
+    if isinstance(loss, Loss) and loss.for_classes == classes:
+        return loss
+    told = ", ".join(f'"{name}"' for name in known)
+    raise ValueError(f"loss must be one of {told} or an instance from sw.losses of that kind, got {loss!r}")

@@ -1,0 +1,113 @@
+"""What a loss is: a convex function of the response and of the fitted value, with its first two derivatives.
+
+To add one: a frozen dataclass in a file of its own with `value`, `slope` and `curvature`, its line in `NAMED`, and its
+row in the table of cases in tests/losses.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from stopwise._support.arrays import Array
+
+
+@dataclass(frozen=True)
+class Convexity:
+    """Bounds on the curvature over a range of fitted values: what WYW17 (Theorem 1) calls m and M."""
+
+    least: float
+    most: float
+    noise_std: float | None = None
+    """The sub-Gaussian parameter of the slopes: half the length of the interval they lie in; None: not bounded."""
+
+    @property
+    def step_size(self) -> float:
+        """The largest step the theorem allows, min(1/M, M)."""
+        return min(1 / self.most, self.most)
+
+
+class Loss(ABC):
+    """phi(y, f), convex in f, for n rows at once. Subclasses are frozen dataclasses.
+
+    `y` is (n,), numbers or class codes; `f` is (n, q), on the scale of the link, q = `width`.
+    """
+
+    name: ClassVar[str]
+    for_classes: ClassVar[bool] = False
+    has_units: ClassVar[bool] = False
+    """Whether location and scale of y may be taken out first."""
+    discrete: ClassVar[bool] = False
+    """Whether responses agree by nature, so that rows which agree in all are samples and not copies of one."""
+
+    @property
+    def width(self) -> int:
+        """How many fitted values a row has."""
+        return 1
+
+    @abstractmethod
+    def value(self, y: Array, f: Array) -> Array:
+        """phi, (n,); 0 is the best that any f could do where there is such a number. Twice its sum is the deviance."""
+
+    @abstractmethod
+    def slope(self, y: Array, f: Array) -> Array:
+        """d phi / d f, (n, q)."""
+
+    @abstractmethod
+    def curvature(self, y: Array, f: Array) -> Array:
+        """The second derivatives, (n, q, q)."""
+
+    def natural(self, f: Array) -> Array:
+        """The inverse link: fitted values on the scale of y, (n,), or class probabilities, (n, classes)."""
+        return f[:, 0]
+
+    def guarded(self, y: Array, f: Array, doubt: float) -> Array:
+        """phi where the share `doubt` of the labels is wrong, (n,): no label is so sure that f may be infinite."""
+        return self.value(y, f)
+
+    def check(self, y: Array) -> None:
+        """Raise ValueError for responses that the loss is not made for."""
+
+    def convexity(self, reach: float) -> Convexity:
+        """m and M over |f| <= reach, or ValueError where the theorem does not cover the loss."""
+        raise ValueError(
+            "the published path needs a loss whose curvature is bounded from above and away from 0 (WYW17, Theorem 1), "
+            f"and {self.name!r} has no such bounds: use the practical path, or squared, logistic or exponential loss"
+        )
+
+    def robust(self, y: Array, left_out: Array) -> Array:
+        """y as a choice by squares should see it, given predictions (n,) that had no part of it."""
+        return y
+
+    def rescaled(self, factor: float) -> Loss:
+        """The same loss for responses divided by a factor."""
+        return self
+
+    def resolved(self, residual: Array, weights: Array) -> Loss:
+        """The loss with everything "auto" filled in from residuals (n,) and their weights."""
+        return self
+
+
+def spread_of(residual: Array, weights: Array) -> float:
+    """A standard deviation that outliers do not move: 1.4826 times the weighted median of absolute deviations.
+
+    Where half of the residuals agree, their mean absolute deviation; 1 where all do.
+    """
+    middle = weighted_quantile(residual, weights, 0.5)
+    deviation = np.abs(residual - middle)
+    found = 1.4826 * weighted_quantile(deviation, weights, 0.5)
+    found = found if found > 0 else float(np.average(deviation, weights=weights))
+    return found if found > 0 else 1.0
+
+
+def weighted_quantile(values: Array, weights: Array, level: float) -> float:
+    """The smallest value with at least `level` of the weight at or below it; halfway to the next where they tie."""
+    order = np.argsort(values, kind="stable")
+    below = np.cumsum(weights[order]) / np.sum(weights)
+    at = int(np.searchsorted(below, level - 1e-12))
+    here = float(values[order[min(at, len(order) - 1)]])
+    tied = at + 1 < len(order) and abs(below[at] - level) <= 1e-12
+    return (here + float(values[order[at + 1]])) / 2 if tied else here

@@ -1,0 +1,124 @@
+"""Losses for classes: logistic, softmax and exponential. `y` holds class codes 0, 1, ..."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, cast
+
+import numpy as np
+from scipy.special import expit, logsumexp, softmax
+
+from stopwise._support.arrays import Array
+from stopwise.losses.base import Convexity, Loss
+
+
+@dataclass(frozen=True)
+class Logistic(Loss):
+    """phi = log(1 + exp(-s f)), s = +1 for class 1 and -1 for class 0; f is the log odds of class 1."""
+
+    name: ClassVar[str] = "logistic"
+    for_classes: ClassVar[bool] = True
+    discrete: ClassVar[bool] = True
+
+    def value(self, y: Array, f: Array) -> Array:
+        return np.logaddexp(0.0, np.where(y > 0, -f[:, 0], f[:, 0]))
+
+    def slope(self, y: Array, f: Array) -> Array:
+        sign = np.where(y > 0, 1.0, -1.0)[:, None]
+        return -sign * expit(-sign * f)
+
+    def curvature(self, y: Array, f: Array) -> Array:
+        return (expit(f) * expit(-f))[:, :, None]
+
+    def guarded(self, y: Array, f: Array, doubt: float) -> Array:
+        return (1 - doubt) * self.value(y, f) + doubt * self.value(1 - y, f)
+
+    def natural(self, f: Array) -> Array:
+        return np.column_stack([expit(-f[:, 0]), expit(f[:, 0])])
+
+    def convexity(self, reach: float) -> Convexity:
+        return Convexity(1 / (2 + 2 * math.cosh(reach)), 0.25, 0.5)
+
+
+@dataclass(frozen=True)
+class Exponential(Loss):
+    """phi = exp(-s f), AdaBoost's; f is half the log odds of class 1."""
+
+    name: ClassVar[str] = "exponential"
+    for_classes: ClassVar[bool] = True
+    discrete: ClassVar[bool] = True
+
+    def value(self, y: Array, f: Array) -> Array:
+        return np.exp(np.where(y > 0, -f[:, 0], f[:, 0]))
+
+    def slope(self, y: Array, f: Array) -> Array:
+        sign = np.where(y > 0, 1.0, -1.0)[:, None]
+        return -sign * np.exp(-sign * f)
+
+    def curvature(self, y: Array, f: Array) -> Array:
+        return self.value(y, f)[:, None, None]
+
+    def guarded(self, y: Array, f: Array, doubt: float) -> Array:
+        return (1 - doubt) * self.value(y, f) + doubt * self.value(1 - y, f)
+
+    def natural(self, f: Array) -> Array:
+        return np.column_stack([expit(-2 * f[:, 0]), expit(2 * f[:, 0])])
+
+    def convexity(self, reach: float) -> Convexity:
+        return Convexity(math.exp(-reach), math.exp(reach), math.cosh(reach))
+
+
+@dataclass(frozen=True)
+class Softmax(Loss):
+    """phi = -log p_y with p the softmax of f Z', Z an orthonormal basis of the vectors (classes,) that sum to zero.
+
+    So q = classes - 1, every class is treated alike, and no direction of f is idle.
+    """
+
+    n_classes: int
+    name: ClassVar[str] = "softmax"
+    for_classes: ClassVar[bool] = True
+    discrete: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.n_classes < 2:
+            raise ValueError(f"softmax needs at least 2 classes, got {self.n_classes}")
+
+    @property
+    def width(self) -> int:
+        return self.n_classes - 1
+
+    @cached_property
+    def basis(self) -> Array:
+        """Z, (classes, classes - 1)."""
+        contrasts = np.eye(self.n_classes)[:, : self.width] - 1 / self.n_classes
+        return cast(Array, np.linalg.qr(contrasts)[0])
+
+    def scores(self, f: Array) -> Array:
+        """f Z', one column per class."""
+        return f @ self.basis.T
+
+    def value(self, y: Array, f: Array) -> Array:
+        scores = self.scores(f)
+        return logsumexp(scores, axis=1) - scores[np.arange(len(y)), y.astype(int)]
+
+    def guarded(self, y: Array, f: Array, doubt: float) -> Array:
+        scores = self.scores(f)
+        right = self.value(y, f)
+        others = self.n_classes * logsumexp(scores, axis=1) - scores.sum(axis=1) - right
+        return (1 - doubt) * right + doubt * others / self.width
+
+    def slope(self, y: Array, f: Array) -> Array:
+        p = self.natural(f)
+        p[np.arange(len(y)), y.astype(int)] -= 1.0
+        return p @ self.basis
+
+    def curvature(self, y: Array, f: Array) -> Array:
+        p = self.natural(f)
+        mean = p @ self.basis
+        return np.einsum("ic,cj,ck->ijk", p, self.basis, self.basis, optimize=True) - mean[:, :, None] * mean[:, None]
+
+    def natural(self, f: Array) -> Array:
+        return softmax(self.scores(f), axis=1)

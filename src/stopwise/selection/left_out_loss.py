@@ -1,0 +1,111 @@
+"""Kernel and length scales for a loss: proposed by least squares, judged by the left-out loss.
+
+The search for squares (`choice.search`) proposes: its own choice, and the best of each kernel with one length scale,
+and longer ones, up to nearly linear. Each is then walked along the clock with the loss itself on at most `JUDGE_ROWS`
+rows, and the lowest left-out loss wins.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+
+from stopwise._support.arrays import Array
+from stopwise._support.threads import blas_threads
+from stopwise.engine.solvers.loss_path import LossPath, excess, walk
+from stopwise.engine.solvers.loss_rows import LossRows, make_features
+from stopwise.kernels import Gaussian, Kernel, Laplace, Matern
+from stopwise.kernels.radial import Radial
+from stopwise.losses import Loss
+from stopwise.problem import make_problem
+from stopwise.selection.choice import KERNELS, search
+from stopwise.selection.result import Row, Selection
+
+JUDGE_ROWS = 400
+JUDGE_LANDMARKS = 150
+LONGER, STRAIGHT = 4.0, 300.0
+"""How much longer than the best a Gaussian's length scale is tried, and how many standard deviations (times the root of
+their number) make it a linear kernel: curves are then penalised 10^5 times as much as lines."""
+_KINDS: dict[str, Radial] = {"gaussian": Gaussian(), "matern32": Matern(smoothness=1.5), "laplace": Laplace()}
+
+
+@dataclass(frozen=True)
+class LossChoice:
+    """The kernel, which features it uses (None: all), and what was tried."""
+
+    kernel: Kernel
+    features: Array | None = None
+    table: Selection | None = None
+
+
+def choose_for_loss(
+    rows: LossRows, loss: Loss, targets: Array, given: Kernel | None, relevance: bool | str, intercept: bool, seed: int
+) -> LossChoice:
+    """The kernel for a loss; `targets` (n, q) stand for the responses where squares propose."""
+    if given is not None and not (isinstance(given, Radial) and given.length_scale == "auto"):
+        kernel = given.resolved(rows.covariates)
+        kernel.check(rows.covariates)
+        return LossChoice(kernel)
+    kernels = KERNELS if given is None else (given.with_length_scale(1.0),)
+    wanted = relevance is True or (relevance == "auto" and given is None)
+    problem = make_problem(rows.covariates, targets, rows.weights, intercept=True, seed=seed)
+    with blas_threads(1):
+        proposed = search(problem, kernels, per_feature=wanted, forced=relevance is True)
+        table = cast(Selection, proposed.table)
+        x = rows.covariates if proposed.features is None else rows.covariates[:, proposed.features]
+        picked = np.sort(np.random.default_rng(seed).permutation(len(rows.y))[:JUDGE_ROWS])
+        sample = replace(rows, covariates=x).first(None, picked)
+        if len(table) == 0 or len(np.unique(sample.y)) < 2:
+            return LossChoice(proposed.kernel, proposed.features, table)
+        candidates = [proposed.kernel] if relevance is True else _candidates(proposed.kernel, table)
+        judged = [(kernel, judge(kernel, sample, loss, intercept, seed)) for kernel in candidates]
+    lowest = min(judged, key=lambda pair: round(pair[1].lowest, 9))[1]
+    best = next(pair for pair in judged if _as_good(pair[1], lowest))
+    return LossChoice(best[0], proposed.features, _told(table, judged, best[0], len(sample.y)))
+
+
+def _as_good(one: LossPath, lowest: LossPath) -> bool:
+    """Whether a left-out loss is within half a standard error of the lowest: the rule of the clock, for kernels."""
+    above, error = excess(one.chosen, lowest.chosen)
+    return above <= 0.5 * error
+
+
+def judge(kernel: Kernel, sample: LossRows, loss: Loss, intercept: bool, seed: int) -> LossPath:
+    """The walk along the clock with one kernel on a sample."""
+    found = make_features(kernel, sample, min(JUDGE_LANDMARKS, len(sample.y)), seed, intercept)
+    return walk(found.problem(sample, loss, intercept), tolerance=1e-3, ratio=4.0, final=False)
+
+
+def _candidates(proposed: Kernel, table: Selection) -> list[Kernel]:
+    """The proposal, the best of each kernel with one length scale, and the first of these at longer ones."""
+    out = [proposed]
+    best: dict[str, Row] = {}
+    for row in table:
+        name = row["kernel"]
+        if name in _KINDS and not row["per_feature"] and row["score"] is not None and math.isfinite(row["score"]):
+            if name not in best or (-row["rows"], row["score"]) < (-best[name]["rows"], best[name]["score"]):
+                best[name] = row
+    for name, row in best.items():
+        out.append(_KINDS[name].with_length_scale(row["length_scale"]))
+    if best:
+        first = min(best.values(), key=lambda row: (-row["rows"], row["score"]))
+        smooth = best.get("gaussian", first)
+        out.append(_KINDS[smooth["kernel"]].with_length_scale(LONGER * np.asarray(smooth["length_scale"])))
+        spread = np.array([row["spread"] for row in table.features if row["used"]])
+        out.append(Gaussian(STRAIGHT * math.sqrt(spread.size) * spread))
+    return list(dict.fromkeys(reversed(out)))
+
+
+def _told(table: Selection, judged: Sequence[tuple[Kernel, LossPath]], best: Kernel, n_rows: int) -> Selection:
+    rows = [
+        {"kernel": kernel.name, "length_scale": list(np.atleast_1d(getattr(kernel, "length_scale", math.nan))),
+         "rows": n_rows, "left_out_loss": path.lowest, "score": path.lowest, "chosen": kernel is best}
+        for kernel, path in sorted(judged, key=lambda pair: pair[0] is not best)
+    ]
+    lowest = min(path.lowest for _, path in judged)
+    reason = f"{best.name} has the lowest left-out loss, {lowest:.4g} a row, of {len(judged)} kernels"
+    return replace(table, tried=(*rows, *({**row, "chosen": False} for row in table.tried)), reason=reason)
