@@ -151,11 +151,17 @@ class KernelGradientClassifier(StopDisplay, ClassifierMixin, BaseEstimator):  # 
         loss = as_loss(self.loss, classes=True)
         if n_classes > 2:
             if loss.name not in ("logistic", "softmax"):
-                raise ValueError(f"the {loss.name} loss is for two classes, got {n_classes}: use loss=\"logistic\"")
+                raise ValueError(f'the {loss.name} loss is for two classes, got {n_classes}: use loss="logistic"')
             loss = Softmax(n_classes)
         count = None if isinstance(self.n_landmarks, str) else int(cast(int, self.n_landmarks))
         return LossPlan(
-            loss, as_rule(self.rule), self._kernel(), self.relevance, self.fit_intercept, seed_of(self.random_state), count
+            loss,
+            as_rule(self.rule),
+            self._kernel(),
+            self.relevance,
+            self.fit_intercept,
+            seed_of(self.random_state),
+            count,
         )
 
     def _kernel(self) -> Kernel | None:

@@ -40,13 +40,17 @@ def told(model: object) -> str:
     more = [f"and {len(lines) - _MOST} more responses"] if len(lines) > _MOST else []
     words = "<br>".join(escape(line) for line in lines[:_MOST] + more)
     fitted = fitted_of(model)
-    facts = {"kernel": fitted.kernel.name, "solver": fitted.solver} if not hasattr(model, "path_") else {
-        "kernel": fitted.kernel.name,
-        "noise level": _number(fitted.noise_std),
-        "degrees of freedom": _number(fitted.own_path.degrees_of_freedom()),
-        "error in sample": _number(fitted.own_path.residual_norm()),
-        "solver": fitted.solver,
-    }
+    facts = (
+        {"kernel": fitted.kernel.name, "solver": fitted.solver}
+        if not hasattr(model, "path_")
+        else {
+            "kernel": fitted.kernel.name,
+            "noise level": _number(fitted.noise_std),
+            "degrees of freedom": _number(fitted.own_path.degrees_of_freedom()),
+            "error in sample": _number(fitted.own_path.residual_norm()),
+            "solver": fitted.solver,
+        }
+    )
     shown = " · ".join(f"{escape(name)} <b>{escape(str(value)[:200])}</b>" for name, value in facts.items())
     return f'<div class="stopwise-stop" style="{_STYLE}"><div>{words}</div><div>{shown}</div></div>'
 

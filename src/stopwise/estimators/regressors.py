@@ -111,7 +111,9 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         """
         self._validate_params()
         if self._under_loss and (self.solver not in ("auto", "dense", "nystrom") or is_dask(X)):
-            raise ValueError(f'a loss other than squared is fitted with solver "auto", "dense" or "nystrom" on arrays, got {self.solver!r}')
+            raise ValueError(
+                f'a loss other than squared is fitted with solver "auto", "dense" or "nystrom" on arrays, got {self.solver!r}'
+            )
         if self.solver == "dask" or is_dask(X):
             self._fitted = fit_collections(self, X, y, sample_weight)
             return self
@@ -173,9 +175,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         rule, kernel, count = as_rule(self.rule), self.kernel_parameter(), self.n_landmarks
         landmarks = int(count) if isinstance(count, Integral) else None
         noise = float(self.noise_std) if isinstance(self.noise_std, Real) else None
-        return LossPlan(
-            loss, rule, kernel, self.relevance, self.fit_intercept, self.random_seed(), landmarks, noise
-        )
+        return LossPlan(loss, rule, kernel, self.relevance, self.fit_intercept, self.random_seed(), landmarks, noise)
 
     @property
     def in_double(self) -> bool:
@@ -233,7 +233,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         if with_std:
             raise ValueError(
                 'standard deviations and intervals are for loss="squared": for an interval fit two quantiles, such as '
-                "loss=\"quantile\" with quantile=.05 and .95"
+                'loss="quantile" with quantile=.05 and .95'
             )
         rows = take_covariates(self, fitted, on_host(X))
         if fitted.feature_range is not None:

@@ -1,6 +1,6 @@
 """Kernel and length scales for a loss: proposed by least squares, judged by the left-out loss.
 
-The search for squares (`choice.search`) proposes: its own choice, and the best of each kernel with one length scale,
+The search for squares (`choice.choose_kernel`) proposes: its own choice, and the best of each kernel with one length scale,
 and longer ones, up to nearly linear. Each is then walked along the clock with the loss itself on at most `JUDGE_ROWS`
 rows, and the lowest left-out loss wins.
 """
@@ -22,7 +22,7 @@ from stopwise.kernels import Gaussian, Kernel, Laplace, Matern
 from stopwise.kernels.radial import Radial
 from stopwise.losses import Loss
 from stopwise.problem import make_problem
-from stopwise.selection.choice import KERNELS, search
+from stopwise.selection.choice import choose_kernel
 from stopwise.selection.result import Row, Selection
 
 JUDGE_ROWS = 400
@@ -46,15 +46,13 @@ def choose_for_loss(
     rows: LossRows, loss: Loss, targets: Array, given: Kernel | None, relevance: bool | str, intercept: bool, seed: int
 ) -> LossChoice:
     """The kernel for a loss; `targets` (n, q) stand for the responses where squares propose."""
-    if given is not None and not (isinstance(given, Radial) and given.length_scale == "auto"):
+    if given is not None and not given.needs_scale:
         kernel = given.resolved(rows.covariates)
         kernel.check(rows.covariates)
         return LossChoice(kernel)
-    kernels = KERNELS if given is None else (given.with_length_scale(1.0),)
-    wanted = relevance is True or (relevance == "auto" and given is None)
     problem = make_problem(rows.covariates, targets, rows.weights, intercept=True, seed=seed)
     with blas_threads(1):
-        proposed = search(problem, kernels, per_feature=wanted, forced=relevance is True)
+        proposed = choose_kernel(problem, given, relevance)
         table = cast(Selection, proposed.table)
         x = rows.covariates if proposed.features is None else rows.covariates[:, proposed.features]
         picked = np.sort(np.random.default_rng(seed).permutation(len(rows.y))[:JUDGE_ROWS])
@@ -102,8 +100,14 @@ def _candidates(proposed: Kernel, table: Selection) -> list[Kernel]:
 
 def _told(table: Selection, judged: Sequence[tuple[Kernel, LossPath]], best: Kernel, n_rows: int) -> Selection:
     rows = [
-        {"kernel": kernel.name, "length_scale": list(np.atleast_1d(getattr(kernel, "length_scale", math.nan))),
-         "rows": n_rows, "left_out_loss": path.lowest, "score": path.lowest, "chosen": kernel is best}
+        {
+            "kernel": kernel.name,
+            "length_scale": list(np.atleast_1d(getattr(kernel, "length_scale", math.nan))),
+            "rows": n_rows,
+            "left_out_loss": path.lowest,
+            "score": path.lowest,
+            "chosen": kernel is best,
+        }
         for kernel, path in sorted(judged, key=lambda pair: pair[0] is not best)
     ]
     lowest = min(path.lowest for _, path in judged)

@@ -66,8 +66,7 @@ def choose(problem: Problem, given: Kernel | None) -> tuple[Kernel, Selection]:
         "length_scale": best.length_scale,
         "relevance": 1.0,
     }
-    counts = {"n_rows": best.n_places, "n_distinct": rows.n_places}
-    return kernel, Selection(tuple(table), (feature,), told, **counts, n_samples=problem.n_samples)
+    return kernel, Selection(tuple(table), (feature,), told, best.n_places, rows.n_places, problem.n_samples)
 
 
 def _row(found: ScaleFound, unit: float, chosen: bool) -> Row:

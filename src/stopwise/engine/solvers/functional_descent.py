@@ -46,7 +46,9 @@ def published_stop(loss: Loss, eigenvalues: Array, reach: float, noise_std: floa
 def descend(problem: LossProblem, step_size: float, steps: int) -> list[Minimiser]:
     """The iterates 0, ..., steps of functional descent."""
     if steps > MOST_STEPS:
-        raise ValueError(f"functional descent is run for at most {MOST_STEPS} steps, got {steps}: use the practical path")
+        raise ValueError(
+            f"functional descent is run for at most {MOST_STEPS} steps, got {steps}: use the practical path"
+        )
     design, rate = problem.features, step_size / problem.n_samples
     theta = np.zeros((design.shape[1], problem.loss.width))
     out = [Minimiser(0.0, theta, problem)]

@@ -91,7 +91,12 @@ def _between(problem: LossProblem, readings: list[Minimiser], at: int, tolerance
     if not (math.isfinite(bend) and bend > 0):
         return readings[at]
     shift = (left - right) / (2 * bend)
-    found = minimise(problem, readings[at].step_sum * (readings[at + 1].step_sum / readings[at].step_sum) ** shift, readings[at], tolerance)
+    found = minimise(
+        problem,
+        readings[at].step_sum * (readings[at + 1].step_sum / readings[at].step_sum) ** shift,
+        readings[at],
+        tolerance,
+    )
     return min(readings[at], found, key=lambda reading: reading.left_out_mean)
 
 
