@@ -144,13 +144,17 @@ class Intake:
             row_of=found.row_of,
         )
 
-    def without_idle_rows(self) -> Intake:
-        """The same without rows of weight zero."""
+    def without_idle_rows(self, *, square: bool = False) -> Intake:
+        """The same without rows of weight zero; `square` as in `observations`."""
         if self.weights is None or np.all(self.weights > 0):
             return self
         keep = np.flatnonzero(self.weights)
         return replace(
-            self, covariates=self.covariates[keep], responses=self.responses[keep], weights=self.weights[keep]
+            self,
+            covariates=self.covariates[np.ix_(keep, keep)] if square else self.covariates[keep],
+            responses=self.responses[keep],
+            weights=self.weights[keep],
+            kept_rows=keep,
         )
 
 
