@@ -42,8 +42,8 @@ STAGES = {
     "a piece of work": ("stopwise.experiments.runner._call", 1),
     "the table": ("stopwise.experiments.runner.replace_file", 1),
     "the claims": ("stopwise.experiments.runner.replace_file", 2),
-    "the first figure": ("stopwise.experiments.draw.replace_file", 1),
-    "the last figure": ("stopwise.experiments.draw.replace_file", 2),
+    "the first figure": ("stopwise.experiments.figure_files.replace_file", 1),
+    "the last figure": ("stopwise.experiments.figure_files.replace_file", 2),
     "a move into place": ("os.replace", 2),
 }
 

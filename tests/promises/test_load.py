@@ -1,8 +1,9 @@
 """Thousands of fits, a thousand columns, a million rows, many processes and threads: nothing grows, nothing differs."""
 
-import gc
 import os
 import pickle
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import joblib
@@ -12,57 +13,29 @@ from joblib.externals.loky import get_reusable_executor
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
+import many_fits
 import stopwise as sw
+from children import ENVIRONMENT
 from hostile import KERNEL, X, watchdog, y
 
 ESTIMATORS = [sw.KernelGradientRegressor, sw.KernelRidgeRegressor]
-
-
-def resident():
-    """Bytes of this process in memory."""
-    gc.collect()
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def fit_once(turn, folder):
-    """A small fit of one kind or another, its predictions, and a file."""
-    kind = turn % 5
-    if kind == 4:
-        model = sw.KernelRidgeRegressor(KERNEL, n_landmarks=6).partial_fit(X, y)
-    else:
-        solver = "krylov" if kind == 3 else "dense"
-        rule = ("auto", "gcv", "critical", "gcv")[kind]
-        model = ESTIMATORS[turn % 2](KERNEL, rule=rule, solver=solver, n_jobs=1).fit(X, y)
-    model.predict(X, return_std=True)
-    if turn % 50 == 0:
-        sw.save(model, folder / "m.stopwise")
-        sw.load(folder / "m.stopwise").predict(X)
+MEGABYTE = 2**20
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc")
-@pytest.mark.parametrize("fits", [500, pytest.param(10_000, marks=pytest.mark.deep)])
-def test_memory_does_not_grow_with_the_number_of_fits(tmp_path, fits):
-    for turn in range(100):
-        fit_once(turn, tmp_path)
-    before = resident()
-    for turn in range(fits):
-        fit_once(turn, tmp_path)
-    assert resident() - before < 8 * 2**20
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc")
-def test_memory_does_not_grow_with_refused_fits():
-    def refused():
-        with pytest.raises(ValueError, match="NaN"):
-            sw.KernelGradientRegressor(KERNEL).fit(X, y * np.nan)
-
-    for _ in range(50):
-        refused()
-    before = resident()
-    for _ in range(1000):
-        refused()
-    assert resident() - before < 4 * 2**20
+@pytest.mark.parametrize(
+    ("kind", "count", "most"),
+    [
+        ("fits", 500, 8 * MEGABYTE),
+        pytest.param("fits", 10_000, 8 * MEGABYTE, marks=pytest.mark.deep),
+        ("refusals", 1000, 4 * MEGABYTE),
+    ],
+)
+def test_memory_does_not_grow_with_the_number_of_fits(kind, count, most):
+    program = [sys.executable, many_fits.__file__, kind, str(count)]
+    done = subprocess.run(program, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < most
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

@@ -82,7 +82,7 @@ def guarded(code, folder):
         env=os.environ | {"OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
 
