@@ -43,9 +43,10 @@ class Layout:
 
     @classmethod
     def of(cls, n_rows: int, problems: int = 1) -> Layout:
-        """About as many stretches as steps, fewer where several problems share the lanes."""
-        most = max(1, FULL_LANES // problems) if n_rows < FULL_LANES**2 else math.isqrt(n_rows)
-        stretches = min(max(1, math.isqrt(n_rows)), most)
+        """A step costs about four times a join, so there are twice the square root of n stretches; fewer where several
+        problems share the lanes, and joins move arrays."""
+        wanted = math.isqrt(4 * n_rows if problems == 1 else n_rows)
+        stretches = max(1, min(wanted, max(FULL_LANES, math.isqrt(n_rows)) // problems))
         length = -(-n_rows // stretches)
         return cls(n_rows, -(-n_rows // length), length)
 

@@ -7,8 +7,7 @@ Rules that read the whole spectrum (the paper's own among them) go through a Kry
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -17,7 +16,7 @@ from stopwise._support.arrays import Array
 from stopwise.engine.line.exact_stop import ExactStop
 from stopwise.engine.line.fits import fit_at
 from stopwise.engine.line.rows import LineRows, in_bins, merge_rows
-from stopwise.engine.line.scores import BINS_PER_DEGREE, evidence_noise, left_out_errors
+from stopwise.engine.line.scores import BINS_PER_DEGREE, evidence_noise
 from stopwise.engine.line.systems import LineOperator, LineSystem
 from stopwise.engine.line.transitions import StateSpace, state_space
 from stopwise.engine.operators import Dense, Operator
@@ -25,7 +24,7 @@ from stopwise.engine.operators.running_sums import Line
 from stopwise.engine.solvers.dense_solver import noise_of
 from stopwise.engine.solvers.krylov_solver import KrylovSolver
 from stopwise.engine.solvers.plan import Plan, Solution
-from stopwise.engine.solves.penalty_search import FoundPenalty, PenaltySearch
+from stopwise.engine.solves.penalty_search import FoundPenalty
 from stopwise.engine.solves.resolvent_space import ResolventSpace, largest_eigenvalue, resolvent_space
 from stopwise.engine.solves.shifted_descent import ResolventPolynomial, as_resolvents
 from stopwise.filters import Filter
@@ -41,10 +40,10 @@ from stopwise.spectrum import Basis, Density, Spectrum, spread_density
 LINE_ROWS = 300
 """From here on one covariate is solved on the line: below, all eigenpairs take a blink."""
 _SEARCH_PLACES = 16_384
-"""Bins on which the stop is looked for first; the readings that decide are made on all rows."""
-_EXACT_PLACES = 3_000
-"""Up to here the stop is searched to rounding; beyond, left-out residuals are interpolated between readings."""
-_ACCURACY = 1e-8
+"""Bins on which the stop is looked for, no wider than an eighth of the fit's detail; its errors are those of all rows."""
+_ACCURACY, _ACCURACY_MANY, _MANY = 1e-8, 1e-6, 100_000
+"""How far the filter's approximation may be off, and from how many rows on a hundred times more is allowed: the error of
+an estimate from so many rows is a thousand times larger."""
 _RIDGE_STEPS = 4
 _SPECTRUM_PLACES = 1_000
 """Bins whose eigenvalues stand for all of them in sums; exact where there are no more places."""
@@ -99,7 +98,6 @@ class _Run:
     problem: Problem
     plan: Plan
     space: StateSpace
-    seen: dict[float, Array] = field(default_factory=dict)
 
     @cached_property
     def rows(self) -> LineRows:
@@ -175,29 +173,23 @@ class _Run:
         return replace(stop, certainty=Certainty("line", settled=found.regret <= plan.tol, regret=found.regret))
 
     def _search(self, largest: float, column: int) -> FoundPenalty:
-        """A penalty by bins, then the rule's readings around it on all rows."""
+        """The rule's penalty: on all places, or on bins that are fine enough, with the errors of all rows."""
         n, scale = self.problem.n_samples, self.problem.kernel_scale(self.plan.kernel)
         allowance = self.plan.rule.left_out_allowance
         smallest, most = n * scale / CEILING, 1e3 * n * largest
 
-        if self.rows.n_places <= _EXACT_PLACES:
-            exact = ExactStop(self.rows, self.space, column, self.problem.intercept, allowance or 0.0)
-            return exact.run(smallest, most)
-        start = _rough_penalty(self.rows, self.space, self.problem.intercept, column, n * largest, smallest)
-        return PenaltySearch(
-            lambda penalty: self._left_out(penalty)[:, column],
-            weight=n,
-            total=n,
-            smallest=smallest,
-            largest=most,
-            allowance=0.0 if allowance is None else allowance,
-        ).run(start)
+        exact = ExactStop(self.rows, self.space, column, self.problem.intercept, allowance or 0.0)
+        places = _SEARCH_PLACES
+        while places < self.rows.n_places:
+            found = replace(exact, rows=in_bins(self.rows, places)).run(smallest, most)
+            if self._freedom(places, found.lowest_penalty) <= places / BINS_PER_DEGREE:
+                return exact.confirmed(found)
+            places *= 4
+        return exact.run(smallest, most)
 
-    def _left_out(self, penalty: float) -> Array:
-        """Left-out residuals of every row, read once for all responses."""
-        if penalty not in self.seen:
-            self.seen[penalty] = self.system.left_out(penalty)
-        return self.seen[penalty]
+    def _freedom(self, places: int, penalty: float) -> float:
+        fit = fit_at(in_bins(self.rows, places), self.space, penalty, intercept=self.problem.intercept)
+        return float(fit.degrees_of_freedom[0])
 
     # ---- the estimate there -------------------------------------------------------------------------------------
 
@@ -207,7 +199,9 @@ class _Run:
         reached = np.array([stop.step_sum for stop in stops])
         going = reached[reached > 0]
         middle = float(np.exp(np.log(going).mean())) if going.size else 1.0 / max(largest, 1e-280)
-        polynomial = as_resolvents(bound, middle, largest, _ACCURACY)
+        polynomial = as_resolvents(
+            bound, middle, largest, _ACCURACY if self.problem.n_rows <= _MANY else _ACCURACY_MANY
+        )
         solves = self.system.at(polynomial.penalty(n, middle))
         space = resolvent_space(solves, self.responses, n, self._steps(polynomial, going))
         dual = solves.inverse(space.before_last_solve(bound, reached))
@@ -285,19 +279,3 @@ class _Run:
             mean_row=mean_row,
         )
 
-
-def _rough_penalty(
-    rows: LineRows, space: StateSpace, intercept: bool, column: int, largest: float, smallest: float
-) -> float:
-    """Where the left-out error on bins is smallest: one batch of penalties, a factor of four apart."""
-    count = max(2, math.ceil(math.log(10 * largest / smallest) / math.log(4.0)))
-    penalties = np.geomspace(smallest, 10 * largest, count)
-    places = _SEARCH_PLACES // 8
-    while True:
-        binned = in_bins(rows, places)
-        fit = fit_at(binned, space, penalties, intercept=intercept)
-        errors = left_out_errors(fit)[:, :, column].sum(axis=0)
-        best = int(np.argmin(errors))
-        if binned is rows or fit.degrees_of_freedom[best] <= places / BINS_PER_DEGREE:
-            return float(penalties[best])
-        places *= 8
