@@ -159,7 +159,7 @@ def fit(
         ax.plot(at, mean, color=BLUE, label="fit")
         return _finish(ax, "Fit", xlabel=shown(names[0], 40), ylabel="response")
     fitted = of.path.fit() if X is None else model.predict(X).reshape(len(target), -1)[:, response]
-    ends = [min(target.min(), fitted.min()), max(target.max(), fitted.max())]
+    ends = [np.minimum(target, fitted).min(), np.maximum(target, fitted).max()]
     ax.plot(ends, ends, color=_GREY, linewidth=0.8)
     ax.plot(fitted, target, ".", color=BLUE, alpha=0.6, markersize=4)
     return _finish(ax, "Predicted against observed", legend=False, xlabel="predicted", ylabel="observed")
@@ -196,11 +196,8 @@ def compare(what: Compared, ax: Axes | None = None) -> Axes:
     least = min(starts, default=2.0) / 2
     colours = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, "black", _GREY)
     for i, (name, at, left_out, held) in enumerate(entries):
-        style: dict[str, Any] = {
-            "color": colours[i % len(colours)],
-            "marker": _MARKERS[i % len(_MARKERS)],
-            "linestyle": "none",
-        }
+        style: dict[str, Any] = {"color": colours[i % len(colours)], "marker": _MARKERS[i % len(_MARKERS)]}
+        style["linestyle"] = "none"
         where = at if at > 0 else least
         text = f"{shown(name, 30)}{'' if at > 0 else ' (no step)'}"
         ax.plot([where], [np.nan if left_out is None else left_out], label=text, **style)

@@ -16,7 +16,7 @@ from typing import cast
 
 import numpy as np
 
-from stopwise._support.arrays import Array, ArrayLike
+from stopwise._support.arrays import Array, ArrayLike, Mask
 from stopwise._support.checks import is_finite, is_number, real_array
 
 MAX_ITERATION = 2**53
@@ -78,19 +78,19 @@ def _check_step(value: object) -> float:
 def _counts(iteration: ArrayLike) -> Array:
     """Numbers of iterations, whole and at least 0 (a float, since they may pass 2^53)."""
     counts = real_array(iteration, "iteration")
-    wrong = ~(counts >= 0) | (counts != np.floor(counts))
-    if np.any(wrong):
-        raise ValueError(f"iteration must be a whole number of at least 0, got {float(counts[wrong].flat[0])!r}")
-    return counts
+    return _refused(counts, ~(counts >= 0) | (counts != np.floor(counts)), "iteration must be a whole number of")
 
 
 def _readings(step_sum: ArrayLike) -> Array:
     """Clock readings, at least 0."""
     sums = real_array(step_sum, "step_sum")
-    wrong = ~(sums >= 0)
+    return _refused(sums, ~(sums >= 0), "step_sum must be")
+
+
+def _refused(values: Array, wrong: Mask, words: str) -> Array:
     if np.any(wrong):
-        raise ValueError(f"step_sum must be at least 0, got {float(sums[wrong].flat[0])!r}")
-    return sums
+        raise ValueError(f"{words} at least 0, got {float(values[wrong].flat[0])!r}")
+    return values
 
 
 def _log1p_negative(product: Array) -> Array:
@@ -171,9 +171,8 @@ class PolynomialDecay(_Searched):
         if power < 0:
             raise InvalidSchedule(f"non-increasing broken: power must be at least 0, got {power!r}: steps would grow")
         if power > 1:
-            raise InvalidSchedule(
-                f"infinite travel broken: power must be at most 1, got {power!r}: the steps would have a finite sum"
-            )
+            words = f"infinite travel broken: power must be at most 1, got {power!r}: the steps would have a finite sum"
+            raise InvalidSchedule(words)
         object.__setattr__(self, "power", float(power))
 
     def step_size(self, iteration: int) -> float:
@@ -225,18 +224,15 @@ class Sequence(_Searched):
         if not np.all(np.isfinite(values)) or np.any(values < 0):
             bad = values[~np.isfinite(values) | (values < 0)][0]
             raise InvalidSchedule(f"boundedness broken: steps must be positive and finite, got {float(bad)!r}")
-        rises = np.flatnonzero(np.diff(values) > 0)
-        if rises.size:
-            at = int(rises[0])
+        if (rises := np.flatnonzero(np.diff(values) > 0)).size:
+            before, after = values[rises[0] : rises[0] + 2]
             raise InvalidSchedule(
-                f"non-increasing broken: step {at + 1} is {values[at + 1]:g}, above step {at} = {values[at]:g}; steps "
+                f"non-increasing broken: step {rises[0] + 1} is {after:g}, above step {rises[0]} = {before:g}; steps "
                 "must stay level or shrink, so sort them in descending order"
             )
         if values[-1] == 0:
-            raise InvalidSchedule(
-                "infinite travel broken: the last step is 0 and goes on for ever, so the sum is finite; end with a "
-                "positive step"
-            )
+            words = "infinite travel broken: the last step is 0 and goes on for ever, so the sum is finite"
+            raise InvalidSchedule(f"{words}; end with a positive step")
         object.__setattr__(self, "steps", tuple(float(v) for v in values))
 
     @cached_property

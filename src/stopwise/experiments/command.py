@@ -21,26 +21,23 @@ _INTERRUPTED = 130
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
-class _List(click.ParamType):  # type: ignore[type-arg]  # generic in later releases of click alone
-    """Numbers separated by commas."""
+def _numbers(kind: type[int] | type[float]) -> Callable[[str], tuple[float, ...]]:
+    """Takes numbers separated by commas."""
 
-    def __init__(self, kind: type[int] | type[float], name: str) -> None:
-        self.kind, self.name = kind, name
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
-        if isinstance(value, tuple):
-            return value
+    def convert(text: str) -> tuple[float, ...]:
         try:
-            return tuple(self.kind(part) for part in str(value).split(","))
+            return tuple(kind(part) for part in text.split(","))
         except ValueError:
-            self.fail(f"{value!r} is not a list of numbers separated by commas", param, ctx)
+            raise click.BadParameter(f"{text!r} is not a list of numbers separated by commas") from None
+
+    return convert
 
 
 @click.command("reproduce", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("names", nargs=-1, metavar="[NAMES]...")
 @click.option("--trials", type=click.IntRange(2), default=10_000, show_default=True, help="Trials of each simulation.")
-@click.option("--n", "sizes", type=_List(int, "sizes"), default=None, help="Sample sizes, e.g. 50,100.")
-@click.option("--alpha", "alphas", type=_List(float, "steps"), default=None, help="Step sizes, e.g. 0.25,1.")
+@click.option("--n", "sizes", type=_numbers(int), default=None, help="Sample sizes, e.g. 50,100.")
+@click.option("--alpha", "alphas", type=_numbers(float), default=None, help="Step sizes, e.g. 0.25,1.")
 @click.option("--out", type=_FOLDER, default=Path("results"), show_default=True, help="Folder.")
 @click.option("--jobs", type=int, default=-1, show_default=True, help="Processes; -1 for one a core.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of all random numbers.")

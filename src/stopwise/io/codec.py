@@ -107,44 +107,26 @@ class Decoder:
             return [self.decode(part) for part in data]
         if not isinstance(data, dict):
             return data
-        kind = data["$"]
-        if kind in _DECODERS:
-            return _DECODERS[kind](self, data)
+        kind: str = data["$"]
+        value: Any = data.get("is")
+        match kind:
+            case "float":
+                return {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}[value]
+            case "scalar" if data["dtype"] in _SCALARS:
+                return np.dtype(data["dtype"]).type(self.decode(value))
+            case "tuple":
+                return tuple(self.decode(part) for part in value)
+            case "dict":
+                return {key: self.decode(part) for key, part in value.items()}
+            case "strings":
+                return np.array([str(part) for part in value], dtype="O").reshape(data["shape"])
+            case "array":
+                return self._array(data["tensor"], data.get("axes"), data.get("flipped"))
         if kind in ENUMS:
-            return ENUMS[kind][data["is"]]
+            return ENUMS[kind][value]
         return build(find_type(kind), {name: self.decode(part) for name, part in data["fields"].items()})
 
-    def _float(self, data: dict[str, Any]) -> float:
-        return {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}[data["is"]]
-
-    def _scalar(self, data: dict[str, Any]) -> Any:
-        if data["dtype"] not in _SCALARS:
-            raise ValueError(f"unknown scalar type {data['dtype']!r}")
-        return np.dtype(data["dtype"]).type(self.decode(data["is"]))
-
-    def _tuple(self, data: dict[str, Any]) -> tuple[Any, ...]:
-        return tuple(self.decode(part) for part in data["is"])
-
-    def _dict(self, data: dict[str, Any]) -> dict[str, Any]:
-        return {key: self.decode(part) for key, part in data["is"].items()}
-
-    def _strings(self, data: dict[str, Any]) -> Tensor:
-        out = np.empty(len(data["is"]), dtype=object)
-        out[:] = [str(part) for part in data["is"]]
-        return out.reshape(data["shape"])
-
-    def _array(self, data: dict[str, Any]) -> Tensor:
-        name = data["tensor"]
+    def _array(self, name: str, axes: list[int] | None, flipped: list[int] | None) -> Tensor:
         if name not in self._arrays:
-            self._arrays[name] = unpack(self._tensors[name], data.get("axes"), data.get("flipped"))
+            self._arrays[name] = unpack(self._tensors[name], axes, flipped)
         return self._arrays[name]
-
-
-_DECODERS = {
-    "float": Decoder._float,
-    "scalar": Decoder._scalar,
-    "tuple": Decoder._tuple,
-    "dict": Decoder._dict,
-    "strings": Decoder._strings,
-    "array": Decoder._array,
-}

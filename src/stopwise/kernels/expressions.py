@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Protocol, TypeVar
 
 from stopwise._support.arrays import Tensor
 
@@ -17,23 +17,15 @@ V = TypeVar("V")
 """What an expression is evaluated with: tensors, or the names of variables in source code."""
 
 
-class Ops(ABC, Generic[V]):
+class Ops(Protocol[V]):
     """The element-wise arithmetic an expression needs, for one kind of value."""
 
-    @abstractmethod
     def affine(self, value: V, slope: float, shift: float) -> V:
         """slope * value + shift."""
 
-    @abstractmethod
     def add(self, first: V, second: V) -> V: ...
-
-    @abstractmethod
     def multiply(self, first: V, second: V) -> V: ...
-
-    @abstractmethod
     def exp2(self, value: V) -> V: ...
-
-    @abstractmethod
     def root(self, value: V) -> V:
         """sqrt(max(value, 0))."""
 
