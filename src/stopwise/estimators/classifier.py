@@ -221,8 +221,8 @@ class KernelGradientClassifier(StopDisplay, ClassifierMixin, BaseEstimator):  # 
     dual_coef_ = learned(lambda f: f.dual_coef, "Their weights.")
     intercept_ = learned(lambda f: f.intercept, "The constant of the scores.")
     calibration_ = learned(lambda f: f.calibration, "Calibration of left-out predictions.")
-    n_features_in_ = learned(lambda f: f.n_features, "How many columns X had.")
-    feature_names_in_ = learned(lambda f: f.feature_names, "Their names, where they had any.", optional=True)
+    n_features_in_ = learned(lambda f: f.n_in, "How many columns X had.")
+    feature_names_in_ = learned(lambda f: f.names_in, "Their names, where they had any.", optional=True)
     feature_range_ = learned(lambda f: f.feature_range, "Smallest and largest value of each column, (2, d).")
 
     def __sklearn_tags__(self) -> Any:

@@ -23,6 +23,7 @@ from stopwise.losses import Loss, spread_of, weighted_quantile
 from stopwise.rules import Critical, Fixed, LeaveOneOut, Prudent, Reason, Rule, Stop
 from stopwise.selection.left_out_loss import LossChoice, choose_for_loss
 from stopwise.selection.result import Selection
+from stopwise.tables.recipe import Recipe
 
 T = TypeVar("T")
 
@@ -52,6 +53,19 @@ class LossFitted:
     kept_rows: Array | None = None
     """For a precomputed kernel: the columns (training rows) that predictions weigh."""
     feature_range: Array | None = None
+    columns_in: tuple[str, ...] | None = None
+    """The columns of a frame, from which `recipe` makes features; None for an array."""
+    recipe: Recipe | None = None
+
+    @property
+    def n_in(self) -> int:
+        """How many columns X had."""
+        return self.n_features if self.columns_in is None else len(self.columns_in)
+
+    @property
+    def names_in(self) -> Array | None:
+        """Their names, where they had any."""
+        return self.feature_names if self.columns_in is None else np.array(self.columns_in, dtype=object)
 
     def pick(self, values: Sequence[T]) -> T | list[T]:
         """One stop serves all: the only one."""
@@ -191,6 +205,8 @@ def finish(intake: Intake, plan: LossPlan, stopped: Stopped, classes: Array | No
         features=stopped.choice.features,
         kept_rows=columns if precomputed else None,
         feature_range=None if precomputed else feature_range(intake.covariates),
+        columns_in=intake.columns_in,
+        recipe=intake.recipe,
     )
 
 
