@@ -15,7 +15,7 @@ from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.running_sums import Line
 from stopwise.engine.operators.tiles import Tiled
 from stopwise.engine.solvers import gpu_solver as cuda
-from stopwise.engine.solvers.costs import (
+from stopwise.engine.solves.costs import (
     DEVICE,
     DEVICE_EVERY_ROW,
     DEVICE_PATIENCE,
