@@ -81,7 +81,7 @@ def test_a_gram_matrix_is_symmetric_and_positive_semidefinite(case):
     X = draw(2, 25, n_features)
     X[5:9] = X[0:4]  # repeated points: singular, still valid
     gram = kernel(X)
-    assert_close(gram, gram.T, rtol=2e-15)
+    assert_close(gram, gram.T, rtol=1e-14)  # products of blocks round in another order on another processor
     values = np.linalg.eigvalsh(gram)
     assert values[0] >= -1e-13 * values[-1]
 
