@@ -57,7 +57,7 @@ class Setting:
 
     def stand_in(self, rank):
         uncentred = centred_gram(self.take(self.gram), self.take(np.sqrt(self.w)), None)
-        return low_rank(lambda rows: uncentred[:, rows], uncentred.diagonal() + 0.0, rank, 0, centre=self.centre)
+        return low_rank(lambda rows: uncentred[:, rows], uncentred.diagonal() + 0.0, rank, 0, constant=self.constant)
 
     def gradients(self, penalty, rank=40, **options):
         return Preconditioned(lambda b: self.matrix @ b, self.stand_in(rank), penalty, self.centre, **options)
@@ -136,7 +136,7 @@ def test_a_stand_in_is_inverted_and_halved_at_any_penalty(kind):
         matrix = rows @ rows.T + penalty * np.eye(len(rows))
         block = setting.take(np.random.default_rng(0).normal(size=(len(rows), 3)))
         solved = setting.host(stand_in.inverse(block, penalty))
-        assert np.allclose(matrix @ solved, setting.host(block), atol=1e-7)
+        assert np.allclose(matrix @ solved, setting.host(block), atol=1e-5)
         twice = stand_in.inverse_root(stand_in.inverse_root(block, penalty), penalty)
         assert np.allclose(setting.host(twice), solved, rtol=1e-6, atol=1e-6 * np.abs(solved).max())
 

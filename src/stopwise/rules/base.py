@@ -173,8 +173,8 @@ class Rule(ABC):
 
     @property
     def left_out_allowance(self) -> float | None:
-        """Standard errors of ridge's leave-one-out error that are allowed above the smallest, where that is all the rule
-        asks for; None for other rules."""
+        """For a rule that asks for ridge's leave-one-out error alone: how many standard errors above the smallest it
+        allows. None for other rules."""
         return None
 
     @abstractmethod

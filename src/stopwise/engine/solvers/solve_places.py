@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.tiles import Tiled
 from stopwise.engine.solvers.plan import Plan
 from stopwise.engine.solves.factor import centred_gram
-from stopwise.engine.solves.systems import FactorSystem, GradientSystem, RawGram
+from stopwise.engine.solves.systems import FactorSystem, FoldSystem, RawGram
 from stopwise.kernels import Precomputed
 from stopwise.problem import Problem
 
@@ -30,14 +30,19 @@ HOST_RANK, DEVICE_RANK = 1_500, 5_000
 class Place(Protocol):
     """Makes the systems of one problem."""
 
-    operator: Operator
-    device: str | None
+    @property
+    def operator(self) -> Operator:
+        """K, for products that are few."""
+
+    @property
+    def device(self) -> str | None:
+        """The device's name, or None on the host."""
 
     def factors(self) -> FactorSystem:
         """The held matrix."""
 
-    def gradients(self) -> GradientSystem:
-        """Products alone."""
+    def folds(self, *, held: bool) -> FoldSystem:
+        """Rows left out in folds: with a held matrix, or by products alone."""
 
 
 def _roots(problem: Problem) -> Array:
@@ -51,7 +56,7 @@ def _constant(problem: Problem) -> Array | None:
 class HostPlace:
     """numpy: a matrix that is held where it fits, tiles where not."""
 
-    device = None
+    device: str | None = None
 
     def __init__(self, problem: Problem, plan: Plan) -> None:
         self.problem, self.plan = problem, plan
@@ -74,6 +79,11 @@ class HostPlace:
             plan.kernel, problem.covariates, weights=problem.weights, centred=problem.intercept, n_jobs=plan.n_jobs
         )
 
+    def _matrix(self) -> Array:
+        """The Gram matrix, to be overwritten."""
+        fresh = self.problem.gram(self.plan.kernel) if self._held is None else self._held.copy()
+        return fresh.astype(np.float64, copy=False)
+
     def factors(self) -> FactorSystem:
         problem = self.problem
         needed = 8.0 * problem.n_rows**2
@@ -85,14 +95,16 @@ class HostPlace:
         roots, constant = problem.root_weights, _constant(problem)
         responses = problem.responses * _roots(problem)[:, None]
 
-        def matrix() -> Array:
-            fresh = self.problem.gram(self.plan.kernel) if self._held is None else self._held.copy()
-            return centred_gram(fresh.astype(np.float64, copy=False), roots, constant)
-
         n = problem.n_samples
-        return FactorSystem(matrix, constant, responses, n, lambda block: n * self.operator.multiply(block))
+        return FactorSystem(
+            lambda: centred_gram(self._matrix(), roots, constant),
+            constant,
+            responses,
+            n,
+            lambda block: n * self.operator.multiply(block),
+        )
 
-    def gradients(self) -> GradientSystem:
+    def folds(self, *, held: bool) -> FoldSystem:
         problem, operator = self.problem, self.operator
 
         def columns(rows: Array) -> Array:
@@ -100,9 +112,14 @@ class HostPlace:
                 return self._held[:, rows]
             return problem.gram(self.plan.kernel, None, rows)
 
-        gram = RawGram(operator.gram_product, columns, np.asarray(operator.gram_diagonal(), dtype=np.float64))
+        gram = RawGram(
+            operator.gram_product,
+            columns,
+            np.asarray(operator.gram_diagonal(), dtype=np.float64),
+            held=self._matrix if held else None,
+        )
         rank = min(HOST_RANK, max(problem.n_rows // 4, 1))
-        return GradientSystem(
+        return FoldSystem(
             gram, problem.responses, _roots(problem), intercept=problem.intercept, rank=rank, seed=problem.seed
         )
 
@@ -130,6 +147,10 @@ class DevicePlace:
         """K in float64."""
         return self._operator("float64")
 
+    def _matrix(self) -> Array:
+        """The Gram matrix on the device, to be overwritten."""
+        return cast(Array, gram_on_device(self.operator.form, self.operator._rows, self.operator.origin))
+
     def factors(self) -> FactorSystem:
         problem, operator = self.problem, self.operator
         needed, free = 2 * 8.0 * problem.n_rows**2, free_bytes(self._device)
@@ -144,13 +165,16 @@ class DevicePlace:
         constant = None if direction is None else as_tensor(direction, self._device)
         responses = as_tensor(problem.responses * _roots(problem)[:, None], self._device)
 
-        def matrix() -> Array:
-            return centred_gram(gram_on_device(operator.form, operator._rows, operator.origin), roots, constant)
-
         n = problem.n_samples
-        return FactorSystem(matrix, constant, responses, n, lambda block: n * operator.on_device.multiply(block))
+        return FactorSystem(
+            lambda: centred_gram(self._matrix(), roots, constant),
+            constant,
+            responses,
+            n,
+            lambda block: n * operator.on_device.multiply(block),
+        )
 
-    def gradients(self) -> GradientSystem:
+    def folds(self, *, held: bool) -> FoldSystem:
         problem, exact = self.problem, self.operator
         single = self.plan.precision != "float64" and self.plan.tol > 0
         fast = self._operator("float32") if single else exact
@@ -159,8 +183,9 @@ class DevicePlace:
             lambda rows: columns_on_device(exact.form, exact._rows, exact.origin, rows),
             as_tensor(exact.gram_diagonal(), self._device).double(),
             careful=lambda block: exact.cross.product(block),
+            held=self._matrix if held else None,
         )
-        return GradientSystem(
+        return FoldSystem(
             gram,
             as_tensor(problem.responses, self._device).double(),
             as_tensor(_roots(problem), self._device).double(),

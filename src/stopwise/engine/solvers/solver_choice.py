@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,16 +10,27 @@ import numpy as np
 from stopwise._support.memory import free_bytes, gibibytes
 from stopwise._support.progress import say
 from stopwise._support.torch import has_gpu, has_torch, is_tensor
+from stopwise.engine.gpu.plain_tiles import free_bytes as device_free_bytes
 from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.tiles import Tiled
 from stopwise.engine.solvers import gpu_solver as cuda
+from stopwise.engine.solvers.costs import (
+    DEVICE,
+    DEVICE_EVERY_ROW,
+    DEVICE_PATIENCE,
+    DEVICE_ROWS,
+    HOST,
+    HOST_EVERY_ROW,
+    HOST_PATIENCE,
+    engine_costs,
+)
 from stopwise.engine.solvers.dense_solver import DenseSolver
 from stopwise.engine.solvers.gpu_solver import CudaSolver
 from stopwise.engine.solvers.krylov_solver import KrylovSolver
 from stopwise.engine.solvers.landmark_solver import NystromSolver
 from stopwise.engine.solvers.line_solver import LINE_ROWS, LineSolver, on_the_line
 from stopwise.engine.solvers.plan import Plan, Solver
-from stopwise.engine.solvers.solve_places import DevicePlace, HostPlace, Place
+from stopwise.engine.solvers.solve_places import DEVICE_RANK, HOST_RANK, DevicePlace, HostPlace, Place
 from stopwise.engine.solvers.solves_solver import SolvesSolver
 from stopwise.kernels import Precomputed
 from stopwise.kernels.forms import has_form
@@ -77,9 +89,45 @@ def choose_solver(problem: Problem, plan: Plan) -> Solver:
     )
 
 
+def _by_solves(plan: Plan) -> bool:
+    """Whether solves answer: the default rule or a stop that was given, along a filter that is smooth."""
+    asked = plan.rule.left_out_allowance is not None or plan.rule.reads_clock_only
+    return asked and plan.filter.name in ("ridge", "descent", "flow") and plan.tol > 0
+
+
+def _cheapest(problem: Problem, plan: Plan) -> tuple[str, str] | None:
+    """The engine of least cost that fits into memory, with its cost in words; None where all take too long."""
+    n = problem.n_rows
+    device = _device_pays(problem, plan)
+    rates = DEVICE if device else HOST
+    free = device_free_bytes(cuda.device_for(problem.covariates)) if device else free_bytes()
+    held = not device and 2 * 8.0 * n**2 < 0.6 * free
+    rank = min(DEVICE_RANK if device else HOST_RANK, n // 4)
+    needed = {
+        "dense": math.inf if device else dense_bytes(n, plan.dtype),
+        "factor": 2 * 8.0 * n**2,
+        "preconditioned": 3 * 8.0 * n * rank + (8.0 * n**2 if held else 0.0),
+    }
+    every_row = DEVICE_EVERY_ROW if device else HOST_EVERY_ROW
+    costs = engine_costs(n, rates, every_row=every_row, rank=rank, held=held)
+    fits = [cost for cost in costs if needed[cost.engine] < 0.8 * free]
+    if not fits or fits[0].seconds > (DEVICE_PATIENCE if device else HOST_PATIENCE):
+        return None
+    others = ", ".join(f"{cost.engine} {cost.seconds:.2g} s" for cost in fits[1:])
+    where = "on the GPU" if device else "on the CPU"
+    return fits[0].engine, f"{n} rows {where}: about {fits[0].seconds:.2g} s" + (f" ({others})" if others else "")
+
+
+def _device_pays(problem: Problem, plan: Plan) -> bool:
+    """Whether rows are on a device already, or one is there and is quicker than the processor."""
+    if is_tensor(problem.covariates):
+        return True
+    return problem.n_rows >= DEVICE_ROWS and has_gpu() and has_form(plan.kernel)
+
+
 def _place(problem: Problem, plan: Plan) -> Place:
     """Where solves happen: where the rows are, or on a GPU that is there and pays."""
-    if cuda.DEVICE is not None or _gpu(problem, plan)[0]:
+    if cuda.DEVICE is not None or _device_pays(problem, plan):
         return DevicePlace(problem, plan, cuda.device_for(problem.covariates))
     return HostPlace(problem, plan)
 
@@ -96,6 +144,10 @@ def _automatic(problem: Problem, plan: Plan) -> tuple[str, str]:
         return "dense", f"{n} rows: all eigenpairs take {gibibytes(needed)} of {gibibytes(free)} free"
     if line:
         return "line", f"{n} rows of one covariate: products in a few passes over them sorted"
+    if _by_solves(plan):
+        cheapest = _cheapest(problem, plan)
+        if cheapest is not None:
+            return cheapest
     gpu, why = _gpu(problem, plan)
     if gpu:
         return "cuda", f"{n} rows: products on tiles, {why}"

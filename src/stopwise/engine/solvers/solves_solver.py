@@ -18,6 +18,7 @@ from stopwise._support.progress import Progress
 from stopwise._support.threads import blas_for, blas_threads
 from stopwise._support.torch import on_host
 from stopwise.engine.operators import Dense
+from stopwise.engine.solvers.costs import DEVICE_EVERY_ROW, HOST_EVERY_ROW
 from stopwise.engine.solvers.dense_solver import decide, noise_of, problem_path
 from stopwise.engine.solvers.krylov_solver import UnsettledWarning
 from stopwise.engine.solvers.plan import Plan, Solution
@@ -26,7 +27,7 @@ from stopwise.engine.solves.penalty_search import FoundPenalty, PenaltySearch
 from stopwise.engine.solves.resolvent_space import ResolventSpace, largest_eigenvalue, resolvent_space
 from stopwise.engine.solves.sampled_left_out import sample_rows
 from stopwise.engine.solves.shifted_descent import Resolvent, ResolventPolynomial, as_resolvents
-from stopwise.engine.solves.systems import FactorSystem, GradientSystem
+from stopwise.engine.solves.systems import FactorSystem, FoldSystem
 from stopwise.engine.spectrum.eigenpairs import dense_spectrum
 from stopwise.filters import Filter, Ridge
 from stopwise.path import Path
@@ -55,7 +56,7 @@ class _Solves(Resolvent, Protocol):
 class _Reader:
     """Left-out residuals at any penalty, each read once for all responses."""
 
-    system: FactorSystem | GradientSystem
+    system: FactorSystem | FoldSystem
     seen: dict[float, Array]
     progress: Progress
 
@@ -75,8 +76,14 @@ class SolvesSolver:
     def solve(self, problem: Problem, plan: Plan) -> Solution:
         _check(plan, self.name)
         with blas_threads(blas_for(problem.n_rows)), Progress(plan.verbose) as progress:
-            system = self.place.factors() if self.name == "factor" else self.place.gradients()
+            system = self._system(problem)
             return _Run(problem, plan, system, self.place, self.name, progress).solution()
+
+    def _system(self, problem: Problem) -> FactorSystem | FoldSystem:
+        if self.name == "preconditioned":
+            return self.place.folds(held=False)
+        every_row = HOST_EVERY_ROW if self.place.device is None else DEVICE_EVERY_ROW
+        return self.place.factors() if problem.n_rows <= every_row else self.place.folds(held=True)
 
 
 def _check(plan: Plan, name: str) -> None:
@@ -87,8 +94,8 @@ def _check(plan: Plan, name: str) -> None:
         )
     if as_resolvents(plan.filter.bind(1.0), 100.0, 1.0, _ACCURACY_MANY).error > _UNREACHED:
         raise ValueError(
-            f'solver="{name}" takes ridge, descent and flow; the filter {plan.filter.name} is no smooth function of the '
-            'eigenvalue: use solver="dense" or solver="krylov"'
+            f'solver="{name}" takes ridge, descent and flow; the filter {plan.filter.name} is no smooth function of '
+            'the eigenvalue: use solver="dense" or solver="krylov"'
         )
 
 
@@ -96,7 +103,7 @@ def _check(plan: Plan, name: str) -> None:
 class _Run:
     problem: Problem
     plan: Plan
-    system: FactorSystem | GradientSystem
+    system: FactorSystem | FoldSystem
     place: Place
     name: str
     progress: Progress
@@ -153,15 +160,20 @@ class _Run:
         problem, system, n = self.problem, self.system, self.problem.n_samples
         reader = _Reader(system, self.seen, self.progress)
         allowance = self.plan.rule.left_out_allowance
-        search = PenaltySearch(
-            lambda penalty: reader(penalty, column),
-            weight=system.weight,
-            total=system.n_samples,
-            smallest=n * problem.kernel_scale(self.plan.kernel) / CEILING,
-            largest=1e3 * n * largest,
-            allowance=0.0 if allowance is None else allowance,
-        )
-        return search.run(self._start(column))
+        start = self._start(column)
+        while True:
+            search = PenaltySearch(
+                lambda penalty: reader(penalty, column),
+                weight=system.weight,
+                total=system.n_samples,
+                smallest=n * problem.kernel_scale(self.plan.kernel) / CEILING,
+                largest=1e3 * n * largest,
+                allowance=0.0 if allowance is None else allowance,
+            )
+            found = search.run(start)
+            if found.regret <= self.plan.tol or not system.grow():
+                return found
+            self.seen.clear()
 
     def _start(self, column: int) -> float:
         """The penalty of the smallest left-out error on some rows, with all pairs: it carries over to all rows."""
@@ -282,8 +294,8 @@ def _warn(stops: list[Stop], tol: float) -> None:
     loose = [stop for stop in stops if stop.certainty is not None and not stop.certainty.settled]
     if loose and loose[0].certainty is not None and loose[0].certainty.regret is not None:
         warnings.warn(
-            f"the stop is not settled: its left-out error may be {100 * loose[0].certainty.regret:.2g} percent above that "
-            f"of the exact stop (tol = {tol:g}), since only a sample of rows was left out; raise tol, or use a GPU or "
+            f"the stop is not settled: its left-out error may be {100 * loose[0].certainty.regret:.2g} percent above "
+            f"that of the exact stop (tol = {tol:g}), since only a sample of rows was left out; raise tol, or use a GPU or "
             'solver="factor"',
             UnsettledWarning,
             stacklevel=5,

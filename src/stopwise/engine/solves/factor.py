@@ -2,8 +2,8 @@
 
 A is the weighted, centred, unscaled Gram matrix H D G D H (D = diag(sqrt w), H = I - q q', q = sqrt(w / n)) and a the
 penalty n / step_sum. On the range of H the inverse is P = C^-1 - C^-1 1 1'C^-1 / (1'C^-1 1) with C = G + a W^-1, in
-weighted coordinates: ridge's residual is a P y, and leaving row i out makes it [P y]_i / P_ii. The arrays may be numpy's
-or torch's.
+weighted coordinates: ridge's residual is a P y, and leaving row i out makes it [P y]_i / P_ii. The arrays may be
+numpy's or torch's.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 
 from stopwise._support.array_library import ArrayLibrary, library_of
 from stopwise._support.arrays import Array
+from stopwise.engine.solves.preconditioner import centred
 from stopwise.engine.spectrum.eigenpairs import IndefiniteMatrix
 
 _ROUNDING = 4e-16
@@ -46,10 +47,10 @@ class Factor:
     def _library(self) -> ArrayLibrary:
         return library_of(self.lower)
 
-    def inverse(self, block: Array) -> Array:
-        """P block, for (n,) or (n, b)."""
-        half = self._library.solve_lower(self.lower, _centred(block, self.constant))
-        return _centred(self._library.solve_lower(self.lower, half, transposed=True), self.constant)
+    def inverse(self, block: Array, start: Array | None = None) -> Array:
+        """P block, for (n,) or (n, b); no guess is needed to `start` from."""
+        half = self._library.solve_lower(self.lower, centred(block, self.constant))
+        return centred(self._library.solve_lower(self.lower, half, transposed=True), self.constant)
 
     def residual(self, block: Array) -> Array:
         """a P block: what ridge at this penalty leaves of responses."""
@@ -100,17 +101,9 @@ def factor(matrix: Callable[[], Array], penalty: float, constant: Array | None =
         shift = max(10 * shift, _ROUNDING * trace)
         if shift > _LARGEST_SHIFT * trace:
             raise IndefiniteMatrix(
-                f"the kernel matrix is not positive semi-definite: a shift of {shift:g} (its trace is {trace:g}) on top "
-                f"of the penalty {penalty:g} leaves it no Cholesky factor; pass a positive semi-definite kernel"
+                f"the kernel matrix is not positive semi-definite: a shift of {shift:g} (its trace is {trace:g}) on "
+                f"top of the penalty {penalty:g} leaves it no Cholesky factor; pass a positive semi-definite kernel"
             )
-
-
-def _centred(block: Array, constant: Array | None) -> Array:
-    """H block."""
-    if constant is None:
-        return block
-    means = constant @ block
-    return cast(Array, block - (constant * means if block.ndim == 1 else constant[:, None] * means))
 
 
 def centred_gram(gram: Array, root_weights: Array | None = None, constant: Array | None = None) -> Array:

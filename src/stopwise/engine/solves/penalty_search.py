@@ -1,4 +1,4 @@
-"""The default rule asked at a handful of penalties: the earliest stop within an allowance of the smallest left-out error.
+"""The default rule at a handful of penalties: the earliest stop within an allowance of the smallest left-out error.
 
 Each reading costs a factor or a solve, so few are made. Between them the left-out residual of each row is interpolated
 in log penalty (it is a ratio of smooth sums there), which gives means and paired standard errors at any penalty.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from stopwise._support.arrays import Array
 
 _STRIDE = math.log(4.0)
 """Distance of the first readings, in log penalty."""
-_FINE = 0.05
+_FINE = 0.025
 """Spacing of interpolated readings, in log penalty: the error of a stop moved by that is below 1e-4 of itself."""
 _MOST_READINGS = 24
 _AGREE = 1e-4
@@ -49,8 +50,8 @@ class FoundPenalty:
 class PenaltySearch:
     """`left_out(penalty)`: left-out residuals of some rows in weighted coordinates, (m,).
 
-    `weight`: the samples that these rows stand for; `total`: those that all rows stand for, for whose standard error the
-    allowance is meant. Equal where every row is read.
+    `weight`: the samples that these rows stand for; `total`: those that all rows stand for, for whose standard
+    error the allowance is meant. Equal where every row is read.
     """
 
     left_out: Callable[[float], Array]
@@ -103,7 +104,7 @@ class PenaltySearch:
             for i in near:
                 others = near[near != i]
                 weights[row, i] = np.prod((place - places[others]) / (places[i] - places[others]))
-        return weights @ values
+        return cast(Array, weights @ values)
 
     def _doubt(self, place: float) -> float:
         """How far two orders of interpolation are apart in the mean squared error, relative to it."""
@@ -133,11 +134,8 @@ class PenaltySearch:
     def _spread(self, gap: Array) -> Array:
         """Standard error of the mean of paired differences, (g, m) -> (g,)."""
         count = gap.shape[1]
-        return (
-            np.sqrt(((gap - gap.mean(1, keepdims=True)) ** 2).sum(1))
-            / self.weight
-            * math.sqrt(count / max(count - 1, 1))
-        )
+        squares = ((gap - gap.mean(1, keepdims=True)) ** 2).sum(1) * count / max(count - 1, 1)
+        return cast(Array, np.sqrt(squares) / self.weight)
 
     def _found(self, low: float, high: float) -> FoundPenalty:
         best, stop, (grid, squares, means) = self._decide()

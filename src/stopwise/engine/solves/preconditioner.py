@@ -1,7 +1,7 @@
 """A low-rank stand-in F F' for the Gram matrix, and (F F' + a I)^-1 at every penalty from one decomposition.
 
-Pivots are drawn with probability proportional to what is left of the diagonal (randomly pivoted Cholesky: Chen, Epperly,
-Tropp & Webber 2025), a block of proposals at a time with rejection (Epperly, Tropp & Webber 2024): (r + 1) n entries of
+Pivots are drawn with probability proportional to what is left of the diagonal (randomly pivoted Cholesky: Chen,
+Epperly, Tropp & Webber 2025), a block of proposals at a time with rejection (Epperly, Tropp & Webber 2024): (r + 1) n entries of
 the matrix and O(r^2 n) multiplications. F F' never exceeds the matrix, so the preconditioned matrix has no eigenvalue
 below one.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 
@@ -25,33 +26,54 @@ _PROPOSALS = 20
 
 @dataclass(frozen=True)
 class LowRank:
-    """F (n, r) and the eigenpairs of F'F: F F' + a I can be inverted, and halved, for any penalty a > 0."""
+    """F F' + a I, inverted and halved for any penalty a > 0, with F = H diag(mask) `features`.
 
-    rows: Array
+    `mask` takes rows out (zeros), `constant` is the direction q that H = I - q q' takes out; `features` is shared, not
+    copied. `values`, `vectors` are the eigenpairs of F'F.
+    """
+
+    features: Array
     values: Array
     vectors: Array
     pivots: Array
     trace_left: float
-    """Trace of the matrix less F F'."""
+    """Trace of the matrix less F F', before rows were taken out."""
+    constant: Array | None = None
+    mask: Array | None = None
 
     @property
     def rank(self) -> int:
         """How many columns F has."""
-        return int(self.rows.shape[1])
+        return int(self.features.shape[1])
+
+    @property
+    def rows(self) -> Array:
+        """F itself."""
+        return self._up(self.vectors @ self.vectors.T)
 
     def inverse(self, block: Array, penalty: float) -> Array:
         """(F F' + a I)^-1 block = (block - F V (Lambda + a)^-1 V' F' block) / a (Woodbury)."""
         return self._apply(block, 1 / (self.values + penalty)) / penalty
 
     def inverse_root(self, block: Array, penalty: float) -> Array:
-        """(F F' + a I)^-1/2 block, symmetric: the factor 1 - sqrt(a / (Lambda + a)) over Lambda, without cancellation."""
+        """(F F' + a I)^-1/2 block: the factor (1 - sqrt(a / (Lambda + a))) / Lambda, without cancellation."""
         root = (penalty / (self.values + penalty)) ** 0.5
-        return self._apply(block, 1 / ((self.values + penalty) * (1 + root))) / penalty**0.5
+        return self._apply(block, 1 / ((self.values + penalty) * (1 + root))) / float(penalty**0.5)
 
     def _apply(self, block: Array, weights: Array) -> Array:
-        inside = self.vectors.T @ (self.rows.T @ block)
+        inside = self.vectors.T @ self._down(block)
         inside = (inside.T * weights).T if block.ndim == 2 else inside * weights
-        return block - self.rows @ (self.vectors @ inside)
+        return block - self._up(self.vectors @ inside)
+
+    def _down(self, block: Array) -> Array:
+        """F' block."""
+        inner = centred(block, self.constant)
+        return self.features.T @ (inner if self.mask is None else _by_row(self.mask, inner))
+
+    def _up(self, small: Array) -> Array:
+        """F small."""
+        outer = self.features @ small
+        return centred(outer if self.mask is None else _by_row(self.mask, outer), self.constant)
 
     @cached_property
     def largest(self) -> float:
@@ -59,23 +81,35 @@ class LowRank:
         return float(self.values.max()) if self.rank else 0.0
 
 
+def _by_row(factors: Array, block: Array) -> Array:
+    return factors[:, None] * block if block.ndim == 2 else factors * block
+
+
+def centred(block: Array, constant: Array | None) -> Array:
+    """H block = block - q (q' block)."""
+    if constant is None:
+        return block
+    means = constant @ block
+    return cast(Array, block - (constant[:, None] * means if block.ndim == 2 else constant * means))
+
+
 def low_rank(
-    columns: Callable[[Array], Array],
-    diagonal: Array,
-    rank: int,
-    seed: int = 0,
-    *,
-    centre: Callable[[Array], Array] = lambda block: block,
+    columns: Callable[[Array], Array], diagonal: Array, rank: int, seed: int = 0, *, constant: Array | None = None
 ) -> LowRank:
-    """F from about `rank` random pivots. `columns(rows)` are columns of the matrix before `centre` (H) is applied."""
-    rows, pivots, left = randomly_pivoted(columns, diagonal, rank, np.random.default_rng(seed))
-    return stand_in_of(centre(rows), pivots, left)
+    """F from about `rank` random pivots of a matrix, given by its columns and diagonal before H is applied."""
+    features, pivots, left = randomly_pivoted(columns, diagonal, rank, np.random.default_rng([20250101, seed]))
+    return stand_in_of(features, features.T @ features, pivots, left, constant)
 
 
-def stand_in_of(rows: Array, pivots: Array, trace_left: float) -> LowRank:
-    """F F' from F, decomposed once."""
-    values, vectors = library_of(rows).eigh(rows.T @ rows)
-    return LowRank(rows, values.clip(0.0), vectors, pivots, trace_left)
+def stand_in_of(
+    features: Array, gram: Array, pivots: Array, trace_left: float, constant: Array | None, mask: Array | None = None
+) -> LowRank:
+    """F F' from features whose `gram` (masked features' inner products) is at hand."""
+    if constant is not None:
+        mean = features.T @ (constant if mask is None else constant * mask)
+        gram = gram - mean[:, None] * mean[None, :]
+    values, vectors = library_of(features).eigh((gram + gram.T) / 2)
+    return LowRank(features, values.clip(0.0), vectors, pivots, trace_left, constant, mask)
 
 
 def randomly_pivoted(
@@ -117,8 +151,9 @@ def _draw(left: Array, count: int, generator: np.random.Generator) -> Array:
 
 
 def _accept(block: Array, before: Array, generator: np.random.Generator) -> Array:
-    """Which proposals to keep: each with the share of its diagonal that those kept before it leave; the first always."""
-    work, kept = block.astype(np.float64, copy=True), []
+    """Which proposals to keep: each with the share of its diagonal that those kept before leave it."""
+    work = block.astype(np.float64, copy=True)
+    kept: list[int] = []
     for i in generator.permutation(len(work)):
         if kept and generator.random() * before[i] >= work[i, i]:
             continue

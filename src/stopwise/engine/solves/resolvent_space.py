@@ -25,7 +25,7 @@ _SPENT = 1e-12
 
 @dataclass(frozen=True)
 class ResolventSpace:
-    """Orthonormal `rows` (n, k), Ritz pairs of u on them, and the responses' coordinates; host arrays but for `rows`."""
+    """Orthonormal `rows` (n, k), Ritz pairs of u on them, and the responses' coordinates (on the host)."""
 
     rows: Array
     ritz: Array
@@ -48,7 +48,7 @@ class ResolventSpace:
         return Basis(library_of(self.rows).host(self.rows + 0.0), self.rotation)
 
     def before_last_solve(self, filter: Filter, step_sums: Array) -> Array:
-        """What one more P turns into dual weights, one column per response: (weight(K) / P) y, bounded functions of u."""
+        """What one more solve with P turns into dual weights, one column per response."""
         weights = filter.weight(self.eigenvalues, step_sums).T
         inner = weights * (self.penalty / self.n_samples / self.ritz)[:, None] * self.coordinates
         return self.rows @ library_of(self.rows).take(self.rotation @ inner)
@@ -98,7 +98,7 @@ class _Walks:
         self._library = library_of(probes)
         sizes = (probes * probes).sum(0) ** 0.5
         self._sizes = self._library.host(sizes)
-        self._known = [probes / sizes]
+        self._known: list[Array] = [probes / sizes]
         self._diagonal: list[Array] = []
         self._beside: list[Array] = []
 
@@ -136,7 +136,7 @@ class _Walks:
 
 
 def largest_eigenvalue(multiply: Callable[[Array], Array], start: Array, steps: int = 16) -> float:
-    """A bound on the largest eigenvalue of a symmetric matrix: Lanczos from `start`, the Ritz value plus its residual."""
+    """A bound on the largest eigenvalue of a symmetric matrix: the Ritz value of Lanczos plus its residual."""
     library = library_of(start)
     known = [start / float((start * start).sum()) ** 0.5]
     diagonal: list[float] = []

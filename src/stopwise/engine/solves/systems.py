@@ -1,9 +1,9 @@
 """Ridge systems of one problem at any penalty: what the default rule and the estimate ask of a solver.
 
-`FactorSystem` holds the matrix and factors it anew at each penalty; every row is left out, exactly. `GradientSystem`
-multiplies only; a random tenth of the rows (at most 4,000) is left out together, by giving them weight zero, which
-costs one solve a penalty and is leave-one-out but for the share they take. Where rows are few, unit vectors leave
-each of them out alone.
+`FactorSystem` holds the matrix and factors it anew at each penalty; every row is left out, exactly. `FoldSystem`
+multiplies only; a random tenth of the rows (at most 4,000) is left out together, by giving them weight zero: one solve
+a penalty, and leave-one-out but for the share they take. (Unit vectors would leave each out alone, but take a column of
+the block for every row: a thousand times the products.) More folds follow until the stop is known well enough.
 """
 
 from __future__ import annotations
@@ -16,16 +16,12 @@ import numpy as np
 
 from stopwise._support.array_library import ArrayLibrary, library_of
 from stopwise._support.arrays import Array
-from stopwise.engine.solves.factor import Factor, factor
+from stopwise.engine.solves.factor import Factor, centred_gram, factor
 from stopwise.engine.solves.preconditioned import Preconditioned, Product, Tally
-from stopwise.engine.solves.preconditioner import LowRank, randomly_pivoted, stand_in_of
-from stopwise.engine.solves.sampled_left_out import left_out_rows, sample_rows
+from stopwise.engine.solves.preconditioner import LowRank, centred, randomly_pivoted, stand_in_of
 
-_EACH_ROW = 2_500
-"""Up to here conjugate gradients leave out every row, by unit vectors in blocks."""
-_UNITS = 256
-_SHARE, _MOST_ROWS = 10, 4_000
-"""Rows left out together: one in so many, and at most so many (a paired standard error of a fraction of a percent)."""
+_SHARE, _FOLD, _MOST_FOLDS = 10, 4_000, 10
+"""Rows left out together: one in so many, and at most so many; and how many such folds are made at most."""
 _SINGLE = 2e-6
 """Penalties below this share of the largest eigenvalue drown in the rounding of float32 products."""
 _SEARCH = 1e-3
@@ -33,7 +29,7 @@ _SEARCH = 1e-3
 
 
 class FactorSystem:
-    """A held matrix. `matrix` makes A (weighted, centred, unscaled) anew; `responses` (n, q) are weighted and centred."""
+    """A held matrix. `matrix` makes A anew (weighted, centred, unscaled); `responses` (n, q) are weighted, centred."""
 
     def __init__(
         self, matrix: Callable[[], Array], constant: Array | None, responses: Array, n_samples: float, product: Product
@@ -57,6 +53,10 @@ class FactorSystem:
             self._last = factor(self._matrix, penalty, self._constant)
         return self._last
 
+    def grow(self) -> bool:
+        """Every row is left out already."""
+        return False
+
     def left_out(self, penalty: float) -> Array:
         """Left-out residuals of every row and response, weighted coordinates, on the host."""
         return self.library.host(self.at(penalty).left_out(self.responses) + 0.0)
@@ -73,10 +73,16 @@ class RawGram:
     columns: Callable[[Array], Array]
     diagonal: Array
     careful: Product | None = None
+    held: Callable[[], Array] | None = None
+    """Makes the whole matrix, where there is room for it."""
 
 
-class GradientSystem:
-    """Products alone. `targets` (n, q) are the responses by row, unweighted; `roots` are square roots of weights."""
+class FoldSystem:
+    """Rows are left out a fold at a time; `grow` takes more folds in where the stop needs them.
+
+    `targets` (n, q) are the responses by row, unweighted; `roots` are square roots of weights. Where `gram.held` makes
+    the whole matrix, solves are by a factor, else by products with a preconditioner of `rank` columns.
+    """
 
     def __init__(
         self,
@@ -91,21 +97,37 @@ class GradientSystem:
     ) -> None:
         self.gram, self.targets, self.roots, self.intercept = gram, targets, roots, intercept
         self.library: ArrayLibrary = library_of(targets)
-        self.tally, self._seed, self._single = Tally(), seed, single
-        rows, self.pivots, self.trace_left = randomly_pivoted(
-            lambda at: self.roots[:, None] * gram.columns(at) * self.roots[at],
-            gram.diagonal * roots**2,
-            rank,
-            np.random.default_rng([20250101, seed]),
-        )
-        self._features = rows
+        self.tally, self.single, self._rank, self._seed = Tally(), single, rank, seed
         self.n_samples = float((roots * roots).sum())
-        self.whole = _Weighted(self, roots)
-        count = min(len(targets) // _SHARE, _MOST_ROWS)
-        self.each_row = len(targets) <= _EACH_ROW
-        self.rows = np.arange(len(targets)) if self.each_row else sample_rows(len(targets), count, seed)
-        self.weight = float((roots[self.rows] ** 2).sum())
-        self._guess: Array | None = None
+        self.whole = _Weighted(self, None)
+        n = len(targets)
+        size = max(min(n // _SHARE, _FOLD), 1)
+        order = np.random.default_rng([20160716, seed]).permutation(n)
+        count = min(n // size, _MOST_FOLDS)
+        self._folds = [_Fold(self, np.sort(order[k * size : (k + 1) * size])) for k in range(count)]
+        self._used = 1
+
+    @property
+    def weight(self) -> float:
+        """Samples that the rows left out stand for."""
+        return float(sum(fold.weight for fold in self._folds[: self._used]))
+
+    def grow(self) -> bool:
+        """Twice as many folds; False where all are in use."""
+        before, self._used = self._used, min(2 * self._used, len(self._folds))
+        return self._used > before
+
+    @cached_property
+    def low_rank(self) -> tuple[Array, Array, float, Array]:
+        """Features of all rows, their pivots, the trace left over, and the features' inner products."""
+        gram, roots = self.gram, self.roots
+        features, pivots, left = randomly_pivoted(
+            lambda at: roots[:, None] * gram.columns(at) * roots[at],
+            gram.diagonal * roots**2,
+            self._rank,
+            np.random.default_rng([20250101, self._seed]),
+        )
+        return features, pivots, left, features.T @ features
 
     @property
     def responses(self) -> Array:
@@ -116,64 +138,71 @@ class GradientSystem:
         """A block."""
         return self.whole.multiply(block)
 
-    def at(self, penalty: float, tol: float = 1e-6) -> Preconditioned:
+    def at(self, penalty: float, tol: float = 1e-6) -> Preconditioned | Factor:
         """Solves at a penalty on all rows."""
         return self.whole.at(penalty, tol)
 
+    def left_out(self, penalty: float) -> Array:
+        """Left-out residuals of the folds in use, weighted coordinates, (m, q), on the host."""
+        return np.concatenate([fold.left_out(penalty) for fold in self._folds[: self._used]])
+
+
+class _Fold:
+    """Some rows, left out together by giving them no weight."""
+
+    def __init__(self, system: FoldSystem, rows: Array) -> None:
+        self._system, self.rows = system, rows
+        self.weight = float((system.roots[rows] ** 2).sum())
+        self._guess: Array | None = None
+        self._known: dict[float, Array] = {}
+
     @cached_property
     def _others(self) -> _Weighted:
-        """The same with no weight on the rows left out."""
-        roots = self.roots + 0.0
-        roots[self.rows] = 0.0
-        return _Weighted(self, roots)
+        return _Weighted(self._system, self.rows)
 
     def left_out(self, penalty: float) -> Array:
-        """Left-out residuals of the sampled rows, weighted coordinates, (m, q), on the host."""
-        if self.each_row:
-            return self._one_by_one(penalty)
-        others = self._others
+        """Residuals of these rows, predicted by the others; each penalty is solved once."""
+        if penalty not in self._known:
+            self._known[penalty] = self._predict(penalty)
+        return self._known[penalty]
+
+    def _predict(self, penalty: float) -> Array:
+        system, others = self._system, self._others
         solver = others.at(penalty, _SEARCH)
-        self._guess, _ = solver.solve(others.responses, self._guess)
-        fitted = self.gram.product(others.roots[:, None] * self._guess)
-        self.tally.products += 1
-        gap = self.targets - fitted
-        if self.intercept:
+        self._guess = solver.inverse(others.responses, self._guess)
+        fitted = system.gram.product(others.roots[:, None] * self._guess)
+        system.tally.products += 1
+        gap = system.targets - fitted
+        if system.intercept:
             weights = others.roots**2
             gap = gap - (weights @ gap) / weights.sum()
-        return self.library.host((self.roots[:, None] * gap)[self.rows] + 0.0)
-
-    def _one_by_one(self, penalty: float) -> Array:
-        solver = self.at(penalty, 1e-5)
-        solved = solver.inverse(self.responses)
-        parts = [
-            left_out_rows(solver, self.responses, self.rows[first : first + _UNITS], solved=solved).residuals
-            for first in range(0, len(self.rows), _UNITS)
-        ]
-        return np.concatenate(parts)
+        return system.library.host((system.roots[:, None] * gap)[self.rows] + 0.0)
 
 
 class _Weighted:
-    """A = H D G D H for some weights, with its preconditioner."""
+    """A = H D G D H with some rows taken out, and its preconditioner."""
 
-    def __init__(self, system: GradientSystem, roots: Array) -> None:
-        self._system, self.roots = system, roots
-        self.constant = roots / float((roots * roots).sum()) ** 0.5 if system.intercept else None
-        self.responses = self.centre(roots[:, None] * system.targets)
+    def __init__(self, system: FoldSystem, left_out: Array | None) -> None:
+        self._system, self._left_out = system, left_out
+        self.roots = system.roots
+        if left_out is not None:
+            self.roots = system.roots + 0.0
+            self.roots[left_out] = 0.0
+        self.constant = self.roots / float((self.roots * self.roots).sum()) ** 0.5 if system.intercept else None
+        self.responses = self.centre(self.roots[:, None] * system.targets)
 
     def centre(self, block: Array) -> Array:
         """H block."""
-        if self.constant is None:
-            return block
-        means = self.constant @ block
-        return block - (self.constant[:, None] * means if block.ndim == 2 else self.constant * means)
+        return centred(block, self.constant)
 
     @cached_property
     def stand_in(self) -> LowRank:
         """The low-rank matrix below A, from the pivots of all rows."""
-        system = self._system
-        share = self.roots / system.roots
-        rows = self.centre(share[:, None] * system._features)
-        return stand_in_of(rows, system.pivots, system.trace_left)
+        (features, pivots, left, gram), mask = self._system.low_rank, None
+        if self._left_out is not None:
+            few = features[self._left_out]
+            gram, mask = gram - few.T @ few, self.roots / self._system.roots
+        return stand_in_of(features, gram, pivots, left, self.constant, mask)
 
     def _product(self, product: Product, block: Array) -> Array:
         inner = self.roots[:, None] * self.centre(block)
@@ -187,9 +216,13 @@ class _Weighted:
         """A block in float64."""
         return self._product(self._system.gram.careful or self._system.gram.product, block)
 
-    def at(self, penalty: float, tol: float) -> Preconditioned:
-        """Solves at a penalty, in float64 where its size asks for it."""
-        rough = self._system._single and penalty < _SINGLE * self.stand_in.largest
+    def at(self, penalty: float, tol: float) -> Preconditioned | Factor:
+        """Solves at a penalty: by a factor where a matrix is held, else by products (float64 where it is tiny)."""
+        held = self._system.gram.held
+        if held is not None:
+            self._system.tally.products += 1
+            return factor(lambda: centred_gram(held(), self.roots, self.constant), penalty, self.constant)
+        rough = self._system.single and penalty < _SINGLE * self.stand_in.largest
         return Preconditioned(
             self.careful if rough else self.multiply,
             self.stand_in,
