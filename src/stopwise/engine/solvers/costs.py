@@ -1,7 +1,7 @@
 """About how long each engine takes, from a table of rates: nothing is timed at fit, so the choice is deterministic.
 
 Rates are seconds per unit of work, measured by `benchmarks/large.py --rates` on two cores of a server processor and on
-one H200; another machine is faster or slower by about the same factor in every column, which leaves the choice as it is.
+one H200; another machine is faster or slower by about the same factor in every column, which leaves the choice.
 """
 
 from __future__ import annotations

@@ -295,8 +295,8 @@ def _warn(stops: list[Stop], tol: float) -> None:
     if loose and loose[0].certainty is not None and loose[0].certainty.regret is not None:
         warnings.warn(
             f"the stop is not settled: its left-out error may be {100 * loose[0].certainty.regret:.2g} percent above "
-            f"that of the exact stop (tol = {tol:g}), since only a sample of rows was left out; raise tol, or use a GPU or "
-            'solver="factor"',
+            f"that of the exact stop (tol = {tol:g}), since only a sample of rows was left out; raise tol, or "
+            'use a GPU or solver="factor"',
             UnsettledWarning,
             stacklevel=5,
         )

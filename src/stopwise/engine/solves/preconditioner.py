@@ -1,8 +1,8 @@
 """A low-rank stand-in F F' for the Gram matrix, and (F F' + a I)^-1 at every penalty from one decomposition.
 
 Pivots are drawn with probability proportional to what is left of the diagonal (randomly pivoted Cholesky: Chen,
-Epperly, Tropp & Webber 2025), a block of proposals at a time with rejection (Epperly, Tropp & Webber 2024): (r + 1) n entries of
-the matrix and O(r^2 n) multiplications. F F' never exceeds the matrix, so the preconditioned matrix has no eigenvalue
+Epperly, Tropp & Webber 2025), a block of proposals at a time with rejection (Epperly, Tropp & Webber 2024): (r + 1) n
+entries of the matrix and O(r^2 n) multiplications. F F' never exceeds the matrix, so the preconditioned matrix has no eigenvalue
 below one.
 """
 
