@@ -2,8 +2,8 @@
 
 Pivots are drawn with probability proportional to what is left of the diagonal (randomly pivoted Cholesky: Chen,
 Epperly, Tropp & Webber 2025), a block of proposals at a time with rejection (Epperly, Tropp & Webber 2024): (r + 1) n
-entries of the matrix and O(r^2 n) multiplications. F F' never exceeds the matrix, so the preconditioned matrix has no eigenvalue
-below one.
+entries of the matrix and O(r^2 n) multiplications. F F' never exceeds the matrix, so the preconditioned matrix has no
+eigenvalue below one.
 """
 
 from __future__ import annotations
