@@ -102,6 +102,7 @@ class HostPlace:
             responses,
             n,
             lambda block: n * self.operator.multiply(block),
+            problem.counts,
         )
 
     def folds(self, *, held: bool) -> FoldSystem:
@@ -164,6 +165,7 @@ class DevicePlace:
         direction = _constant(problem)
         constant = None if direction is None else as_tensor(direction, self._device)
         responses = as_tensor(problem.responses * _roots(problem)[:, None], self._device)
+        counts = None if problem.counts is None else as_tensor(problem.counts, self._device).double()
 
         n = problem.n_samples
         return FactorSystem(
@@ -172,6 +174,7 @@ class DevicePlace:
             responses,
             n,
             lambda block: n * operator.on_device.multiply(block),
+            counts,
         )
 
     def folds(self, *, held: bool) -> FoldSystem:

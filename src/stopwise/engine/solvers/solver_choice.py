@@ -14,7 +14,7 @@ from stopwise.engine.gpu.plain_tiles import free_bytes as device_free_bytes
 from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.tiles import Tiled
 from stopwise.engine.solvers import gpu_solver as cuda
-from stopwise.engine.solvers.costs import (
+from stopwise.engine.solves.costs import (
     DEVICE,
     DEVICE_EVERY_ROW,
     DEVICE_PATIENCE,

@@ -69,11 +69,16 @@ class Factor:
             out = out - self.constant**2 / (self.scale + self.penalty + self.shift)
         return out
 
-    def left_out(self, response: Array) -> Array:
-        """Leave-one-out residuals [P y]_i / P_ii in weighted coordinates; exact for ridge at a held penalty."""
-        diagonal = self.inverse_diagonal()
-        inside = self.inverse(response)
-        return cast(Array, inside / (diagonal if response.ndim == 1 else diagonal[:, None]))
+    def left_out(self, response: Array, counts: Array | None = None) -> Array:
+        """Leave-one-out residuals [P y]_i / P_ii in weighted coordinates; exact for ridge at a held penalty.
+
+        A row that stands for m observations loses one of them: its leverage 1 - a P_ii counts for a share 1/m.
+        """
+        left = self.penalty * self.inverse_diagonal()
+        if counts is not None:
+            left = 1 - (1 - left) / counts
+        residual = self.residual(response)
+        return cast(Array, residual / (left if response.ndim == 1 else left[:, None]))
 
     def log_determinant(self) -> float:
         """log det (A + a I) on the range of H: what the evidence needs beside y' P y."""

@@ -32,8 +32,15 @@ class FactorSystem:
     """A held matrix. `matrix` makes A anew (weighted, centred, unscaled); `responses` (n, q) are weighted, centred."""
 
     def __init__(
-        self, matrix: Callable[[], Array], constant: Array | None, responses: Array, n_samples: float, product: Product
+        self,
+        matrix: Callable[[], Array],
+        constant: Array | None,
+        responses: Array,
+        n_samples: float,
+        product: Product,
+        counts: Array | None = None,
     ) -> None:
+        self._counts = counts
         self._matrix, self._constant, self._product = matrix, constant, product
         self.responses, self.n_samples, self.weight = responses, n_samples, n_samples
         self.tally = Tally()
@@ -59,7 +66,7 @@ class FactorSystem:
 
     def left_out(self, penalty: float) -> Array:
         """Left-out residuals of every row and response, weighted coordinates, on the host."""
-        return self.library.host(self.at(penalty).left_out(self.responses) + 0.0)
+        return self.library.host(self.at(penalty).left_out(self.responses, self._counts) + 0.0)
 
 
 @dataclass(frozen=True)
