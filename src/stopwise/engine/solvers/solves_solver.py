@@ -18,6 +18,7 @@ from stopwise._support.progress import Progress
 from stopwise._support.threads import blas_for, blas_threads
 from stopwise._support.torch import on_host
 from stopwise.engine.operators import Dense
+from stopwise.engine.solves.costs import DEVICE_EVERY_ROW, HOST_EVERY_ROW
 from stopwise.engine.solvers.dense_solver import decide, noise_of, problem_path
 from stopwise.engine.solvers.krylov_solver import UnsettledWarning
 from stopwise.engine.solvers.plan import Plan, Solution
