@@ -14,6 +14,14 @@ from stopwise.engine.gpu.plain_tiles import free_bytes as device_free_bytes
 from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.tiles import Tiled
 from stopwise.engine.solvers import gpu_solver as cuda
+from stopwise.engine.solvers.dense_solver import DenseSolver
+from stopwise.engine.solvers.gpu_solver import CudaSolver
+from stopwise.engine.solvers.krylov_solver import KrylovSolver
+from stopwise.engine.solvers.landmark_solver import NystromSolver
+from stopwise.engine.solvers.line_solver import LINE_ROWS, LineSolver, on_the_line
+from stopwise.engine.solvers.plan import Plan, Solver
+from stopwise.engine.solvers.solve_places import DEVICE_RANK, HOST_RANK, DevicePlace, HostPlace, Place
+from stopwise.engine.solvers.solves_solver import SolvesSolver
 from stopwise.engine.solves.costs import (
     DEVICE,
     DEVICE_EVERY_ROW,
@@ -24,14 +32,6 @@ from stopwise.engine.solves.costs import (
     HOST_PATIENCE,
     engine_costs,
 )
-from stopwise.engine.solvers.dense_solver import DenseSolver
-from stopwise.engine.solvers.gpu_solver import CudaSolver
-from stopwise.engine.solvers.krylov_solver import KrylovSolver
-from stopwise.engine.solvers.landmark_solver import NystromSolver
-from stopwise.engine.solvers.line_solver import LINE_ROWS, LineSolver, on_the_line
-from stopwise.engine.solvers.plan import Plan, Solver
-from stopwise.engine.solvers.solve_places import DEVICE_RANK, HOST_RANK, DevicePlace, HostPlace, Place
-from stopwise.engine.solvers.solves_solver import SolvesSolver
 from stopwise.kernels import Precomputed
 from stopwise.kernels.forms import has_form
 from stopwise.problem import Problem
