@@ -19,13 +19,14 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.threads import blas_threads
+from stopwise._support.torch import has_gpu, pick_device
 from stopwise.kernels import Gaussian, Kernel, Laplace, Matern, ProductLaplace, ProductMatern
 from stopwise.kernels.separable import Separable
 from stopwise.kernels.stationary import Stationary
 from stopwise.problem import Problem
 from stopwise.selection import one_covariate
 from stopwise.selection.candidates import Candidate, Part, judge
-from stopwise.selection.length_scales import Host, Learned, Place, learn
+from stopwise.selection.length_scales import Device, Host, Learned, Place, learn
 from stopwise.selection.result import Selection, describe
 from stopwise.selection.rows import Sample, look_at_features, make_sample, median_distance
 
@@ -33,6 +34,8 @@ KERNELS: tuple[Stationary, ...] = (Gaussian(), Matern(), ProductMatern(), Laplac
 """Smooth ones first: an earlier one wins a tie."""
 LEAST_ROWS = 8
 """With fewer distinct rows nothing is searched: Matern 3/2 at the median distance."""
+DEVICE_ROWS = 3_000
+"""From here on a GPU that is there pays: loading torch takes seconds."""
 _GRID, _FINE_GRID, _FEW_FEATURES = (-2, 6), (-6, 4), 3
 """Powers of two times the median distance, every second one: with few features detail may be fine."""
 
@@ -69,6 +72,19 @@ class Budget:
     """The same for least squares alone, the simplest candidate."""
 
 
+def effort(n_rows: int) -> tuple[Budget, Place]:
+    """How much to look at, and where: more of a large table, since a length scale that is off costs every row.
+
+    A processor learns on up to 1,500 rows (about a minute on one core), a GPU on up to 8,000 (a few seconds a kernel).
+    """
+    if n_rows >= DEVICE_ROWS and has_gpu():
+        rows, more = np.clip([n_rows // 10, n_rows // 4], [300, 600], [2_000, 8_000])
+        budget = Budget(grid_rows=300, rows=int(rows), more_rows=int(more), unseen_rows=2_000, more_steps=25)
+        return budget, Device(pick_device())
+    more = int(np.clip(n_rows // 10, 600, 1_500))
+    return Budget(rows=min(600, more // 2), more_rows=more), Host()
+
+
 @dataclass(frozen=True)
 class Chosen:
     """A kernel with every "auto" filled in, the problem on the features it uses, and what was tried."""
@@ -95,8 +111,9 @@ def choose_kernel(problem: Problem, given: Kernel | None, relevance: bool | str,
     # A kernel asked for by name keeps one length scale unless more are asked for.
     wanted = relevance is True or (relevance == "auto" and given is None)
     with blas_threads(1):  # samples are small
-        search = Search(kernels, per_feature=wanted, forced=relevance is True, linear=linear and given is None)
-        return search.run(problem)
+        budget, place = effort(problem.n_rows)
+        linear = linear and given is None
+        return Search(kernels, wanted, forced=relevance is True, linear=linear, budget=budget, place=place).run(problem)
 
 
 @dataclass(frozen=True)
@@ -161,7 +178,7 @@ class Search:
             if product and d == 1 and len(self.kernels) > 1:
                 continue  # the same function as the kernel of the distance
             first, edge, fall = self._first_scale(sample.first(budget.grid_rows), kernel)
-            one = learn(sample, kernel, first, max_steps=budget.steps_together, together=True)
+            one = learn(sample, kernel, first, max_steps=budget.steps_together, together=True, place=self.place)
             for candidate in self._with_linear(sample, kernel, one, False):
                 yield replace(candidate, edge=edge, fall=fall)
             if self.per_feature and d > 1 and (d <= budget.product_features or not product or self.forced):

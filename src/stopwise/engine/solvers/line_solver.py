@@ -278,4 +278,3 @@ class _Run:
             solver="line",
             mean_row=mean_row,
         )
-

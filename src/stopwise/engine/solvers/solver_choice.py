@@ -14,16 +14,6 @@ from stopwise.engine.gpu.plain_tiles import free_bytes as device_free_bytes
 from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.tiles import Tiled
 from stopwise.engine.solvers import gpu_solver as cuda
-from stopwise.engine.solves.costs import (
-    DEVICE,
-    DEVICE_EVERY_ROW,
-    DEVICE_PATIENCE,
-    DEVICE_ROWS,
-    HOST,
-    HOST_EVERY_ROW,
-    HOST_PATIENCE,
-    engine_costs,
-)
 from stopwise.engine.solvers.dense_solver import DenseSolver
 from stopwise.engine.solvers.gpu_solver import CudaSolver
 from stopwise.engine.solvers.krylov_solver import KrylovSolver

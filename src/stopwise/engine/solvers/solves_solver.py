@@ -18,7 +18,6 @@ from stopwise._support.progress import Progress
 from stopwise._support.threads import blas_for, blas_threads
 from stopwise._support.torch import on_host
 from stopwise.engine.operators import Dense
-from stopwise.engine.solves.costs import DEVICE_EVERY_ROW, HOST_EVERY_ROW
 from stopwise.engine.solvers.dense_solver import decide, noise_of, problem_path
 from stopwise.engine.solvers.krylov_solver import UnsettledWarning
 from stopwise.engine.solvers.plan import Plan, Solution
@@ -29,6 +28,7 @@ from stopwise.engine.solves.resolvent_space import ResolventSpace, largest_eigen
 from stopwise.engine.solves.sampled_left_out import sample_rows
 from stopwise.engine.solves.shifted_descent import Resolvent, ResolventPolynomial, as_resolvents
 from stopwise.engine.solves.systems import FactorSystem, FoldSystem
+from stopwise.engine.spectrum.block_krylov import with_diagonal
 from stopwise.engine.spectrum.eigenpairs import dense_spectrum
 from stopwise.filters import Filter, Ridge
 from stopwise.path import Path
@@ -38,7 +38,7 @@ from stopwise.rules.base import stop_at
 from stopwise.rules.prudent import CEILING
 from stopwise.spectrum import Basis, Density, Spectrum
 
-_START_ROWS = 1_200
+START_ROWS = 1_200
 """Rows on which all pairs read the stop that the search starts from: half a second."""
 _PROBES = {"factor": 63, "preconditioned": 7}
 """Random signs beside the responses, which tell sums over all eigenvalues: many where a solve is two triangles."""
@@ -170,6 +170,7 @@ class _Run:
                 smallest=n * problem.kernel_scale(self.plan.kernel) / CEILING,
                 largest=1e3 * n * largest,
                 allowance=0.0 if allowance is None else allowance,
+                together=system.together,
             )
             found = search.run(start)
             if found.regret <= self.plan.tol or not system.grow():
@@ -180,7 +181,7 @@ class _Run:
         """The penalty of the smallest left-out error on some rows, with all pairs: it carries over to all rows."""
         problem, plan = self.problem, self.plan
         self.progress.show("a stop on some rows")
-        rows = sample_rows(problem.n_rows, min(_START_ROWS, problem.n_rows), problem.seed)
+        rows = sample_rows(problem.n_rows, min(START_ROWS, problem.n_rows), problem.seed)
         part = problem.subset(rows, plan.kernel)
         part = replace(part, covariates=on_host(part.covariates))
         operator = Dense(np.asarray(part.gram(plan.kernel)), weights=part.weights, centred=part.intercept)
@@ -238,7 +239,7 @@ class _Run:
         )
         return replace(
             self._bare_path(bound, largest),
-            spectrum=spectrum,
+            spectrum=with_diagonal(spectrum, self.place.operator.diagonal),
             coefficients=space.coordinates[order],
             horizon=max(30 * middle, 30 / max(largest, 1e-280)),
         )

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 READINGS = 7
 """Penalties at which left-out errors are read: six to eight in practice."""
+PRODUCTS_A_SOLVE = 100
+"""Steps of conjugate gradients at a penalty: 20 to 40 where it is large, 150 and more where there is little noise."""
 HOST_EVERY_ROW, DEVICE_EVERY_ROW = 5_000, 36_000
 """Up to here a factor leaves out every row, which doubles its cost (on a GPU: six times); beyond, folds."""
 
@@ -33,10 +35,12 @@ class Rates:
     """Per n r^2."""
     landmarks: float
     """Per n m^2."""
+    launch: float = 0.0
+    """Of a step of conjugate gradients, whatever its size: a device waits for the host."""
 
 
 HOST = Rates(1.5e-10, 7e-12, 8e-12, 8e-9, 9e-10, 2e-11, 2e-11)
-DEVICE = Rates(6e-13, 1.05e-14, 5.5e-14, 3.5e-12, 3.5e-12, 6e-14, 6e-14)
+DEVICE = Rates(6e-13, 1.05e-14, 5.5e-14, 3.5e-12, 3.5e-12, 6e-14, 6e-14, 2e-3)
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,8 @@ def engine_costs(n_rows: int, rates: Rates, *, every_row: int, rank: int, held: 
     """The default rule by all eigenpairs, by a factor and by preconditioned solves, cheapest first."""
     n = float(n_rows)
     reading = rates.cholesky + (rates.inverse if n_rows <= every_row else 0.0)
-    product = n * n * (rates.held_entry if held else rates.entry)
-    solves = READINGS * 40 + 120  # products: readings that start from one another, and the estimate
+    product = rates.launch + n * n * (rates.held_entry if held else rates.entry)
+    solves = (READINGS + 2) * PRODUCTS_A_SOLVE
     costs = [
         Cost("dense", rates.eigenpairs * n**3),
         Cost("factor", (READINGS * reading + 2 * rates.cholesky) * n**3),

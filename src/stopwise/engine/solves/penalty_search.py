@@ -17,8 +17,10 @@ from stopwise._support.arrays import Array
 
 _STRIDE = math.log(4.0)
 """Distance of the first readings, in log penalty."""
-_FINE = 0.025
+_FINE = 0.02
 """Spacing of interpolated readings, in log penalty: the error of a stop moved by that is below 1e-4 of itself."""
+_ORDER = 5
+"""Readings that an interpolating polynomial goes through."""
 _MOST_READINGS = 24
 _AGREE = 1e-4
 """Two orders of interpolation agree on an error to this share: then it is read off without another solve."""
@@ -60,6 +62,8 @@ class PenaltySearch:
     smallest: float
     largest: float
     allowance: float = 0.5
+    together: float = 0.0
+    """The share of rows left out at once, where it is not one row: their errors are not quite those of leave-one-out."""
     known: dict[float, Array] = field(default_factory=dict)
 
     def run(self, start: float) -> FoundPenalty:
@@ -93,7 +97,7 @@ class PenaltySearch:
                 return place
         return None
 
-    def _interpolated(self, at: Array, order: int = 4) -> Array:
+    def _interpolated(self, at: Array, order: int = _ORDER) -> Array:
         """Residuals at other readings, (g, m): by the polynomial through the nearest ones."""
         places = np.array(sorted(self.known))
         values = np.stack([self.known[p] for p in places.tolist()])
@@ -109,7 +113,8 @@ class PenaltySearch:
     def _doubt(self, place: float) -> float:
         """How far two orders of interpolation are apart in the mean squared error, relative to it."""
         at = np.array([place])
-        many, few = ((self._interpolated(at, order) ** 2).sum() for order in (4, 3))
+        order = min(_ORDER, len(self.known))
+        many, few = ((self._interpolated(at, points) ** 2).sum() for points in (order, order - 1))
         return abs(float(many - few)) / max(float(many), np.finfo(float).tiny)
 
     def _grid(self) -> Array:
@@ -143,10 +148,11 @@ class PenaltySearch:
         gap = squares[here] - squares
         share = math.sqrt(self.weight / self.total)
         criterion = float(means[here])
-        loss = gap.sum(1) / self.weight + _SIGMAS * self._spread(gap) * math.sqrt(max(1 - share**2, 0.0))
+        unsure = max(1 - share**2, self.together)
+        loss = gap.sum(1) / self.weight + _SIGMAS * self._spread(gap) * math.sqrt(unsure)
         # Another stop than the rule's could be better by what the rule allows; only what sampling adds is lost.
         allowed = float(gap[lowest].sum()) / self.weight
-        sampled = max(float(loss.max()) - allowed, 0.0) if self.weight < self.total else 0.0
+        sampled = max(float(loss.max()) - allowed, 0.0) if unsure > 0 else 0.0
         doubt = self._doubt(stop) if min(abs(stop - p) for p in self.known) > 1e-12 else 0.0
         step = abs(float(means[min(here + 1, len(grid) - 1)] - means[max(here - 1, 0)])) / 2
         return FoundPenalty(

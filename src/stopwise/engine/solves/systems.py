@@ -47,6 +47,11 @@ class FactorSystem:
         self._last: Factor | None = None
         self.library = library_of(responses)
 
+    @property
+    def together(self) -> float:
+        """The share of rows left out at once: each alone."""
+        return 0.0
+
     def multiply(self, block: Array) -> Array:
         """A block."""
         self.tally.columns += block.shape[1]
@@ -118,6 +123,11 @@ class FoldSystem:
     def weight(self) -> float:
         """Samples that the rows left out stand for."""
         return float(sum(fold.weight for fold in self._folds[: self._used]))
+
+    @property
+    def together(self) -> float:
+        """The share of rows left out at once."""
+        return len(self._folds[0].rows) / len(self.targets)
 
     def grow(self) -> bool:
         """Twice as many folds; False where all are in use."""

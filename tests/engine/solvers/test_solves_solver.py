@@ -1,0 +1,179 @@
+"""Fits by solves stop where all eigenpairs stop, and say what arithmetic may lose."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import stopwise as sw
+from stopwise._support.torch import has_torch
+from stopwise.engine.solvers import gpu_solver, solves_solver
+from stopwise.filters import CutOff, GradientFlow, Ridge
+from stopwise.kernels import Gaussian, Laplace, Matern
+
+if has_torch():
+    import torch  # noqa: F401  (imported before tests, since its import draws random numbers)
+
+KERNELS = [Gaussian(0.7), Laplace(1.0), Matern(0.8, smoothness=1.5)]
+SOLVERS = ["factor", "preconditioned"]
+
+
+def random_problem(seed, n=400):
+    """Rough or smooth, quiet or loud, one to four covariates."""
+    generator = np.random.default_rng([16, seed])
+    d = int(generator.integers(1, 5))
+    x = generator.uniform(-1, 1, (n, d))
+    slope = generator.normal(size=d)
+    truth = [np.sin(4 * x @ slope), np.abs(x @ slope), np.sign(x[:, 0] - 0.2), x @ slope][seed % 4]
+    y = truth + [0.02, 0.2, 1.0][seed % 3] * generator.normal(size=n)
+    kernel = KERNELS[seed % 3]
+    return x, y, kernel
+
+
+def left_out_error(dense, step_sum):
+    """The exact mean squared left-out residual of ridge at a clock reading."""
+    return float(np.mean(dense.path_.along(Ridge()).leave_one_out(np.array([step_sum])) ** 2))
+
+
+@pytest.fixture
+def on_device(monkeypatch):
+    """The device's code on torch's CPU."""
+    if not has_torch():
+        pytest.skip("torch is not installed")
+    monkeypatch.setattr(gpu_solver, "DEVICE", "cpu")
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("steps", [10**3, 10**6, 10**9])
+def test_an_estimate_by_solves_is_the_dense_one_at_any_number_of_steps(solver, kernel, steps):
+    x, y, _ = random_problem(4, 250)
+    rule = sw.rules.Fixed(iteration=steps)
+    dense = sw.KernelGradientRegressor(kernel, solver="dense", rule=rule).fit(x, y)
+    model = sw.KernelGradientRegressor(kernel, solver=solver, rule=rule).fit(x, y)
+    assert model.stop_.iteration == steps
+    assert np.abs(model.predict(x) - dense.path_.fit()).max() < 1e-5 * y.std()
+    assert np.abs(model.path_.fit() - dense.path_.fit()).max() < 1e-5 * y.std()
+    assert model.path_.hilbert_norm() == pytest.approx(dense.path_.hilbert_norm(), rel=1e-3)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("steps", [10**3, 10**6, 10**9, 10**12])
+def test_an_estimate_by_solves_is_the_dense_one_on_two_thousand_rows(solver, kernel, steps):
+    x, y, _ = random_problem(4, 2_000)
+    rule = sw.rules.Fixed(iteration=steps)
+    dense = sw.KernelGradientRegressor(kernel, solver="dense", rule=rule).fit(x, y)
+    model = sw.KernelGradientRegressor(kernel, solver=solver, rule=rule).fit(x, y)
+    own = np.abs(dense.predict(x) - dense.path_.fit()).max()  # what float64 leaves of dense's own digits
+    assert np.abs(model.predict(x) - dense.path_.fit()).max() < 1e-5 * y.std() + 2 * own
+
+
+def losses(solver, seeds, n, **settings):
+    """(left-out error at the stop) / (at dense's stop) - 1, and the regret told, for random problems."""
+    found = []
+    for seed in seeds:
+        x, y, kernel = random_problem(seed, n)
+        dense = sw.KernelRidgeRegressor(kernel, solver="dense").fit(x, y)
+        model = sw.KernelRidgeRegressor(kernel, solver=solver, **settings).fit(x, y)
+        assert model.solver_ == solver
+        ratio = left_out_error(dense, model.step_sum_) / left_out_error(dense, dense.step_sum_)
+        found.append((ratio - 1, model.stop_.certainty.regret, model.stop_.certainty.settled))
+    return np.array(found, dtype=float)
+
+
+@pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")
+@pytest.mark.parametrize(("solver", "within"), [("factor", 0.002), ("preconditioned", 0.01)])
+def test_the_default_rule_stops_as_well_as_with_all_eigenpairs(solver, within):
+    lost = losses(solver, range(8), 300)
+    assert np.all(lost[:, 0] <= within)
+    assert np.all(lost[:, 0] <= lost[:, 1] + 1e-3)
+
+
+@pytest.mark.deep
+@pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")
+@pytest.mark.parametrize(("solver", "within"), [("factor", 0.002), ("preconditioned", 0.01)])
+def test_the_default_rule_stops_as_well_on_sixty_problems_of_two_thousand_rows(solver, within):
+    lost = losses(solver, range(60), 2_000)
+    assert np.all(lost[:, 0] <= within)
+
+
+@pytest.mark.deep
+@pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_regret_is_exceeded_in_one_problem_of_a_hundred_at_most(solver):
+    lost = losses(solver, range(200), 500)
+    assert np.mean(lost[:, 0] > lost[:, 1]) <= 0.01
+
+
+@pytest.mark.torch
+@pytest.mark.usefixtures("on_device")
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_device_fits_what_the_host_fits(solver, monkeypatch):
+    x, y, kernel = random_problem(5, 300)
+    there = sw.KernelGradientRegressor(kernel, solver=solver, precision="float64").fit(x, y)
+    monkeypatch.setattr(gpu_solver, "DEVICE", None)
+    here = sw.KernelGradientRegressor(kernel, solver=solver).fit(x, y)
+    assert there.step_sum_ == pytest.approx(here.step_sum_, rel=1e-3)
+    assert np.abs(there.predict(x) - here.predict(x)).max() < 1e-3 * y.std()
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_no_eigenpairs_are_made_but_of_the_rows_the_search_starts_from(solver, monkeypatch):
+    sizes = []
+    made = solves_solver.dense_spectrum
+
+    def counted(operator):
+        sizes.append(operator.n_rows)
+        return made(operator)
+
+    monkeypatch.setattr(solves_solver, "dense_spectrum", counted)
+    monkeypatch.setattr(solves_solver, "START_ROWS", 100)
+    x, y, kernel = random_problem(3, 400)
+    sw.KernelRidgeRegressor(kernel, solver=solver).fit(x, y)
+    assert sizes == [100]
+
+
+@pytest.mark.filterwarnings("ignore::stopwise.estimators.doubts.TrustWarning")
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("intercept", [True, False])
+def test_weights_and_several_responses_agree_with_dense(solver, intercept):
+    x, y, kernel = random_problem(1, 250)
+    both = np.column_stack([y, np.cos(3 * x[:, 0]) + 0.1 * y])
+    weights = np.random.default_rng(2).uniform(0.5, 2.0, 250)
+    rule = sw.rules.Fixed(step_sum=300.0)
+    settings = {"kernel": kernel, "rule": rule, "fit_intercept": intercept}
+    dense = sw.KernelRidgeRegressor(solver="dense", **settings).fit(x, both, sample_weight=weights)
+    model = sw.KernelRidgeRegressor(solver=solver, **settings).fit(x, both, sample_weight=weights)
+    assert np.abs(model.predict(x) - dense.predict(x)).max() < 1e-5 * both.std()
+    chosen = sw.KernelRidgeRegressor(kernel, solver="factor", fit_intercept=intercept).fit(x, both, weights)
+    exact = sw.KernelRidgeRegressor(kernel, solver="dense", fit_intercept=intercept).fit(x, both, weights)
+    for mine, theirs in zip(chosen.stop_, exact.stop_, strict=True):
+        assert mine.evidence.lowest == pytest.approx(theirs.evidence.lowest, rel=2e-3)
+        assert mine.evidence.rule == theirs.evidence.rule
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_constant_response_is_its_mean(solver):
+    x, _, kernel = random_problem(0, 60)
+    model = sw.KernelGradientRegressor(kernel, solver=solver).fit(x, np.full(60, 3.0))
+    assert model.stop_.reason is sw.Reason.ZERO
+    assert np.allclose(model.predict(x), 3.0)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_what_solves_cannot_answer_is_said(solver):
+    x, y, kernel = random_problem(0, 60)
+    with pytest.raises(ValueError, match="reads the whole spectrum"):
+        sw.KernelGradientRegressor(kernel, solver=solver, rule="gcv").fit(x, y)
+    with pytest.raises(ValueError, match="no smooth function"):
+        sw.KernelGradientRegressor(kernel, solver=solver, filter=CutOff()).fit(x, y)
+
+
+def test_flow_and_descent_agree_late_on_the_clock():
+    x, y, kernel = random_problem(2, 200)
+    rule = sw.rules.Fixed(step_sum=1e7)
+    flow = sw.KernelGradientRegressor(kernel, solver="factor", filter=GradientFlow(), rule=rule).fit(x, y)
+    descent = sw.KernelGradientRegressor(kernel, solver="factor", rule=rule).fit(x, y)
+    assert np.abs(flow.predict(x) - descent.predict(x)).max() < 1e-5 * y.std()
