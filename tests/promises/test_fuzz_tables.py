@@ -12,13 +12,18 @@ import pytest
 
 from commands import run
 from hostile import watchdog
-from stopwise.tables import TableError, find_sources, read_whole
+from stopwise.tables import TableError, open_tables
 
 FILES = 12
 DEEP_FILES = 160
 rng0 = np.random.default_rng(11)
 ROWS = "".join(f"{a:.6f},{b:.3f},{'red' if a > 0.5 else 'blue'},{a + b:.6f}\n" for a, b in rng0.uniform(size=(30, 2)))
 TABLE = ("a,b,colour,y\n" + ROWS).encode()
+
+
+def read(path):
+    with open_tables(path) as tables:
+        return tables.whole()
 
 
 def flip(rng, content):
@@ -165,7 +170,7 @@ def damage_many(model, folder, kind, seed, count):
         path.write_bytes(damage(rng, TABLE))
         with watchdog(20):
             refused += ended_well(run("fit", str(path), "--target", "y", "--kernel", "linear", "--json"))
-            ended_well(run("predict", str(model), str(path), "--missing", "median"))
+            ended_well(run("predict", str(model), str(path), "--missing", "impute"))
     return refused
 
 
@@ -191,12 +196,24 @@ def bomb(path, suffix, size):
 
 @pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "zip"])
 def test_a_file_that_unpacks_to_far_more_than_a_table_is_refused(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr("stopwise.tables.sources._UNPACKED", 2**20)
-    monkeypatch.setattr("stopwise.tables.sources._RATIO", 100)
+    monkeypatch.setattr("stopwise.tables.opening.UNPACKED", 2**20)
+    monkeypatch.setattr("stopwise.tables.opening.RATIO", 100)
     path = tmp_path / f"bomb.csv.{suffix}"
     bomb(path, suffix, 2**22)
     with watchdog(60), pytest.raises(TableError, match="unpacks to more than 100 times its size"):
-        read_whole(path)
+        read(path)
+
+
+def test_a_parquet_file_of_rows_without_end_is_refused(tmp_path, monkeypatch):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    monkeypatch.setattr("stopwise.tables.parquet.UNPACKED", 2**20)
+    path = tmp_path / "bomb.parquet"
+    constant = pa.chunked_array([pa.array(np.zeros(100_000))] * 40)
+    pq.write_table(pa.table({"a": constant, "y": constant}), path)
+    with watchdog(60), pytest.raises(TableError, match=r"4,000,000 rows of 2 columns in [0-9,]+ bytes"):
+        read(path)
 
 
 @pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "zip", "zst"])
@@ -206,5 +223,5 @@ def test_an_honest_compressed_table_is_read(tmp_path, suffix):
     packers = {"gz": as_gzip, "bz2": as_bz2, "xz": as_xz, "zip": as_zip}
     path = tmp_path / f"table.csv.{suffix}"
     path.write_bytes(packers[suffix](TABLE) if suffix in packers else pa.compress(TABLE, "zstd", asbytes=True))
-    assert read_whole(path).num_rows == 30
-    assert find_sources(path)[0].names() == ["a", "b", "colour", "y"]
+    assert read(path).n_rows == 30
+    assert read(path).names == ["a", "b", "colour", "y"]

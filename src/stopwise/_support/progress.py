@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import threading
 import time
 from contextvars import ContextVar
@@ -16,8 +17,13 @@ def console(*, err: bool = False) -> Console:
     """A console that colours on a terminal only, and wraps lines there only."""
     from rich.console import Console
 
-    made = Console(stderr=err, highlight=False, markup=False, emoji=False, soft_wrap=True)
-    return made if made.is_terminal else Console(stderr=err, highlight=False, markup=False, emoji=False, width=10_000)
+    class Mild(Console):
+        def on_broken_pipe(self) -> None:
+            """Rich would end the process with code 1; whoever prints decides what a reader who left means."""
+            raise BrokenPipeError(errno.EPIPE, "nobody reads this any more")
+
+    made = Mild(stderr=err, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    return made if made.is_terminal else Mild(stderr=err, highlight=False, markup=False, emoji=False, width=10_000)
 
 
 _open: ContextVar[Progress | None] = ContextVar("progress", default=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -138,7 +138,8 @@ def _by_word(name: str, word: str, types: list[ColumnType]) -> list[ColumnType]:
     chosen = [made for made in types if made.kind is _WORDS[word]]
     if len(chosen) == 1:
         return [ColumnType(chosen[0].kind, chosen[0].how, lenient=True)]
-    return [*chosen, ColumnType(chosen[0].kind, chosen[0].how, lenient=True)]
+    how = "any" if chosen[0].kind is Kind.DATE else chosen[0].how
+    return [*chosen, ColumnType(chosen[0].kind, how, lenient=True)]
 
 
 def settle(name: str, guess: Guess, kind: Kind | None) -> ColumnType:
@@ -147,6 +148,3 @@ def settle(name: str, guess: Guess, kind: Kind | None) -> ColumnType:
         return guess.possible[0]
     what = "numbers" if kind is None else kind.value
     raise TableError(f"the column '{shown(name)}' must hold {what}, but {guess.stray} is not")
-
-
-Reader = Callable[[Sequence[str]], Column | None]

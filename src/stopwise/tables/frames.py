@@ -38,10 +38,10 @@ def as_table(frame: object) -> Table:
     """Every column by its name; a column that is neither numbers, booleans, dates nor text is an error."""
     if isinstance(frame, Table):
         return frame
-    check_unique(cast("Iterable[object]", getattr(frame, "column_names", None) or getattr(frame, "columns", ())))
-    found = nw.from_native(cast(Any, frame))
-    if isinstance(found, nw.LazyFrame):
+    if hasattr(frame, "collect_schema") and not hasattr(frame, "to_numpy"):
         raise TypeError("a lazy frame has no rows yet: pass frame.collect()")
+    check_unique(cast("Iterable[object]", getattr(frame, "column_names", None) or getattr(frame, "columns", ())))
+    found = nw.from_native(cast(Any, frame), eager_only=True)
     return Table({str(series.name): as_column(series, str(series.name)) for series in found.iter_columns()})
 
 

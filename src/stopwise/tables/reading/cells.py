@@ -171,9 +171,9 @@ DATE_FORMATS = {
 def parse_dates(cells: Sequence[str], how: str) -> npt.NDArray[np.datetime64] | None:
     """Stripped cells as datetime64[us], gaps as NaT; None where some cell is no such date.
 
-    `how` is a name in DATE_FORMATS, or a pattern for `datetime.strptime`, which has a % in it.
+    `how` is a name in DATE_FORMATS, "any" of them, or a pattern for `datetime.strptime`, which has a % in it.
     """
-    iso: Callable[[str], str | None] = DATE_FORMATS[how].iso if how in DATE_FORMATS else _by_pattern(how)
+    iso = _any_iso if how == "any" else DATE_FORMATS[how].iso if how in DATE_FORMATS else _by_pattern(how)
     known: dict[str, str | None] = {}
     out = []
     for cell in cells:
@@ -190,6 +190,11 @@ def parse_dates(cells: Sequence[str], how: str) -> npt.NDArray[np.datetime64] | 
         return np.array(out, dtype="datetime64[us]")
     except ValueError:  # such as 31 February
         return None
+
+
+def _any_iso(cell: str) -> str | None:
+    """By the first format that the cell is written in."""
+    return next((iso for form in DATE_FORMATS.values() if (iso := form.iso(cell)) is not None), None)
 
 
 def _by_pattern(pattern: str) -> Callable[[str], str | None]:

@@ -1,0 +1,272 @@
+"""Tables from files: every kind gives the same numbers, and what cannot be used says why."""
+
+import bz2
+import gzip
+import lzma
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from stopwise.tables import (
+    Asked,
+    Column,
+    Given,
+    Kind,
+    Reading,
+    Roles,
+    Table,
+    TableEncoder,
+    TableError,
+    open_tables,
+    prepare,
+    quoted,
+    shown,
+    told_apart,
+)
+
+NASTY = ["<script>alert(1)</script>", 'say "hi", twice', "two\nlines", "🎈" + "x" * 10_000, "[red]a[/red]", "\x1b[31m"]
+
+
+def read(path, expected=("y",), reading=None, **given):
+    with open_tables(path, Asked(Given(**given), expected=expected)) as tables:
+        return tables.whole(reading)
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture
+def frame(rng):
+    table = pd.DataFrame(rng.normal(size=(30, len(NASTY))), columns=NASTY)
+    table["kiln, old"] = rng.choice(["north", "so'uth", "ea\nst"], size=30)
+    table["y"] = rng.normal(size=30)
+    return table
+
+
+def write_zip(path, content):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("inside.csv", content)
+
+
+def write_zst(path, content):
+    with pa.CompressedOutputStream(pa.OSFile(str(path), "wb"), "zstd") as handle:
+        handle.write(content)
+
+
+WRITERS = {
+    "csv": lambda path, content: path.write_bytes(content),
+    "csv.gz": lambda path, content: path.write_bytes(gzip.compress(content)),
+    "csv.bz2": lambda path, content: path.write_bytes(bz2.compress(content)),
+    "csv.xz": lambda path, content: path.write_bytes(lzma.compress(content)),
+    "csv.zip": write_zip,
+    "csv.zst": write_zst,
+    "CSV": lambda path, content: path.write_bytes(b"\xef\xbb\xbf" + content),
+}
+
+
+@pytest.mark.parametrize("suffix", [*WRITERS, "tsv", "parquet", "xlsx"])
+def test_every_kind_of_file_gives_the_same_numbers(suffix, frame, tmp_path):
+    path = tmp_path / f"table.{suffix}"
+    frame = frame.drop(columns=NASTY[5]) if suffix == "xlsx" else frame  # a sheet cannot hold control characters
+    if suffix == "parquet":
+        frame.to_parquet(path)
+    elif suffix == "xlsx":
+        frame.to_excel(path, index=False)
+    elif suffix == "tsv":
+        frame.to_csv(path, index=False, sep="\t")
+    else:
+        WRITERS[suffix](path, frame.to_csv(index=False).encode())
+    table = read(path)
+    assert table.names == list(frame.columns)
+    for name in frame.columns:
+        values = table.columns[name].values
+        if suffix == "xlsx" and values.dtype.kind == "f":  # sheets are written with 16 digits
+            np.testing.assert_allclose(values, frame[name], rtol=1e-15)
+        else:
+            np.testing.assert_array_equal(values, frame[name].to_numpy())
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_batches_hold_the_rows_of_the_whole(suffix, frame, tmp_path):
+    path = tmp_path / f"table.{suffix}"
+    frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
+    with open_tables(path, Asked(expected=("y",))) as tables:
+        parts = list(tables.batches(tables.types(Reading()), 7))
+        whole = tables.whole()
+    assert [part.n_rows for part in parts] == [7, 7, 7, 7, 2]
+    for name in whole.names:
+        together = np.concatenate([part.columns[name].values for part in parts])
+        np.testing.assert_array_equal(together, whole.columns[name].values)
+
+
+def test_a_folder_is_its_files_in_order_of_name(frame, tmp_path):
+    frame[:10].to_csv(tmp_path / "a.csv", index=False, sep=";", decimal=",")
+    frame[10:20][list(reversed(frame.columns))].to_csv(tmp_path / "b.tsv", index=False, sep="\t")
+    frame[20:].to_parquet(tmp_path / "c.parquet")
+    write(tmp_path / ".hidden.csv", "no,table\n")
+    write(tmp_path / "notes.txt", "not a table")
+    np.testing.assert_array_equal(read(tmp_path).columns["y"].values, frame["y"])
+    frame[["y"]].to_csv(tmp_path / "d.csv", index=False)
+    with pytest.raises(TableError, match="other columns than the first file"):
+        read(tmp_path)
+
+
+def test_a_column_has_one_kind_in_all_files_of_a_folder(tmp_path):
+    write(tmp_path / "a.csv", "code,y\n1,2\n2,3\n")
+    write(tmp_path / "b.csv", "code,y\nA,2\nB,3\n")
+    assert read(tmp_path).columns["code"].values.tolist() == ["1", "2", "A", "B"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is empty"),
+        ("a,y\n1,2\n3\n", "line 3: 1 field where the header has 2"),
+        ("a,y,y\n1,2,3\n", "two columns named 'y', the 2nd and the 3rd"),
+        ("a,y\n" + "1,2\n" * 300 + "\x00\x01", None),
+    ],
+)
+def test_a_table_that_cannot_be_read_says_why_on_one_line(content, message, tmp_path):
+    path = write(tmp_path / "table.csv", content)
+    with pytest.raises(TableError, match=message) as problem:
+        read(path)
+    assert "\n" not in str(problem.value)
+
+
+def test_leading_blank_lines_do_not_make_the_header_a_row(tmp_path):
+    assert read(write(tmp_path / "t.csv", "\n\n\na,y\n1,2\n3,4\n")).columns["a"].values.tolist() == [1, 3]
+
+
+def test_an_empty_cell_of_the_only_column_is_a_row_with_a_gap(tmp_path):
+    table = read(write(tmp_path / "t.csv", "a\n1\n\n3\n"), expected=("a",))
+    assert table.columns["a"].missing.tolist() == [False, True, False]
+
+
+def test_rows_and_headers_over_a_mebibyte_are_read(tmp_path):
+    name, cell = "h" * 1_500_000, "c" * 3_000_000
+    table = read(write(tmp_path / "t.csv", f"{name},kind,y\n1,{cell},2\n3,d,4\n"))
+    assert table.names == [name, "kind", "y"]
+    assert table.columns["kind"].values.tolist() == [cell, "d"]
+
+
+def test_columns_are_typed_by_all_their_cells(tmp_path):
+    late = "a,y\n" + "1,2\n" * 40_000 + "x,3\n"
+    table = read(write(tmp_path / "t.csv", late))
+    assert table.columns["a"].kind is Kind.TEXT
+    assert table.columns["a"].values[-1] == "x"
+
+
+@pytest.mark.parametrize(
+    ("words", "cells", "values"),
+    [
+        ({"a": "text"}, ["1", "2"], ["1", "2"]),
+        ({"a": "number"}, ["1", "x"], [1.0, None]),
+        ({"a": "date"}, ["2020-01-02", "x"], ["2020-01-02", None]),
+        ({"a": "%d %m %Y"}, ["02 01 2020", "03 01 2020"], ["2020-01-02", "2020-01-03"]),
+        ({"a": "day/month/year"}, ["02/01/2020", "03/01/2020"], ["2020-01-02", "2020-01-03"]),
+        ({"a": "boolean"}, ["yes", "perhaps"], [1.0, None]),
+    ],
+)
+def test_what_a_column_is_can_be_said(tmp_path, words, cells, values):
+    path = write(tmp_path / "t.csv", "a,y\n" + "".join(f"{cell},{at}\n" for at, cell in enumerate(cells)))
+    column = read(path, reading=Reading(words=words)).columns["a"]
+    assert [
+        None if gap else str(v)[: len(str(w))] for v, w, gap in zip(column.values, values, column.missing, strict=True)
+    ] == [None if value is None else str(value) for value in values]
+
+
+def test_cells_that_mean_nothing_can_be_named(tmp_path):
+    path = write(tmp_path / "t.csv", "a,y\n-9999,1\n2,3\n")
+    assert read(path, reading=Reading(marks=frozenset(["-9999"]))).columns["a"].missing.tolist() == [True, False]
+
+
+def test_a_table_without_a_header_has_numbered_columns(tmp_path):
+    assert read(write(tmp_path / "t.csv", "1,2\n3,4\n"), expected=()).names == ["column_1", "column_2"]
+
+
+def test_two_of_one_name_in_parquet_are_refused(tmp_path):
+    twice = pa.table([pa.array([1.0, 2.0]), pa.array([3.0, 4.0])], names=["a", "a"])
+    pq.write_table(twice, tmp_path / "t.parquet")
+    with pytest.raises(TableError, match="two columns named 'a'"):
+        read(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize("content", [b"\x1f\x8b broken", b"PK\x03\x04 broken", b"PAR1 broken", b"\xd0\xcf\x11\xe0 old"])
+def test_broken_files_are_a_plain_error(content, tmp_path):
+    (tmp_path / "table").write_bytes(content)
+    with pytest.raises(TableError, match=r"table (cannot be read|is an old)"):
+        read(tmp_path / "table")
+
+
+def numbers(**columns):
+    return Table({name: Column(Kind.NUMBER, np.array(values, dtype=float)) for name, values in columns.items()})
+
+
+GAPPY = {"a": [1, np.nan, 5, 3], "b": [1, 2, 3, 4], "y": [1, 2, 3, np.nan]}
+
+
+@pytest.mark.parametrize(
+    ("missing", "kept", "notes"),
+    [
+        (
+            "impute",
+            [1, 2, 3],
+            ("1 of 4 rows left out: no 'y' (row 4)", "1 of 4 rows have missing values, which are filled in (row 2)"),
+        ),
+        (
+            "drop",
+            [1, 3],
+            ("1 of 4 rows left out: no 'y' (row 4)", "1 of 4 rows left out for missing values (row 2)"),
+        ),
+    ],
+)
+def test_rows_with_gaps_are_filled_or_left_out_and_named(missing, kept, notes):
+    training = prepare(numbers(**GAPPY), Roles("y"), ["a", "b"], missing)
+    assert training.target.tolist() == kept
+    assert training.notes == notes
+
+
+def test_rows_with_gaps_can_be_refused():
+    with pytest.raises(TableError, match=r"2 of 4 rows have missing values \(rows 2, 4\), in 'a', 'y'"):
+        prepare(numbers(**GAPPY), Roles("y"), ["a", "b"], "refuse")
+    with pytest.raises(TableError, match="at least 2 rows; 1 of 2"):
+        prepare(numbers(a=[1, 2], y=[1, np.nan]), Roles("y"), ["a"])
+
+
+@pytest.mark.parametrize(
+    ("roles", "message"),
+    [
+        (Roles("z"), "no column named 'z'"),
+        (Roles("y", features=["y"]), "cannot be a feature too"),
+        (Roles("y", exclude=["y"]), "cannot be left out"),
+        (Roles("y", id="y"), "both the target and the name of rows"),
+        (Roles("y", features=["a"], exclude=["a"]), "'a' cannot be a feature and left out at once"),
+        (Roles("y", exclude=["a"]), "no feature is left"),
+    ],
+)
+def test_wishes_that_contradict_one_another_are_said(roles, message):
+    with pytest.raises(TableError, match=message):
+        roles.chosen(["a", "y"])
+
+
+def test_names_of_rows_are_no_feature_unless_asked_for():
+    assert Roles("y", row_names="i").chosen(["i", "a", "y"]) == ["a"]
+    assert Roles("y", features=["i"], row_names="i").chosen(["i", "a", "y"]) == ["i"]
+
+
+def test_a_feature_name_never_stands_for_two_features():
+    frame = pd.DataFrame({"t": ["u", "v"], "t=u": [1.0, 2.0]})
+    assert list(TableEncoder().fit(frame).get_feature_names_out()) == ["t=u", "t=v", "t=u [2]"]
+    assert told_apart(["a", "b", "a", "a [2]", "a"]) == ["a", "b", "a [3]", "a [2]", "a [4]"]
+
+
+def test_names_are_shown_on_one_line_without_control_characters():
+    assert shown("two\nlines\x1b[31m") == "two\\nlines\\x1b[31m"
+    assert shown("x" * 10_000) == "x" * 60 + "... (10,000 characters)"
+    assert quoted("abcdefg", 3) == "'a', 'b', 'c' and 4 more"
