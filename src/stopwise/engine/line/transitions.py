@@ -68,7 +68,7 @@ class Spline(StateSpace):
         return self.kernel.order
 
     def gaps(self, covariate: Array) -> Array:
-        left, right = self.kernel._ends()
+        left, right = self.kernel.ends()
         return np.maximum(np.diff(covariate, prepend=left), 0.0)[:, None] / (right - left)
 
     def start(self) -> Triangle:
