@@ -101,9 +101,7 @@ class Cuda(Operator):
         return self._cross(self.form)
 
     def _cross(self, form: Form) -> Cross:
-        return Cross(
-            form, self.rows, self.rows, self.origin, precision=self.precision, same=True, scheme=self._scheme
-        )
+        return Cross(form, self.rows, self.rows, self.origin, precision=self.precision, same=True, scheme=self._scheme)
 
     @cached_property
     def on_device(self) -> OnDevice:

@@ -95,7 +95,7 @@ class Stationary(StateSpace):
     diffuse = False
 
     def gaps(self, covariate: Array) -> Array:
-        return np.diff(covariate, prepend=covariate[:1])[:, None] * np.atleast_1d(self.rate)
+        return np.asarray(np.diff(covariate, prepend=covariate[:1])[:, None] * np.atleast_1d(self.rate))
 
     def start(self) -> Triangle:
         if self.size < 3:
