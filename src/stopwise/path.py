@@ -310,7 +310,7 @@ class Path:
                 left = left - np.maximum(missing, 0.0)[..., None] * share
         return cast(Array, left / counts)
 
-    def _residual_rows(self, sums: Array) -> Array:
+    def residual_rows(self, sums: Array) -> Array:
         """y - f by row in problem units, from S itself so that a tiny residual keeps its digits."""
         rows = self._by_row(self.filter.shrinkage(self.spectrum.eigenvalues, sums))
         if self.response is None or len(self.spectrum.eigenvalues) == len(self.response):
@@ -319,7 +319,7 @@ class Path:
         return cast(Array, rows + (given - self._rows(self.coefficients)))
 
     def _leave_one_out(self, sums: Array) -> Array:
-        left, residual = self.beside_responses(self.leverage_left(sums)), self._residual_rows(sums)
+        left, residual = self.beside_responses(self.leverage_left(sums)), self.residual_rows(sums)
         with np.errstate(divide="ignore", invalid="ignore"):
             return cast(Array, np.where(left > self._least_left(_SATURATED), residual / left, np.inf))
 
@@ -346,7 +346,7 @@ class Path:
 
     # ---- with a known truth: exact, no simulation ---------------------------------------------------------------
 
-    def _truth_coefficients(self, truth: ArrayLike) -> tuple[Array, float]:
+    def truth_coefficients(self, truth: ArrayLike) -> tuple[Array, float]:
         values = finite_array(truth, "truth")
         if self.spectrum.basis is None:
             raise ValueError("bias needs eigenvectors")
@@ -362,7 +362,7 @@ class Path:
 
     def squared_bias(self, truth: ArrayLike, step_sum: Readings = None, *, iteration: Readings = None) -> Array:
         """(1/n) sum_j S_j^2 ftilde_j^2 (RWY14, B_t^2), exact."""
-        inside, outside = self._truth_coefficients(truth)
+        inside, outside = self.truth_coefficients(truth)
         shrinkage = self.filter.shrinkage(self.spectrum.eigenvalues, self.step_sums(step_sum, iteration))
         return cast(Array, (shrinkage**2 @ inside**2 + outside) / self.n_samples)
 

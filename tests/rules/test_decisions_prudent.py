@@ -101,7 +101,7 @@ def test_a_row_that_is_fitted_whatever_it_says_has_an_infinite_error():
     """Silently: no residual over no leverage left is not a number, some residual over none is infinite."""
     path = SimpleNamespace(
         leverage_left=lambda s: np.array([[0.0, 0.0, 0.5]]),
-        _residual_rows=lambda s: np.array([[0.0, 1.0, 2.0]]),
+        residual_rows=lambda s: np.array([[0.0, 1.0, 2.0]]),
         root_weights=None,
         counts=None,
         spectrum=SimpleNamespace(basis=SimpleNamespace(rows=np.empty((3, 3)))),

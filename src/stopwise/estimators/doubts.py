@@ -107,7 +107,7 @@ def _costly(path: Path) -> bool:
 
 
 def _of_tails(path: Path, stop: Stop) -> list[str]:
-    squared = np.sort(path._residual_rows(np.asarray(stop.step_sum)) ** 2)
+    squared = np.sort(path.residual_rows(np.asarray(stop.step_sum)) ** 2)
     few = max(1, round(_TAIL * squared.size))
     share = float(squared[-few:].sum() / max(float(squared.sum()), 1e-300))
     if share <= _TAIL_SHARE:

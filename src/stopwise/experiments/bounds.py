@@ -5,16 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from stopwise import complexity as theory
 from stopwise._support.arrays import Array
-from stopwise.complexity import (
-    TWO_E,
-    bound_at_stop,
-    bound_before_stop,
-    local_complexity_of,
-    population_critical_radius,
-    ridge_bound_before_stop,
-    risk_lower_bound,
-)
 from stopwise.experiments.claims import Claim, verdict
 from stopwise.experiments.random_design import make_design
 from stopwise.experiments.setting import FIG3_SIZES, Setting, descent, fig_setting, generator
@@ -64,17 +56,17 @@ def _upper(setting: Setting, responses: Array, filter: Filter, name: str, alpha:
     last, critical = stop.step_sum, stop.details["critical_step_sum"]
     if isinstance(filter, SteppedFilter):
         clock = filter.step_sum(np.arange(1, (stop.iteration or 0) + 1))
-        allowed = bound_before_stop(clock)
+        allowed = theory.bound_before_stop(clock)
     else:
         clock = np.geomspace(last / 100, last, 40)
-        allowed = ridge_bound_before_stop(clock)
+        allowed = theory.ridge_bound_before_stop(clock)
     oracle, radius = Oracle(setting.truth), 1 / math.sqrt(critical)
     at_stop = oracle.criterion(path, np.array([last]))[0]
 
     def key(quantity: str) -> Key:
         return _key(quantity, setting.n, name, alpha)
 
-    found = [tally(key("bound (b) holds"), (at_stop <= bound_at_stop(radius)).astype(float))]
+    found = [tally(key("bound (b) holds"), (at_stop <= theory.bound_at_stop(radius)).astype(float))]
     found.append(tally_max(key("error / squared radius, largest"), at_stop / radius**2))
     if clock.size:  # T = 0 leaves part (a) nothing to say (E10)
         errors = oracle.criterion(path, clock)
@@ -100,11 +92,11 @@ def lower(sizes: Sequence[int], alphas: Sequence[float]) -> list[Tally]:
 
 def lower_ratios(path: Path, truth: Array, clock: Array) -> dict[str, float]:
     """The smallest of risk over bound on a clock: as printed, with the complexity squared, and as proved (E5)."""
-    risk, complexity = path.risk(truth, 1.0, clock), local_complexity_of(path.density, clock**-0.5)
+    risk, complexity = path.risk(truth, 1.0, clock), theory.local_complexity_of(path.density, clock**-0.5)
     bounds = {
         "as printed": clock * complexity / 4,
         "with a square": clock * complexity**2 / 4,
-        "as proved": risk_lower_bound(path.density.values, clock, 1.0),
+        "as proved": theory.risk_lower_bound(path.density.values, clock, 1.0),
     }
     return {word: float((risk / bound).min()) for word, bound in bounds.items()}
 
@@ -125,8 +117,8 @@ def random(n: int, alpha: float, seed: int, designs: int) -> list[Tally]:
     """Theorem 2: population error over squared population radius, and the two radii beside each other."""
     rng = generator(seed, NAME + " random", n)
     leading = 4 / ((2 * np.arange(1, 2001) - 1) ** 2 * np.pi**2)
-    radius = population_critical_radius(leading, n, 1.0, trace=0.5)
-    same = population_critical_radius(leading, n, 1.0, constant=TWO_E, trace=0.5)
+    radius = theory.population_critical_radius(leading, n, 1.0, trace=0.5)
+    same = theory.population_critical_radius(leading, n, 1.0, constant=theory.TWO_E, trace=0.5)
     errors, empirical = np.empty((designs, DRAWS)), np.empty(designs)
     for i in range(designs):
         design = make_design(rng, n, descent(alpha))

@@ -5,42 +5,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from stopwise import noise as levels
 from stopwise._support.arrays import Array, ArrayLike
 from stopwise.experiments.batched_stops import stops
 from stopwise.experiments.claims import FAILS, Claim, under, verdict
 from stopwise.experiments.random_design import make_design
-from stopwise.experiments.setting import (
-    FIG3_SIZES,
-    bare_path,
-    descent,
-    equispaced,
-    fig_setting,
-    generator,
-    grid_coefficients,
-    grid_eigenvalues,
-    tent,
-)
+from stopwise.experiments.setting import FIG3_SIZES, descent, fig_setting, generator, grid_path
 from stopwise.experiments.tally import Key, Row, Tally, column, computed, pick, tally
 from stopwise.experiments.task import Config, Task
 from stopwise.experiments.trials import Trials, draw_trials
-from stopwise.noise import (
-    Evidence,
-    GasserSrokaJennen,
-    HallMarron,
-    NearestNeighbour,
-    NoiseEstimator,
-    ResidualGCV,
-    Rice,
-    SpectralTail,
-)
 from stopwise.rules import Critical, Minimax
 
 NAME = "rates"
 SIZES = tuple(range(10, 301, 10))
 RANDOM_SIZES = (10, 20, 50, 100, 200, 300)
 LIMIT_SIZES = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
-QUICK: tuple[NoiseEstimator, ...] = (HallMarron(), Rice(), GasserSrokaJennen(), SpectralTail())
-SLOW: tuple[NoiseEstimator, ...] = (NearestNeighbour(), ResidualGCV(), Evidence())
+QUICK = levels.HallMarron(), levels.Rice(), levels.GasserSrokaJennen(), levels.SpectralTail()
+SLOW = levels.NearestNeighbour(), levels.ResidualGCV(), levels.Evidence()
 """Estimators that search for each response by itself: on fewer trials, at every fifth size."""
 SLOW_TRIALS = 250
 DESIGNS, DRAWS = 400, 25
@@ -81,7 +62,7 @@ def fixed(n: int, alpha: float, seed: int, index: int, size: int) -> list[Tally]
     return found
 
 
-def _estimated(trials: Trials, estimator: NoiseEstimator, alpha: float) -> Tally:
+def _estimated(trials: Trials, estimator: levels.NoiseEstimator, alpha: float) -> Tally:
     told = trials.told_by(estimator)
     errors = told.errors(stops(Critical(), told))
     return tally(_key("mse", trials.setting.n, "fixed design", estimator.name, alpha), errors)
@@ -96,7 +77,7 @@ def random(n: int, alpha: float, seed: int, index: int, count: int) -> list[Tall
         trials = draw_trials(design.setting, descent(alpha), rng, DRAWS, 1)
         at = float(stops(Critical(), trials)[0])
         exact[:, i] = design.path.risk(design.setting.truth, 1.0, at), design.population_risk(at)
-        told = trials.told_by(HallMarron())
+        told = trials.told_by(levels.HallMarron())
         chosen = stops(Critical(), told)
         errors = told.errors(chosen), design.population_errors(chosen, told.responses)
         sampled[:, i] = errors[0].mean(), errors[1].mean()
@@ -111,7 +92,7 @@ def limit(alpha: float) -> list[Tally]:
     """Squared critical radius, worst case over the ball and risk of the tent, on grids of up to a million points."""
     found = []
     for n in LIMIT_SIZES:
-        path = bare_path(grid_eigenvalues(n), n, descent(alpha), grid_coefficients(tent(equispaced(n))))
+        path = grid_path(n, descent(alpha))
         stop = Critical().select(path, 1.0)
         at = np.asarray(stop.step_sum)
         numbers = {

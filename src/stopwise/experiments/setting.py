@@ -121,6 +121,11 @@ def grid_coefficients(values: Array) -> Array:
     return cast(Array, -np.fft.rfft(padded)[1 : 2 * n : 2].imag * 2 / math.sqrt(2 * n + 1))
 
 
+def grid_path(n: int, filter: Filter) -> Path:
+    """The path of the tent under the min kernel on x = i/n, at any n: eigenvalues alone, in closed form."""
+    return bare_path(grid_eigenvalues(n), n, filter, grid_coefficients(tent(equispaced(n))))
+
+
 def bare_path(eigenvalues: Array, n: int, filter: Filter, coefficients: Array | None = None) -> Path:
     """A path on eigenvalues alone, the identity for eigenvectors left out: for sums over a spectrum."""
     density = Density(eigenvalues, np.ones_like(eigenvalues), float(n))

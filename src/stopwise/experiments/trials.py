@@ -130,7 +130,7 @@ class Trials:
 
     def errors(self, step_sums: Array) -> Array:
         """||f - f*||_n^2 of each trial at its own clock reading."""
-        inside, outside = self.remember("truth", lambda: self.path._truth_coefficients(self.setting.truth))
+        inside, outside = self.remember("truth", lambda: self.path.truth_coefficients(self.setting.truth))
         gain = own(self.path.filter.gain, self.path.spectrum.eigenvalues, step_sums)
         gap = gain * self.path.coefficients - inside[:, None]
         return cast(Array, (np.einsum("ij,ij->j", gap, gap) + outside) / self.setting.n)

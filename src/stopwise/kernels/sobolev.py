@@ -29,7 +29,7 @@ def _as_interval(value: object) -> Interval:
 class _OnInterval(Kernel):
     order: int = 1
 
-    def _ends(self) -> tuple[float, float]:
+    def ends(self) -> tuple[float, float]:
         interval = self.interval  # type: ignore[attr-defined]
         if interval == "auto":
             raise ValueError(
@@ -40,7 +40,7 @@ class _OnInterval(Kernel):
 
     def unit(self, values: Array) -> Array:
         """The covariate mapped from the kernel's interval to [0, 1]."""
-        left, right = self._ends()
+        left, right = self.ends()
         if (left, right) == (0.0, 1.0):
             return values
         return cast(Array, (values - values.dtype.type(left)) / values.dtype.type(right - left))
@@ -82,7 +82,7 @@ class Sobolev(_OnInterval):
 
     def check(self, covariates: Array) -> None:
         column = one_feature(covariates, self.name)
-        left, right = self._ends()
+        left, right = self.ends()
         slack = 1e-12 * (right - left)
         if column.size and (column.min() < left - slack or column.max() > right + slack):
             raise ValueError(

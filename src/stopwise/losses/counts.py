@@ -23,7 +23,7 @@ class Poisson(Loss):
     discrete: ClassVar[bool] = True
 
     def value(self, y: Array, f: Array) -> Array:
-        return self.natural(f) - y * f[:, 0] - y + xlogy(y, y)
+        return np.asarray(self.natural(f) - y * f[:, 0] - y + xlogy(y, y))
 
     def slope(self, y: Array, f: Array) -> Array:
         return (self.natural(f) - y)[:, None]

@@ -27,10 +27,10 @@ class Logistic(Loss):
 
     def slope(self, y: Array, f: Array) -> Array:
         sign = np.where(y > 0, 1.0, -1.0)[:, None]
-        return -sign * expit(-sign * f)
+        return np.asarray(-sign * expit(-sign * f))
 
     def curvature(self, y: Array, f: Array) -> Array:
-        return (expit(f) * expit(-f))[:, :, None]
+        return np.asarray((expit(f) * expit(-f))[:, :, None])
 
     def guarded(self, y: Array, f: Array, doubt: float) -> Array:
         return (1 - doubt) * self.value(y, f) + doubt * self.value(1 - y, f)
@@ -55,7 +55,7 @@ class Exponential(Loss):
 
     def slope(self, y: Array, f: Array) -> Array:
         sign = np.where(y > 0, 1.0, -1.0)[:, None]
-        return -sign * np.exp(-sign * f)
+        return np.asarray(-sign * np.exp(-sign * f))
 
     def curvature(self, y: Array, f: Array) -> Array:
         return self.value(y, f)[:, None, None]
@@ -102,13 +102,13 @@ class Softmax(Loss):
 
     def value(self, y: Array, f: Array) -> Array:
         scores = self.scores(f)
-        return logsumexp(scores, axis=1) - scores[np.arange(len(y)), y.astype(int)]
+        return np.asarray(logsumexp(scores, axis=1) - scores[np.arange(len(y)), y.astype(int)])
 
     def guarded(self, y: Array, f: Array, doubt: float) -> Array:
         scores = self.scores(f)
         right = self.value(y, f)
         others = self.n_classes * logsumexp(scores, axis=1) - scores.sum(axis=1) - right
-        return (1 - doubt) * right + doubt * others / self.width
+        return np.asarray((1 - doubt) * right + doubt * others / self.width)
 
     def slope(self, y: Array, f: Array) -> Array:
         p = self.natural(f)
@@ -118,7 +118,9 @@ class Softmax(Loss):
     def curvature(self, y: Array, f: Array) -> Array:
         p = self.natural(f)
         mean = p @ self.basis
-        return np.einsum("ic,cj,ck->ijk", p, self.basis, self.basis, optimize=True) - mean[:, :, None] * mean[:, None]
+        return np.asarray(
+            np.einsum("ic,cj,ck->ijk", p, self.basis, self.basis, optimize=True) - mean[:, :, None] * mean[:, None]
+        )
 
     def natural(self, f: Array) -> Array:
-        return softmax(self.scores(f), axis=1)
+        return np.asarray(softmax(self.scores(f), axis=1))

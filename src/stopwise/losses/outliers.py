@@ -34,13 +34,13 @@ class Huber(Loss):
 
     def value(self, y: Array, f: Array) -> Array:
         size, t = np.abs(y - f[:, 0]), float(self.threshold)
-        return np.where(size <= t, size**2 / 2, t * size - t**2 / 2)
+        return np.asarray(np.where(size <= t, size**2 / 2, t * size - t**2 / 2))
 
     def slope(self, y: Array, f: Array) -> Array:
-        return np.clip(f - y[:, None], -float(self.threshold), float(self.threshold))
+        return np.asarray(np.clip(f - y[:, None], -float(self.threshold), float(self.threshold)))
 
     def curvature(self, y: Array, f: Array) -> Array:
-        return (np.abs(f - y[:, None]) <= float(self.threshold)).astype(np.float64)[:, :, None]
+        return np.asarray((np.abs(f - y[:, None]) <= float(self.threshold)).astype(np.float64)[:, :, None])
 
     def convexity(self, reach: float) -> Convexity:
         """The theorem asks for curvature 1 on the range of the residuals: the threshold must not be met there."""
@@ -83,11 +83,11 @@ class Quantile(Loss):
         return self.quantile * r + h * np.logaddexp(0.0, -r / h)
 
     def slope(self, y: Array, f: Array) -> Array:
-        return expit((f - y[:, None]) / float(self.smoothing)) - self.quantile
+        return np.asarray(expit((f - y[:, None]) / float(self.smoothing)) - self.quantile)
 
     def curvature(self, y: Array, f: Array) -> Array:
         u, h = (f - y[:, None]) / float(self.smoothing), float(self.smoothing)
-        return (expit(u) * expit(-u) / h)[:, :, None]
+        return np.asarray((expit(u) * expit(-u) / h)[:, :, None])
 
     def robust(self, y: Array, left_out: Array) -> Array:
         return left_out + _drawn_in(y - left_out, 4 * spread_of(y - left_out, np.ones(len(y))))

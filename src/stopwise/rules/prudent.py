@@ -47,7 +47,7 @@ class LeftOut:
 
     def __call__(self, step_sums: Array) -> Array:
         """Weight times squared error, (g, rows)."""
-        left, residual = self.path.leverage_left(step_sums), self.path._residual_rows(step_sums)
+        left, residual = self.path.leverage_left(step_sums), self.path.residual_rows(step_sums)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(left > _LEAST_LEFT, self._weights * (residual / left) ** 2, np.inf)
 

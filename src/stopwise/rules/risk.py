@@ -164,7 +164,7 @@ class Oracle(Rule):
 
     def criterion(self, path: Path, step_sum: Array) -> Array:
         """||f_t - f*||_n^2, realised (an intercept adds a constant that is left out)."""
-        inside, outside = path._truth_coefficients(np.asarray(self.truth, dtype=np.float64) / path.scale)
+        inside, outside = path.truth_coefficients(np.asarray(self.truth, dtype=np.float64) / path.scale)
         gain = path.filter.gain(path.spectrum.eigenvalues, step_sum)
         if path.coefficients.ndim == 2:
             # (g ytilde - ftilde)^2 multiplied out: the square itself would be readings x eigenvalues x responses.

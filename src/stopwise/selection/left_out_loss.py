@@ -94,7 +94,7 @@ def _candidates(proposed: Kernel, table: Selection) -> list[Kernel]:
         smooth = best.get("gaussian", first)
         out.append(_KINDS[smooth["kernel"]].with_length_scale(LONGER * np.asarray(smooth["length_scale"])))
         spread = np.array([row["spread"] for row in table.features if row["used"]])
-        out.append(Gaussian(STRAIGHT * math.sqrt(spread.size) * spread))
+        out.append(Gaussian(tuple(STRAIGHT * math.sqrt(spread.size) * spread)))
     return list(dict.fromkeys(reversed(out)))
 
 

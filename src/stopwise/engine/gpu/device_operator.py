@@ -89,10 +89,10 @@ class Cuda(Operator):
         self.kernel, self.precision = kernel, precision
         self.device = _device_of(covariates, device)
         self.form = form_of(kernel)
-        self._rows = as_tensor(covariates, self.device, torch().float64)
-        if self._rows.ndim == 1:
-            self._rows = self._rows[:, None]
-        self.origin = self._rows.mean(0)
+        self.rows = as_tensor(covariates, self.device, torch().float64)
+        if self.rows.ndim == 1:
+            self.rows = self.rows[:, None]
+        self.origin = self.rows.mean(0)
         self._scheme = scheme
 
     @cached_property
@@ -101,9 +101,7 @@ class Cuda(Operator):
         return self._cross(self.form)
 
     def _cross(self, form: Form) -> Cross:
-        return Cross(
-            form, self._rows, self._rows, self.origin, precision=self.precision, same=True, scheme=self._scheme
-        )
+        return Cross(form, self.rows, self.rows, self.origin, precision=self.precision, same=True, scheme=self._scheme)
 
     @cached_property
     def on_device(self) -> OnDevice:
@@ -115,7 +113,7 @@ class Cuda(Operator):
         return cast(Array, out.double().cpu().numpy())
 
     def _gram_diagonal(self) -> Array:
-        return cast(Array, diagonal_of(self.form, self._rows).cpu().numpy())
+        return cast(Array, diagonal_of(self.form, self.rows).cpu().numpy())
 
     def _gram_square_sum(self) -> float:
         # k * k is a kernel as well: one more product, of width one.

@@ -86,9 +86,8 @@ class LineFit:
     @property
     def squared_residual_sum(self) -> Array:
         """sum w (y - f)^2 over all rows, merged ones by their own spread too, (g, responses)."""
-        return cast(Array, (self.rows.weights[:, None, None] * self.residuals**2).sum(axis=0)) + self.rows.within.sum(
-            axis=0
-        )
+        inside = (self.rows.weights[:, None, None] * self.residuals**2).sum(axis=0)
+        return cast(Array, inside + self.rows.within.sum(axis=0))
 
     def scaled_energy(self) -> Array:
         """a y'P y with each place's own spread: what the likelihood divides by the noise variance, (g, responses)."""

@@ -68,7 +68,7 @@ class Spline(StateSpace):
         return self.kernel.order
 
     def gaps(self, covariate: Array) -> Array:
-        left, right = self.kernel._ends()
+        left, right = self.kernel.ends()
         return np.maximum(np.diff(covariate, prepend=left), 0.0)[:, None] / (right - left)
 
     def start(self) -> Triangle:
@@ -95,7 +95,7 @@ class Stationary(StateSpace):
     diffuse = False
 
     def gaps(self, covariate: Array) -> Array:
-        return np.diff(covariate, prepend=covariate[:1])[:, None] * np.atleast_1d(self.rate)
+        return np.asarray(np.diff(covariate, prepend=covariate[:1])[:, None] * np.atleast_1d(self.rate))
 
     def start(self) -> Triangle:
         if self.size < 3:

@@ -129,7 +129,7 @@ def device_for(covariates: Any, device: Any = None) -> Any:
 
 def canonical_order(operator: Cuda, problem: Problem) -> Any:
     """Rows in an order that shuffling does not change, by one number made of covariates and responses."""
-    library, rows = torch(), operator._rows
+    library, rows = torch(), operator.rows
     responses = as_tensor(problem.responses, rows.device, library.float64)
     mixed = library.cat([rows, responses], 1)
     generator = np.random.default_rng(20140115)

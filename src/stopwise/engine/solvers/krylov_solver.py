@@ -136,11 +136,11 @@ class KrylovSolver:
         pace = 1.1 if space.counting is None else 1.3
         while True:
             more = space.grow()
-            progress.show(f"{space.products} products, {space._processed} columns")
-            done = not more or space._processed >= limit
-            if not done and (space.products < (4 if space.rational else 2) or space._processed < pace * looked):
+            progress.show(f"{space.products} products, {space.processed} columns")
+            done = not more or space.processed >= limit
+            if not done and (space.products < (4 if space.rational else 2) or space.processed < pace * looked):
                 continue
-            looked = space._processed
+            looked = space.processed
             path = krylov_path(problem, asked, operator, space)
             verdicts = self._judge(problem, asked, path, space, before)
             before = [v.stop for v in verdicts]
@@ -273,7 +273,7 @@ def _warn(verdicts: list[Verdict], tol: float, space: BlockKrylov) -> None:
     worst = next(v for v in verdicts if not v.settled)
     warnings.warn(
         f"the stop is not settled: step_sum lies between {worst.low:.4g} and {worst.high:.4g} after {space.products} "
-        f"products ({space._processed} columns; tol = {tol:g}, residual {worst.residual:.1e}); it may be trusted that "
+        f"products ({space.processed} columns; tol = {tol:g}, residual {worst.residual:.1e}); it may be trusted that "
         'far. Raise tol, free memory, or use solver="nystrom"',
         UnsettledWarning,
         stacklevel=5,

@@ -73,7 +73,7 @@ class LossProblem:
     @cached_property
     def energies(self) -> Array:
         """The weighted sum of squares of each feature, falling: their eigenvalues, since they are principal ones."""
-        return np.einsum("ij,ij->j", self.features, self.weights[:, None] * self.features)
+        return np.asarray(np.einsum("ij,ij->j", self.features, self.weights[:, None] * self.features))
 
     @cached_property
     def bend(self) -> float:

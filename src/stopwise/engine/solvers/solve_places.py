@@ -150,7 +150,7 @@ class DevicePlace:
 
     def _matrix(self) -> Array:
         """The Gram matrix on the device, to be overwritten."""
-        return cast(Array, gram_on_device(self.operator.form, self.operator._rows, self.operator.origin))
+        return cast(Array, gram_on_device(self.operator.form, self.operator.rows, self.operator.origin))
 
     def factors(self) -> FactorSystem:
         problem, operator = self.problem, self.operator
@@ -183,7 +183,7 @@ class DevicePlace:
         fast = self._operator("float32") if single else exact
         gram = RawGram(
             lambda block: fast.cross.product(block).double(),
-            lambda rows: columns_on_device(exact.form, exact._rows, exact.origin, rows),
+            lambda rows: columns_on_device(exact.form, exact.rows, exact.origin, rows),
             as_tensor(exact.gram_diagonal(), self._device).double(),
             careful=lambda block: exact.cross.product(block),
             held=self._matrix if held else None,

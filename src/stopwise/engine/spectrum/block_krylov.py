@@ -87,7 +87,7 @@ class BlockKrylov:
         self._effort = -1
         self._draws = 0
         self._projected = np.zeros((0, 0))
-        self._processed = 0
+        self.processed = 0
         self._coupling = np.zeros((0, 0))
         block, scales = self.store.start(self.responses, self.n_probes, self.seed)
         pending = self._orthonormal(block, 1e-10)
@@ -127,7 +127,7 @@ class BlockKrylov:
         """Multiply the newest block, project K, and add the next block; False when the space is exhausted."""
         if self.complete:
             return False
-        first, last = self._processed, self.store.width
+        first, last = self.processed, self.store.width
         newest = self.store.block(first, last)
         image = self.operator.multiply(newest)
         self.products += 1
@@ -160,16 +160,16 @@ class BlockKrylov:
         grown[:, first:last] = across
         grown[first:last, :first] = across[:first].T
         self._projected = grown
-        self._processed = last
+        self.processed = last
 
     def _next(self, unit: Block, r: Array, scale: float) -> None:
-        if self._processed >= self.dimension:
+        if self.processed >= self.dimension:
             self.complete = True
             return
         floor = max(100 * self.precision, 1e-14) * scale * np.sqrt(self.operator.n_rows) ** 0.5
         left, sizes, _ = np.linalg.svd(r)
         keep = sizes > floor
-        room = self.dimension - self._processed
+        room = self.dimension - self.processed
         block = self.store.turn(unit, left[:, keep][:, :room]) if keep.any() else None
         clean = self.precision < 1e-12 and float(sizes[keep].min(initial=np.inf)) > 1e-6 * float(sizes.max(initial=0))
         block = None if block is None else self._orthonormal(block, 0.5, clean=clean)
@@ -194,8 +194,8 @@ class BlockKrylov:
 
     def coordinates(self) -> Array:
         """The starting columns, responses then probes, in the columns held."""
-        out = np.zeros((self._processed, self._start_coordinates.shape[1]))
-        rows = min(self._processed, len(self._start_coordinates))
+        out = np.zeros((self.processed, self._start_coordinates.shape[1]))
+        rows = min(self.processed, len(self._start_coordinates))
         out[:rows] = self._start_coordinates[:rows]
         return out
 
@@ -222,7 +222,7 @@ class BlockKrylov:
     def _computed_residuals(self, values: Array, vectors: Array) -> Array:
         """|K v - theta v| for the leading Ritz vectors, by one product; the others count as not converged."""
         leading = min(values.size, 128)
-        known = self.store.basis(self._processed, vectors[:, :leading])
+        known = self.store.basis(self.processed, vectors[:, :leading])
         ritz = known.combine(np.eye(leading))
         gap = self.operator.multiply(ritz) - ritz * values[:leading]
         return np.append(np.linalg.norm(gap, axis=0), np.full(values.size - leading, np.inf))
@@ -248,7 +248,7 @@ class BlockKrylov:
             largest = self.counting.largest(float(values[0]), float(residuals[0]))
         return Spectrum(
             eigenvalues=values,
-            basis=self.store.basis(self._processed, vectors),
+            basis=self.store.basis(self.processed, vectors),
             trace=trace,
             n_samples=n,
             density=density,
@@ -307,7 +307,7 @@ class BlockKrylov:
             return np.zeros(weighted.shape[1])
         if self.rational:
             values, _, _ = self._last_ritz
-            basis = self.store.basis(self._processed, vectors)
+            basis = self.store.basis(self.processed, vectors)
             gap = self.operator.multiply(basis.combine(weighted)) - basis.combine(values[:, None] * weighted)
             return cast(Array, np.linalg.norm(gap, axis=0))
         tail = self._coupling.shape[1]
