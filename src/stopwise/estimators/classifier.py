@@ -243,11 +243,12 @@ def take_labels(y: object) -> Array:
             f"y has {int(missing.sum())} missing labels (NaN or None), the first in row {int(np.argmax(missing))}: "
             "leave such rows out"
         )
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise ValueError("y contains infinity, which is no label: leave such rows out")
+    kinds = sorted({type(label).__name__ for label in labels}) if labels.dtype.kind == "O" else []
+    if len(kinds) > 1:
+        raise TypeError(f"labels must be of one type, got {' and '.join(kinds)}: make them all text")
     check_classification_targets(labels)
-    if labels.dtype.kind == "O":
-        kinds = sorted({type(label).__name__ for label in labels})
-        if len(kinds) > 1:
-            raise TypeError(f"labels must be of one type, got {' and '.join(kinds)}: make them all text")
     return cast(Array, labels)
 
 

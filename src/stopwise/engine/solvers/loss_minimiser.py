@@ -10,7 +10,7 @@ is ridge's for squares. At the minimiser the left-out prediction of row i is abo
     f_i + (I - A_i W_i)^-1 A_i w_i phi'_i,   A_i = x_i' H^-1 x_i,   W_i = w_i phi''_i,
 
 one Newton step towards the minimiser without the row, H the Hessian of the objective: exact for squares. With few rows
-a second step is taken, with the Hessian of the first: it adds what the slopes of the other rows bend along the way.
+more steps follow, with the Hessian of the first: they add what the slopes of the other rows bend along the way.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ TOLERANCE = 1e-10
 """The gradient is driven below this share of the constant fit's."""
 _LEAST_CURVATURE = 1e-9
 """Curvatures count as at least this share of the largest: rows on a straight part of the loss have none."""
-SECOND_STEP_ROWS = 200
-"""Up to so many rows left-out predictions take a second step, of n^2 slopes."""
+MORE_STEPS_ROWS, _MORE_STEPS = 200, 10
+"""Up to so many rows left-out predictions take up to so many more steps, of n^2 slopes each,"""
+_CLOSE = 1e-3
+"""until a step is shorter than this share of the first."""
 _DROPPED = 1e-2
 """Directions whose share of the fit would be below this part of the tolerance are left out of Newton's equations."""
 _STEPS, _HALVINGS, _PRODUCTS = 60, 40, 400
@@ -183,31 +185,46 @@ class Minimiser:
         alone = np.linalg.det(left) < _LEAST_LEFT
         left[alone] = one
         shift = np.linalg.solve(left, a @ slopes)[:, :, 0]
-        if len(problem.y) <= SECOND_STEP_ROWS:
-            bent = self._bending(np.linalg.solve(left.transpose(0, 2, 1), slopes)[:, :, 0])
-            bent = np.linalg.solve(left, bent[:, :, None])[:, :, 0]
-            small = np.linalg.norm(bent, axis=1) < np.linalg.norm(shift, axis=1)  # else the steps do not converge
-            shift[small] -= bent[small]
+        if len(problem.y) <= MORE_STEPS_ROWS:
+            shift = self._more_steps(shift, np.linalg.solve(left.transpose(0, 2, 1), slopes)[:, :, 0], left)
         shift[alone] = np.nan
         return cast(Array, self.fitted + shift)
 
-    def _bending(self, pull: Array) -> Array:
-        """sum over j of B_ij rho_ji, (n, q), with B_ij = x_i' H^-1 x_j and rho_ji what the slope of row j changes by,
-        beyond its curvature, when row i is left out and so f_j moves by B_ji pull_i."""
+    def _more_steps(self, shift: Array, pull: Array, left: Array) -> Array:
+        """Left-out shifts (n, q) after more steps with the same Hessian, halved where one is longer than the last.
+
+        Without row i, f_j moves by m_ij = B_ji pull_i first, B_ij = x_i' H^-1 x_j. There the slope of row j has changed
+        by rho_ij beyond its curvature, and the next step answers to that: with c_ij = sum over l of B_jl rho_il, by
+        c_ij + B_ji (I - W_i A_i)^-1 W_i c_ii.
+        """
         problem, half, q = self.problem, self._half_rows, self.problem.loss.width
         n, curvature = len(pull), problem.curvatures(self.fitted)
         if len(half) < q:
-            return np.zeros_like(pull)
+            return shift
         joint = [[c.T @ d for d in half] for c in half]  # B_ij between fitted values c and d at [c][d][i, j]
-        move = np.stack([sum(joint[d][c] * pull[:, d, None] for d in range(q)) for c in range(q)], axis=2)
-        with np.errstate(over="ignore", invalid="ignore"):
-            slope = problem.loss.slope(np.tile(problem.y, n), (self.fitted + move).reshape(n * n, q)).reshape(n, n, q)
-        rest = problem.weights[:, None] * slope - problem.slopes(self.fitted)
-        for c in range(q):
-            rest[:, :, c] -= sum(curvature[:, c, d] * move[:, :, d] for d in range(q))
-        rest[np.diag_indices(n)] *= (1 - problem.removed / problem.weights)[:, None]
-        sums = [sum((joint[c][d] * rest[:, :, d]).sum(axis=1) for d in range(q)) for c in range(q)]
-        return np.stack(sums, axis=1)
+        share, slopes = problem.removed / problem.weights, problem.slopes(self.fitted)
+
+        def moves(by: Array) -> Array:
+            return np.stack([sum(joint[d][c] * by[:, d, None] for d in range(q)) for c in range(q)], axis=2)
+
+        first = moves(pull)
+        at, last, own, damping = first, np.linalg.norm(shift, axis=1), np.arange(n), np.ones(n)
+        for _ in range(_MORE_STEPS):
+            with np.errstate(over="ignore", invalid="ignore"):
+                slope = problem.loss.slope(np.tile(problem.y, n), (self.fitted + at).reshape(n * n, q))
+            rest = problem.weights[:, None] * slope.reshape(n, n, q) - slopes
+            for c in range(q):
+                rest[:, :, c] -= sum(curvature[:, c, d] * at[:, :, d] for d in range(q))
+            rest[own, own] *= (1 - share)[:, None]
+            answer = np.stack([sum(rest[:, :, d] @ joint[d][c] for d in range(q)) for c in range(q)], axis=2)
+            bent = share[:, None] * np.einsum("icd,id->ic", curvature, answer[own, own])
+            answer += moves(np.linalg.solve(left.transpose(0, 2, 1), bent[:, :, None])[:, :, 0])
+            change = np.linalg.norm((first - answer - at)[own, own], axis=1)
+            damping[change >= last] /= 2
+            at, last = at + damping[:, None, None] * (first - answer - at), change
+            if np.all(change <= _CLOSE * np.linalg.norm(shift, axis=1)):
+                break
+        return cast(Array, at[own, own])
 
     @cached_property
     def left_out_losses(self) -> Array:
@@ -287,6 +304,8 @@ def _cholesky(design: Array, curvature: Array, penalty: Array) -> Array:
     """The lower factor of H, unknowns ordered by fitted value, then by column: (q p, q p)."""
     p, q = design.shape[1], curvature.shape[1]
     hessian = np.zeros((q * p, q * p))
+    if p == 0:
+        return hessian
     for c in range(q):
         for d in range(c + 1):
             rows, columns = slice(c * p, (c + 1) * p), slice(d * p, (d + 1) * p)

@@ -23,7 +23,9 @@ CEILING = 1e9
 """The last reading, over 1 / (mean diagonal of the kernel): what fits better beyond is rounding."""
 _RISES, _RISE_ERRORS = 3, 2.0
 """The walk ends after so many readings in a row that are worse than the best by so many standard errors."""
-_ROOT_STEPS = 3
+_HOPELESS = 2.0
+"""Or worse than the constant fit by this factor, whatever the standard error."""
+_ROOT_STEPS, _LARGEST = 3, 1e100
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ def walk(
         readings.append(minimise(problem, step_sum, readings[-1], tolerance))
         best = min(readings, key=lambda at: at.left_out_mean)
         above, error = excess(readings[-1], best)
-        worse = above > max(_RISE_ERRORS * error, 1e-6 * abs(best.left_out_mean))
+        hopeless = readings[-1].left_out_mean > _HOPELESS * readings[0].left_out_mean
+        worse = hopeless or above > max(_RISE_ERRORS * error, 1e-6 * abs(best.left_out_mean))
         rises = rises + 1 if worse or not math.isfinite(above) else 0
         if rises == _RISES:
             break
@@ -76,7 +79,7 @@ def excess(one: Minimiser, best: Minimiser) -> tuple[float, float]:
     """How much larger one mean left-out loss is than another, and the standard error of this difference."""
     w, n = one.problem.weights, one.problem.n_samples
     gap = one.left_out_losses - best.left_out_losses
-    if not np.all(np.isfinite(gap)):
+    if not np.all(np.abs(gap) < _LARGEST):
         return math.inf, 0.0
     mean = float(w @ gap) / n
     return mean, math.sqrt(float(w @ (gap - mean) ** 2)) / n

@@ -1,0 +1,170 @@
+"""The classifier: scikit-learn's contract, labels of any type, probabilities that mean what they say, clear refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_iris, make_moons
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import stopwise as sw
+
+GIVEN = sw.kernels.Gaussian(0.7)
+
+
+@pytest.fixture(scope="module")
+def moons():
+    return make_moons(120, noise=0.3, random_state=0)
+
+
+def run(check, estimator):
+    """Some checks seed numpy's global generator themselves; it is put back as it was."""
+    state = np.random.get_state()  # noqa: NPY002
+    try:
+        check(estimator)
+    finally:
+        np.random.set_state(state)  # noqa: NPY002
+
+
+@parametrize_with_checks([sw.KernelGradientClassifier(sw.kernels.Gaussian(1.0))])
+def test_every_check_of_scikit_learn_passes(estimator, check):
+    run(check, estimator)
+
+
+@pytest.mark.deep
+@parametrize_with_checks([sw.KernelGradientClassifier()])
+def test_every_check_of_scikit_learn_passes_with_everything_chosen(estimator, check):
+    run(check, estimator)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [np.array(["no", "yes"]), np.array(["no", "yes"], dtype=object), np.array([False, True]), np.array([-1.0, 7.0])],
+)
+def test_labels_of_any_type_come_back_and_change_nothing_else(moons, labels):
+    X, y = moons
+    plain = sw.KernelGradientClassifier(GIVEN).fit(X, y)
+    named = sw.KernelGradientClassifier(GIVEN).fit(X, labels[y])
+    assert set(named.predict(X)) <= set(labels)
+    assert np.array_equal(named.predict_proba(X), plain.predict_proba(X))
+    assert named.score(X, labels[y]) == plain.score(X, y)
+
+
+def test_probabilities_follow_from_the_scores(moons):
+    X, y = moons
+    model = sw.KernelGradientClassifier(GIVEN).fit(X, y)
+    odds, p = model.decision_function(X), model.predict_proba(X)
+    assert np.allclose(p[:, 1], 1 / (1 + np.exp(-odds)))
+    assert np.allclose(GIVEN(X, model.X_fit_) @ model.dual_coef_[:, 0] + model.intercept_[0], odds)
+
+
+def test_scores_of_several_classes_sum_to_zero_and_order_the_classes():
+    X, y = load_iris(return_X_y=True)
+    model = sw.KernelGradientClassifier(sw.kernels.Gaussian(2.0)).fit(X[::2], y[::2])
+    scores, p = model.decision_function(X), model.predict_proba(X)
+    assert np.allclose(scores.sum(axis=1), 0, atol=1e-9)
+    assert np.allclose(np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True), p)
+    assert model.score(X[1::2], y[1::2]) > 0.93
+
+
+def test_balanced_weights_are_those_weights(moons):
+    X, y = moons
+    rare = np.append(np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:15])
+    X, y = X[rare], y[rare]
+    weights = len(y) / (2 * np.bincount(y))[y]
+    one = sw.KernelGradientClassifier(GIVEN, class_weight="balanced").fit(X, y)
+    other = sw.KernelGradientClassifier(GIVEN).fit(X, y, sample_weight=weights)
+    assert np.allclose(one.predict_proba(X), other.predict_proba(X))
+
+
+def test_left_out_probabilities_are_calibrated_or_made_so(moons):
+    X, y = moons
+    found = sw.KernelGradientClassifier(GIVEN).fit(X, y).calibration_
+    assert found.counts.sum() == pytest.approx(len(y))
+    assert abs(found.slope - 1) <= 2 * found.standard_error or found.temperature == pytest.approx(1 / found.slope)
+    assert "calibration slope" in str(found)
+
+
+def test_the_published_path_runs_and_says_so(moons):
+    X, y = moons
+    model = sw.KernelGradientClassifier.as_published(sw.kernels.Gaussian(1.0)).fit(X, y)
+    assert model.stop_.iteration >= 0
+    assert "Functional descent" in sw.explain(model)
+
+
+def test_the_stop_is_explained_and_shown(moons):
+    X, y = moons
+    model = sw.KernelGradientClassifier(GIVEN).fit(X, y)
+    assert "left-out loss" in sw.explain(model)
+    assert "left-out loss" in model._repr_html_inner()
+
+
+def test_landmarks_stand_for_all_rows(moons):
+    X, y = moons
+    exact = sw.KernelGradientClassifier(GIVEN).fit(X, y)
+    some = sw.KernelGradientClassifier(GIVEN, n_landmarks=60).fit(X, y)
+    assert (exact.solver_, some.solver_) == ("exact", "landmarks")
+    assert len(some.X_fit_) == 60
+    assert np.abs(exact.predict_proba(X) - some.predict_proba(X)).max() < 0.05
+
+
+def test_a_precomputed_matrix_serves_as_well_as_its_kernel(moons):
+    X, y = moons
+    one = sw.KernelGradientClassifier(GIVEN).fit(X, y)
+    other = sw.KernelGradientClassifier("precomputed").fit(GIVEN(X), y)
+    assert np.allclose(one.predict_proba(X[:9]), other.predict_proba(GIVEN(X[:9], X)), atol=1e-6)
+
+
+def test_columns_that_say_nothing_are_left_out_of_the_kernel_and_names_are_kept(moons):
+    X, y = moons
+    frame = pd.DataFrame({"a": X[:, 0], "constant": 1.0, "b": X[:, 1]})
+    model = sw.KernelGradientClassifier().fit(frame, y)
+    assert list(model.feature_names_in_) == ["a", "constant", "b"]
+    assert model.X_fit_.shape[1] == 2
+    assert model.score(frame, y) > 0.8
+    assert sum(row["chosen"] for row in model.selection_) == 1
+
+
+X4 = np.arange(8.0).reshape(4, 2)
+
+
+@pytest.mark.parametrize(
+    ("y", "match"),
+    [
+        (["a", "a", "a", "a"], "at least 2 classes, got one class"),
+        (["a", "a", "a", "b"], "has 1 row"),
+        ([0.0, 1.0, np.nan, 1.0], "1 missing label"),
+        (np.array(["a", None, "b", "b"], dtype=object), "1 missing label"),
+        ([0.5, 1.5, 2.5, 0.5], "Unknown label type"),
+    ],
+)
+def test_bad_labels_are_refused_and_leave_nothing_behind(y, match):
+    model = sw.KernelGradientClassifier(GIVEN)
+    with pytest.raises(ValueError, match=match):
+        model.fit(X4, y)
+    with pytest.raises(NotFittedError):
+        model.predict(X4)
+
+
+def test_mixed_labels_are_refused():
+    with pytest.raises(TypeError, match="of one type"):
+        sw.KernelGradientClassifier(GIVEN).fit(X4, np.array(["a", 1, "a", 1], dtype=object))
+
+
+def test_unseen_labels_in_score_are_refused(moons):
+    X, y = moons
+    model = sw.KernelGradientClassifier(GIVEN).fit(X, y)
+    with pytest.raises(ValueError, match="has not seen"):
+        model.score(X, np.where(y == 1, 5, 0))
+
+
+def test_the_exponential_loss_is_for_two_classes_and_rules_for_squares_are_refused(moons):
+    X, y = moons
+    with pytest.raises(ValueError, match="two classes"):
+        sw.KernelGradientClassifier(GIVEN, loss="exponential").fit(X, y + (X[:, 0] > 1))
+    with pytest.raises(ValueError, match="is a rule for"):
+        sw.KernelGradientClassifier(GIVEN, rule="sure").fit(X, y)
+    with pytest.raises(ValueError, match="loss must be one of"):
+        sw.KernelGradientClassifier(GIVEN, loss="hinge").fit(X, y)

@@ -1,0 +1,99 @@
+"""The regressor under other losses than squares."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import stopwise as sw
+
+KERNEL = sw.kernels.Gaussian(0.3)
+
+
+@pytest.fixture(scope="module")
+def sine():
+    rng = np.random.default_rng(0)
+    X = rng.random((250, 1))
+    truth = 3 * np.sin(6 * X[:, 0])
+    return X, truth, truth + rng.normal(size=250)
+
+
+def test_squares_are_untouched_by_the_parameter(sine):
+    X, _, y = sine
+    one, other = sw.KernelGradientRegressor(KERNEL), sw.KernelGradientRegressor(KERNEL, loss=sw.losses.Squared())
+    assert np.array_equal(one.fit(X, y).predict(X), other.fit(X, y).predict(X))
+
+
+def test_outliers_do_not_rule_huber(sine):
+    X, truth, y = sine
+    rng = np.random.default_rng(1)
+    hit = rng.permutation(250)[:8]
+    spoilt = y.copy()
+    spoilt[hit] += rng.choice([-1, 1], 8) * rng.uniform(30, 100, 8)
+
+    def error(loss, y):
+        fitted = sw.KernelGradientRegressor(KERNEL, loss=loss).fit(X, y).predict(X)
+        return np.mean((fitted - truth) ** 2)
+
+    assert error("huber", spoilt) <= 1.3 * error("huber", y)
+    assert error("squared", spoilt) > 5 * error("huber", spoilt)
+
+
+def test_units_of_y_do_not_matter(sine):
+    X, _, y = sine
+    for loss in ("huber", "quantile"):
+        one = sw.KernelGradientRegressor(KERNEL, loss=loss).fit(X, y).predict(X)
+        other = sw.KernelGradientRegressor(KERNEL, loss=loss).fit(X, 1e6 * y + 3e7).predict(X)
+        assert np.allclose((other - 3e7) / 1e6, one, atol=1e-4)
+
+
+@pytest.mark.parametrize("level", [0.1, 0.9])
+def test_quantiles_cover_as_often_as_asked(sine, level):
+    X, _, y = sine
+    rng = np.random.default_rng(2)
+    model = sw.KernelGradientRegressor(KERNEL, loss="quantile", quantile=level).fit(X, y)
+    new = rng.random((4000, 1))
+    covered = np.mean(3 * np.sin(6 * new[:, 0]) + rng.normal(size=4000) <= model.predict(new))
+    assert abs(covered - level) < 0.04
+    assert "shifted" in str(model.calibration_)
+
+
+def test_poisson_predicts_means_of_counts(sine):
+    X, _, _ = sine
+    mean = np.exp(1 + np.sin(6 * X[:, 0]))
+    y = np.random.default_rng(3).poisson(mean)
+    found = sw.KernelGradientRegressor(KERNEL, loss="poisson").fit(X, y).predict(X)
+    assert np.all(found > 0)
+    assert np.mean((found - mean) ** 2) < 0.1 * np.mean((y - mean) ** 2)
+
+
+def test_a_given_scale_is_kept_in_the_units_of_y(sine):
+    X, _, y = sine
+    model = sw.KernelGradientRegressor(KERNEL, loss=sw.losses.Huber(2.5)).fit(X, y)
+    assert model.loss_.threshold == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "y", "match"),
+    [
+        ({"loss": "poisson"}, [1, 2, -1, 0], "at least 0, got -1"),
+        ({"loss": "poisson"}, [0, 0, 0, 0], "every one is 0"),
+        ({"loss": "quantile", "quantile": 1.0}, [1, 2, 3, 4], "quantile"),
+        ({"loss": "logistic"}, [1, 2, 3, 4], "loss must be one of"),
+        ({"loss": "huber", "solver": "krylov"}, [1, 2, 3, 4], "solver"),
+        ({"loss": "huber", "rule": "gcv"}, [1, 2, 3, 4], "is a rule for"),
+        ({"loss": "huber"}, [[1, 2], [2, 3], [3, 4], [4, 5]], "one response"),
+    ],
+)
+def test_what_a_loss_cannot_take_is_refused(settings, y, match):
+    with pytest.raises(ValueError, match=match):
+        sw.KernelGradientRegressor(KERNEL, **settings).fit(np.arange(4.0)[:, None], y)
+
+
+def test_deviations_and_batches_are_for_squares(sine):
+    X, _, y = sine
+    model = sw.KernelGradientRegressor(KERNEL, loss="huber").fit(X, y)
+    with pytest.raises(ValueError, match="fit two quantiles"):
+        model.predict(X, return_std=True)
+    with pytest.raises(ValueError, match='are for loss="squared"'):
+        sw.KernelGradientRegressor(KERNEL, loss="huber", solver="nystrom").partial_fit(X, y)

@@ -1,0 +1,49 @@
+"""The published path is plain functional descent, step by step, and stops where the theorem does."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from helpers.loss_cases import problem
+
+from stopwise.complexity import critical_radius
+from stopwise.engine.solvers.functional_descent import MOST_STEPS, descend, published_fit, published_stop
+from stopwise.kernels import Gaussian, Matern
+from stopwise.losses import Logistic, Quantile, Squared
+
+
+@pytest.mark.parametrize("name", ["squared", "logistic", "exponential", "softmax", "huber"])
+def test_iterates_are_those_of_function_space(name):
+    given, gram = problem(name, Matern(1.5), 50, 0, intercept=False)
+    f = np.zeros((50, given.loss.width))
+    for iterate in descend(given, 0.3, 60)[1:]:
+        f = f - 0.3 * (gram / 50) @ given.loss.slope(given.y, f)
+        assert np.max(np.abs(iterate.fitted - f)) < 1e-10
+
+
+def test_the_stop_is_the_theorems():
+    values = 1 / np.arange(1, 101.0) ** 2
+    stop = published_stop(Logistic(), values, 1.0)
+    m, radius = 1 / (2 + 2 * math.cosh(1.0)), critical_radius(values, 0.5, constant=1.0)
+    assert stop.steps == math.floor(m / (8 * 0.25 * radius**2))
+    assert stop.step_size == 0.25
+
+
+def test_squares_need_a_noise_level_and_quantiles_are_refused():
+    values = 1 / np.arange(1, 101.0) ** 2
+    with pytest.raises(ValueError, match="give noise_std"):
+        published_stop(Squared(), values, 1.0)
+    with pytest.raises(ValueError, match="has no such bounds"):
+        published_stop(Quantile(0.5, 1.0), values, 1.0)
+
+
+def test_a_published_fit_is_its_last_iterate():
+    given, _ = problem("logistic", Gaussian(1.0), 60, 1, intercept=False)
+    stop = published_stop(given.loss, given.energies / 60, 1.0)
+    fit, told = published_fit(given, stop)
+    assert told.iteration == stop.steps
+    assert np.allclose(fit.fitted, descend(given, stop.step_size, stop.steps)[-1].fitted)
+    with pytest.raises(ValueError, match="at most 10000"):
+        descend(given, 0.1, MOST_STEPS + 1)

@@ -1,0 +1,152 @@
+"""The practical path: minimisers along the clock, checked against ridge, a slow solver and brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.optimize
+from helpers.loss_cases import CASES, problem
+
+from stopwise.engine.solvers import loss_minimiser
+from stopwise.engine.solvers.loss_minimiser import LossProblem, Minimiser, minimise
+from stopwise.engine.solvers.loss_path import excess, walk
+from stopwise.engine.solvers.loss_rows import LossRows, make_features, merge_copies
+from stopwise.kernels import Gaussian, Laplace, Matern
+
+KERNELS = (Gaussian(1.0), Matern(1.5), Laplace(2.0))
+
+
+def ridge(gram, y, weights, step_sum, intercept):
+    """(G + a / w)^-1 y, with the intercept by its own equation; dense and slow."""
+    n = len(y)
+    matrix = gram + np.diag(weights.sum() / step_sum / weights)
+    if not intercept:
+        return gram @ np.linalg.solve(matrix, y)
+    whole = np.block([[matrix, np.ones((n, 1))], [np.ones((1, n)), np.zeros((1, 1))]])
+    found = np.linalg.solve(whole, np.append(y, 0.0))
+    return gram @ found[:-1] + found[-1]
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_with_squares_the_path_is_ridge(weighted, intercept):
+    for seed, kernel in enumerate(KERNELS):
+        given, gram = problem("squared", kernel, 40, seed, weighted=weighted, intercept=intercept)
+        for step_sum in (0.3, 30.0, 3000.0):
+            found = minimise(given, step_sum, given.constant, 1e-13).fitted[:, 0]
+            slow = ridge(gram, given.y, given.weights, step_sum, intercept)
+            assert np.max(np.abs(found - slow)) < 1e-12 * np.max(np.abs(given.y)) * max(1.0, step_sum / 300)
+
+
+def slow_minimum(given: LossProblem, step_sum: float) -> np.ndarray:
+    """The same objective by a general optimiser, on values and slopes alone."""
+    design, q = given.design, given.loss.width
+    penalty = given.penalty(step_sum, design.shape[1])
+
+    def objective(flat):
+        at = flat.reshape(-1, q)
+        fitted = design @ at
+        slope = design.T @ (given.weights[:, None] * given.loss.slope(given.y, fitted)) + penalty * at
+        return given.objective(at, fitted, penalty), slope.ravel()
+
+    options = {"maxiter": 20000, "maxfun": 40000, "ftol": 1e-16, "gtol": 1e-11, "maxcor": 60}
+    start = np.zeros(design.shape[1] * q)
+    found = scipy.optimize.minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
+    return design @ found.x.reshape(-1, q)
+
+
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_newton_finds_the_minimum_that_a_slow_solver_finds(name):
+    for seed, (kernel, weighted) in enumerate((k, w) for k in KERNELS for w in (False, True, False)):
+        given, _ = problem(name, kernel, 25, 10 + seed, weighted=weighted, intercept=seed % 2 == 0)
+        step_sum = (2.0, 20.0, 100.0)[seed % 3]
+        found = minimise(given, step_sum, given.constant)
+        assert found.gradient < 1e-8
+        assert np.max(np.abs(found.fitted - slow_minimum(given, step_sum))) < 1e-6 * max(1.0, np.abs(found.fitted).max())
+
+
+def test_conjugate_gradients_find_what_the_factor_finds(monkeypatch):
+    given, _ = problem("softmax", Matern(1.5), 60, 3, weighted=True)
+    direct = minimise(given, 50.0, given.constant)
+    monkeypatch.setattr(loss_minimiser, "DIRECT_SIZE", 10)
+    assert np.allclose(minimise(given, 50.0, given.constant).fitted, direct.fitted, atol=1e-7)
+
+
+def left_out_by_hand(given: LossProblem, fit: Minimiser) -> np.ndarray:
+    """Every row's loss by a fit without it, at the same penalty."""
+    out = np.empty(len(given.y))
+    for i in range(len(given.y)):
+        keep = np.arange(len(given.y)) != i
+        weights = given.weights[keep]
+        part = LossProblem(given.features[keep], given.y[keep], weights, given.loss, given.intercept)
+        start = Minimiser(0.0, fit.coefficients, part)
+        without = minimise(part, fit.step_sum * part.n_samples / given.n_samples, start)
+        at = given.design[i : i + 1] @ without.coefficients
+        out[i] = given.loss.guarded(given.y[i : i + 1], at, 1 / (given.n_samples + 2))[0]
+    return out
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_left_out_losses_are_those_of_brute_force_at_the_stop(name):
+    for seed in range(2):
+        given, _ = problem(name, KERNELS[seed], 60, seed)
+        path = walk(given)
+        slow = left_out_by_hand(given, path.chosen).mean()
+        assert path.chosen.left_out_mean == pytest.approx(slow, rel=1e-8 if name == "squared" else 0.02)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", CASES)
+def test_left_out_losses_are_within_two_percent_on_forty_problems_and_so_is_the_stop(name):
+    for seed in range(6):
+        given, _ = problem(name, KERNELS[seed % 3], (60, 120, 200)[seed % 3], seed, intercept=seed % 2 == 0)
+        path = walk(given)
+        slow = left_out_by_hand(given, path.chosen).mean()
+        assert path.chosen.left_out_mean == pytest.approx(slow, rel=0.02)
+        lowest = min(path.readings, key=lambda at: at.left_out_mean)
+        near = [at for at in path.readings if abs(np.log(max(at.step_sum, 1e-9) / max(lowest.step_sum, 1e-9))) < 1.5]
+        best = min(left_out_by_hand(given, at).mean() for at in near)
+        at_best = left_out_by_hand(given, lowest).mean()
+        assert at_best <= 1.02 * best
+
+
+def test_the_stop_is_the_earliest_within_half_a_standard_error():
+    given, _ = problem("logistic", Gaussian(1.0), 100, 5)
+    path = walk(given)
+    best = min(path.readings, key=lambda at: at.left_out_mean)
+    above, error = excess(path.chosen, best)
+    assert above <= 0.55 * error
+    earlier = minimise(given, path.chosen.step_sum / 1.3, path.chosen)
+    above, error = excess(earlier, best)
+    assert above > 0.4 * error
+
+
+def test_no_allowance_stops_at_the_minimum():
+    given, _ = problem("poisson", Gaussian(1.0), 80, 2)
+    path = walk(given, allowance=0.0)
+    assert path.chosen.left_out_mean <= min(at.left_out_mean for at in path.readings) + 1e-9
+
+
+def test_copies_are_weights():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 2)), rng.integers(0, 2, 30).astype(float)
+    weights = rng.integers(1, 4, 30).astype(float)
+    picked = rng.permutation(np.repeat(np.arange(30), weights.astype(int)))
+    one = merge_copies(X, y, weights)
+    other = merge_copies(X[picked], y[picked], np.ones(len(picked)))
+    assert np.array_equal(one.covariates, other.covariates)
+    assert np.array_equal(one.weights, other.weights)
+
+
+def test_features_of_all_rows_are_the_kernel_and_of_some_never_more():
+    rng = np.random.default_rng(0)
+    rows = LossRows(rng.normal(size=(50, 3)), np.zeros(50), np.ones(50))
+    kernel = Matern(1.5)
+    gram = kernel(rows.covariates)
+    whole = make_features(kernel, rows, None, 0, False).features
+    assert np.allclose(whole @ whole.T, gram, atol=1e-10)
+    some = make_features(kernel, rows, 10, 0, False).features
+    assert some.shape[1] <= 10
+    assert np.linalg.eigvalsh(gram - some @ some.T).min() > -1e-10
