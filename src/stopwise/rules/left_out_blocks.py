@@ -1,0 +1,173 @@
+"""Leaving out blocks of rows that hang together: neighbours in time, or one subject's measurements.
+
+With S = I - H of ridge at a penalty and r = S y, the residuals of a block B when all of B is left out are
+(S_BB)^-1 r_B, exactly at that penalty. Autocorrelated noise follows single rows into their neighbours' predictions;
+it does not follow a block.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import numpy as np
+
+from stopwise._support.arrays import Array
+from stopwise._support.checks import is_finite
+from stopwise.exceptions import StopwiseWarning
+from stopwise.filters import Ridge
+from stopwise.path import Path
+from stopwise.rules.base import Data, Reason, Rule, Stop, clock_grid, stop_at
+from stopwise.rules.critical import Critical
+
+_ENTRIES = 4_000_000
+_ALONE = 0.5
+"""Share of leave-one-out's degrees of freedom below which rows are said to hang together."""
+
+
+class DependentRowsWarning(StopwiseWarning):
+    """Left-out blocks ask for a much smoother fit than left-out rows: the noise of neighbouring rows hangs together."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Left-out errors of ridge along a path, block by block."""
+
+    path: Path
+    labels: Array
+    """The number of each row's block, from 0."""
+
+    def members(self) -> list[Array]:
+        """The rows of every block."""
+        order = np.argsort(self.labels, kind="stable")
+        return np.split(order, np.flatnonzero(np.diff(self.labels[order])) + 1)
+
+    def errors(self, step_sum: float) -> Array:
+        """Weighted squared errors of every block when it is left out, at one clock reading."""
+        path, basis = self.path, self.path.spectrum.basis
+        assert basis is not None
+        vectors, n_rows = basis.vectors, len(self.labels)
+        root = np.ones(n_rows) if path.root_weights is None else path.root_weights
+        gain = path.filter.gain(path.spectrum.eigenvalues, np.asarray(step_sum))
+        residual = root * path.residual_rows(np.asarray(step_sum))
+        constant = root / np.sqrt(path.n_samples) if path.intercept else np.zeros(n_rows)
+        out = []
+        for rows in self.members():
+            part = vectors[rows]
+            left = np.eye(len(rows)) - (part * gain) @ part.T - np.outer(constant[rows], constant[rows])
+            out.append(_squared_solution(left, residual[rows]))
+        return np.array(out)
+
+
+def _squared_solution(left: Array, residual: Array) -> float:
+    """|S_BB^-1 r_B|^2; infinite where the block is all there is to know of its own fit."""
+    try:
+        solved = np.linalg.solve(left, residual)
+    except np.linalg.LinAlgError:
+        return float("inf")
+    value = float(solved @ solved)
+    return value if np.isfinite(value) else float("inf")
+
+
+def consecutive(order: Array, size: int) -> Array:
+    """Blocks of `size` rows that follow each other in `order`; a short rest joins the last block."""
+    count = max(1, len(order) // size)
+    labels = np.empty(len(order), dtype=np.int64)
+    labels[order] = np.minimum(np.arange(len(order)) // size, count - 1)
+    return labels
+
+
+@dataclass(frozen=True)
+class LeaveBlockOut(Rule):
+    """The earliest stop whose error on left-out blocks is within `allowance` standard errors of the smallest.
+
+    `size`: rows in a block that follow each other in the first covariate (rows with several covariates: in the order
+    given). Where `fit` was given `groups`, these are the blocks and `size` is not used; it may then be left out. The
+    error is ridge's, exact at each penalty; another filter stops at the same reading of the clock. A warning says when
+    blocks ask for less than half of the degrees of freedom that single rows ask for.
+    """
+
+    size: int | None = None
+    allowance: float = 0.5
+    name: ClassVar[str] = "leave-block-out"
+    needs_rows: ClassVar[bool] = True
+    divides_by_freedom: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.size is not None and not (is_finite(self.size) and self.size >= 1 and self.size == int(self.size)):
+            raise ValueError(f"size must be a whole number of rows, at least 1; got {self.size!r}")
+        if not (is_finite(self.allowance) and self.allowance >= 0):
+            raise ValueError(f"allowance must be a number of at least 0 standard errors, got {self.allowance!r}")
+
+    def without_rows(self) -> Rule:
+        return Critical(hilbert_radius="self")
+
+    def labels(self, n_rows: int, data: Data | None) -> Array:
+        """The block of each row."""
+        given = None if data is None or data.subjects is None else data.subjects
+        if given is not None:
+            return given
+        if self.size is None:
+            raise ValueError("LeaveBlockOut needs size= (rows in a block) or fit(..., groups=)")
+        if self.size * 2 > n_rows:
+            raise ValueError(f"size must be at most half of the {n_rows} rows, got {self.size}: two blocks at least")
+        order = np.arange(n_rows) if data is None or data.order is None else data.order()
+        return consecutive(order, int(self.size))
+
+    def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
+        if path.step_sum_cap == 0 or float(path.energy) == 0:
+            return stop_at(path.filter, 0.0, Reason.ZERO)
+        basis = path.spectrum.basis
+        if basis is None or path.response is None or not path.spectrum.complete:
+            raise ValueError(
+                'LeaveBlockOut needs all eigenvectors: use solver="dense" (or "line" for one covariate), or fewer rows'
+            )
+        ridge = path.along(Ridge())
+        blocks = Blocks(ridge, self.labels(len(basis.rows), data))
+        grid = clock_grid(ridge)[1::4]
+        table = np.stack([blocks.errors(float(s)) for s in grid])
+        stop, best, excess, spread = earliest_within(table, ridge.n_samples, self.allowance)
+        alone = np.asarray(ridge.leave_one_out_error(grid))
+        warn_of_dependence(ridge, float(grid[best]), float(grid[int(np.nanargmin(alone))]))
+        lowest = float(table[best].sum()) / ridge.n_samples
+        return stop_at(
+            path.filter,
+            float(grid[stop]),
+            Reason.CAP if stop == len(grid) - 1 else Reason.MINIMUM,
+            criterion=lowest + excess,
+            lowest=lowest,
+            standard_error=spread,
+            allowance=self.allowance,
+            lowest_step_sum=float(grid[best]),
+        )
+
+
+def earliest_within(table: Array, n_samples: float, allowance: float) -> tuple[int, int, float, float]:
+    """From errors (readings, blocks): the earliest reading of the stretch before the best whose paired excess stays
+    within the allowance; the best; and the excess at the first with its standard error."""
+    totals = np.where(np.isfinite(table).all(axis=1), table.sum(axis=1), np.inf)
+    best = int(np.argmin(totals))
+    gap = np.where(np.isfinite(table), table, 1e300) - table[best]
+    excess = gap.sum(axis=1) / n_samples
+    with np.errstate(over="ignore"):
+        spread = np.sqrt(((gap - gap.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)) / n_samples
+    stop = best
+    while stop > 0 and excess[stop - 1] <= allowance * spread[stop - 1]:
+        stop -= 1
+    return stop, best, float(excess[stop]), float(spread[stop])
+
+
+def warn_of_dependence(ridge: Path, by_blocks: float, alone: float) -> None:
+    """Say when blocks ask for less than half the degrees of freedom that single rows ask for."""
+    few, many = (float(ridge.degrees_of_freedom(s)) for s in (by_blocks, alone))
+    if few < _ALONE * many:
+        warnings.warn(
+            f"left-out blocks ask for {few:.3g} degrees of freedom and left-out rows for {many:.3g}: neighbouring rows "
+            "share their noise, and a rule that leaves out single rows would follow it",
+            DependentRowsWarning,
+            stacklevel=2,
+        )
+
+
+__all__ = ["Blocks", "DependentRowsWarning", "LeaveBlockOut", "cast", "consecutive"]
