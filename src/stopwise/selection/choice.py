@@ -75,11 +75,11 @@ class Budget:
 def effort(n_rows: int) -> tuple[Budget, Place]:
     """How much to look at, and where: more of a large table, since a length scale that is off costs every row.
 
-    A processor learns on up to 1,500 rows (about a minute on one core), a GPU on up to 8,000 (a few seconds a kernel).
+    A processor learns on up to 1,500 rows (about a minute on one core), a GPU on up to 5,000 (a few seconds a kernel).
     """
     if n_rows >= DEVICE_ROWS and has_gpu():
-        rows, more = np.clip([n_rows // 10, n_rows // 4], [300, 600], [2_000, 8_000])
-        budget = Budget(grid_rows=300, rows=int(rows), more_rows=int(more), unseen_rows=2_000, more_steps=25)
+        rows, more = np.clip([n_rows // 10, n_rows // 5], [300, 600], [1_200, 5_000])
+        budget = Budget(grid_rows=300, rows=int(rows), more_rows=int(more), unseen_rows=2_000, more_steps=15)
         return budget, Device(pick_device())
     more = int(np.clip(n_rows // 10, 600, 1_500))
     return Budget(rows=min(600, more // 2), more_rows=more), Host()
