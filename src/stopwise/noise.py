@@ -373,9 +373,10 @@ class Evidence(_FromPath):
         return self.profile(path)[1]
 
     def variance_at(self, path: Path, ratio: float) -> float:
-        """s^2(q) = (1/n) sum_j ytilde_j^2 / (1 + q lambda_j), problem units."""
+        """s^2(q) = (1/n) sum_j ytilde_j^2 / (1 + q lambda_j), problem units; 0 where no degree of freedom is left."""
         inside = float((path.coefficients**2 / (1 + ratio * path.spectrum.eigenvalues)).sum())
-        return (inside + float(path.unseen_energy)) / (path.n_samples - path.n_fixed)
+        free = path.n_samples - path.n_fixed
+        return (inside + float(path.unseen_energy)) / free if free > 0 else 0.0
 
     def score(self, path: Path, ratio: float) -> float:
         """Minus twice the profiled log likelihood, up to a constant: n log s^2(q) + sum_j log(1 + q lambda_j)."""

@@ -31,9 +31,9 @@ _open: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
 
 def say(text: str) -> None:
-    """A line that stays, where progress is shown."""
+    """A line that stays, where progress is shown from the start."""
     outer = _open.get()
-    if outer is not None:
+    if outer is not None and not outer._patience:
         outer._out.print(text)
 
 
