@@ -20,9 +20,10 @@ SOURCE = HERE.parent / "src" / "stopwise"
 
 ROOMS = {
     "exceptions": "what can go wrong, by name",
-    "examples": "data to try things on",
     "_support": "arrays, checks, threads, memory, progress, doors to optional libraries",
     "tables": "files to frames to numeric rows",
+    "examples": "data to try things on",
+    "copies": "which rows are copies?",
     "kernels": "what is k(x, z)?",
     "schedules": "how far after t steps?",
     "filters": "how much is still missing?",
@@ -47,16 +48,17 @@ ROOMS = {
 """The rooms in the order of imports, each with its question: a room uses rooms above it, never below."""
 ENGINE = {
     "operators": (0, "K V and its trace"),
-    "spectrum": (1, "eigenvalues from products"),
-    "solves": (1, "(K + s I)⁻¹ B"),
-    "line": (1, "one covariate, n steps"),
-    "landmarks": (2, "n rows by m of them"),
-    "gpu": (3, "the same on a device"),
-    "cluster": (3, "the same on Dask"),
-    "solvers": (4, "Problem in, Solution out"),
+    "spectrum": (1, "eigenvalues, how sure"),
+    "solves": (2, "(K + s I)⁻¹ B"),
+    "line": (3, "one covariate, n steps"),
+    "landmarks": (4, "n rows by m of them"),
+    "gpu": (5, "the same on a device"),
+    "cluster": (5, "the same on Dask"),
+    "loss_fits": (5, "other losses"),
+    "solvers": (6, "Problem → Solution"),
 }
 """The engine's rooms, with their rank: a room uses rooms of a lower rank; rooms of one rank do not know one another."""
-GROUND = ("exceptions", "examples", "_support")
+GROUND = ("exceptions", "_support")
 """Rooms that every other may use: no arrows are drawn from them."""
 DOORS = {("stopwise.cli.app", "stopwise.experiments.command")}
 """Imports against the order, on purpose: `stopwise reproduce` opens the experiments when it is asked for."""
@@ -164,7 +166,7 @@ Data enters at one end and leaves at the other, and imports point the same way: 
 ![Rooms and arrows: an arrow leads from a room to one that uses it](_static/house.svg)
 
 An arrow leads from a room to one that uses it. Arrows that follow from others are left out, and so are those from the
-ground: exceptions, examples and `_support`, which every room may use. One import points the other way, on purpose:
+ground: exceptions and `_support`, which every room may use. One import points the other way, on purpose:
 `stopwise reproduce` opens the experiments when it is asked for.
 
 ## Rooms

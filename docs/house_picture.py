@@ -13,7 +13,7 @@ BOX, HIGH, GAP, LAYER = 214, 44, 26, 92
 TIP = ' marker-end="url(#tip)"'
 LANE = 30
 """Width of a place where a curve passes a layer."""
-ENGINE_WIDE = 900
+ENGINE_WIDE = 960
 STYLE = """
   text { font: 13px system-ui, sans-serif; fill: #1b2a3a; }
   .name { font-weight: 600; } .small { font-size: 11px; fill: #4a5a6a; }

@@ -8,7 +8,7 @@ import pytest
 
 import stopwise as sw
 from stopwise.engine.line.fits import fit_at, predict_at
-from stopwise.engine.line.rows import merge_rows
+from stopwise.engine.line.merged_rows import merge_rows
 from stopwise.engine.line.transitions import state_space
 
 KERNELS = [

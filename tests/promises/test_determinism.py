@@ -24,8 +24,11 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import stopwise as sw
 from problems import MONOTONE, design, estimator, response
-from stopwise.engine.operators import tiles as tiled
-from stopwise.estimators.prediction import host as prediction_tiles
+from stopwise.engine.operators.tiles import Tiled
+from stopwise.engine.solvers.krylov_solver import KrylovSolver
+from stopwise.engine.solvers.plan import Plan
+from stopwise.estimators.prediction.host import Tile, predict_in_tiles
+from stopwise.problem import make_problem
 
 SAME = 1e-11
 SOLVERS = ["dense", "krylov", "line", "nystrom"]
@@ -86,16 +89,19 @@ def test_threads_change_rounding_alone(solver):
 
 
 @pytest.mark.parametrize("rows", [16, 33, 64, 199, 200, 5000])
-def test_the_size_of_tiles_changes_rounding_alone(monkeypatch, rows):
+def test_the_size_of_tiles_changes_rounding_alone(rows):
     x, y = data("krylov")
     plain = make("krylov", sw.rules.Critical(hilbert_radius=5.0)).fit(x, y)
-    expected = plain.predict(x)
-    monkeypatch.setattr(tiled, "_TILE_BYTES", 8 * rows**2)
-    monkeypatch.setattr(prediction_tiles, "_TILE_ENTRIES", 200 * rows)
-    model = make("krylov", sw.rules.Critical(hilbert_radius=5.0)).fit(x, y)
-    assert model.n_iter_ == plain.n_iter_
-    assert np.abs(model.path_.fit() - plain.path_.fit()).max() <= SAME * np.abs(y).max()
-    assert np.abs(model.predict(x) - expected).max() <= SAME * np.abs(y).max()
+    problem = make_problem(x, y[:, None], None, intercept=True, seed=7)
+    plan = Plan(plain.kernel_, sw.filters.GradientDescent(), plain.rule, sw.noise.Known(0.3))
+    solver = KrylovSolver("krylov", lambda problem, plan: Tiled(plan.kernel, x, centred=True, tile_rows=rows))
+    solution = solver.solve(problem, plan)
+    assert solution.stops[0].iteration == plain.n_iter_
+    there = solution.path.column(0).fit(solution.stops[0].step_sum)
+    assert np.abs(there - plain.path_.fit()).max() <= SAME * np.abs(y).max()
+    tile = Tile(rows, 200 * rows)
+    predicted = predict_in_tiles(plain.kernel_, x, x, plain.dual_coef_, tile=tile) + plain.intercept_
+    assert np.abs(predicted - plain.predict(x)).max() <= SAME * np.abs(y).max()
 
 
 def test_random_state_decides_the_probes_and_nothing_else_does():

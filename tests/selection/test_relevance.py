@@ -1,18 +1,20 @@
 """One length scale per feature: the gradient is the gradient, the evidence is a Gaussian's, and relevance is found."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
 import stopwise as sw
 from stopwise.problem import make_problem
-from stopwise.selection import choice as selection
-from stopwise.selection.relevance import Learned, Objective, learn
-from stopwise.selection.sample import look_at_features, make_sample
-from stopwise.selection.unseen_rows import Contender
+from stopwise.selection.choice import KERNELS as ALL
+from stopwise.selection.choice import Budget, Search
+from stopwise.selection.length_scales import PRIOR_SPREAD, Evidence, Host, Learned, learn
+from stopwise.selection.rows import look_at_features, make_sample
 from stopwise.views.facts import parts
 
-KERNELS = [sw.kernels.Gaussian(), sw.kernels.Laplace(), sw.kernels.Matern(), sw.kernels.Matern(smoothness=2.5)]
+KERNELS = [*ALL, sw.kernels.Matern(smoothness=2.5)]
 each_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 
 
@@ -21,7 +23,7 @@ def sample_of(seed=0, n=40, d=3, weights=None, intercept=True, responses=1):
     X = rng.normal(size=(n, d))
     Y = np.column_stack([np.sin(2 * X[:, 0] + j) + 0.3 * rng.normal(size=n) for j in range(responses)])
     problem = make_problem(X, Y, weights, intercept=intercept, seed=0)
-    return make_sample(problem, look_at_features(problem.covariates, weights))
+    return make_sample(problem, look_at_features(problem.covariates, weights), 1000)
 
 
 @each_kernel
@@ -30,18 +32,21 @@ def sample_of(seed=0, n=40, d=3, weights=None, intercept=True, responses=1):
 def test_the_gradient_agrees_with_finite_differences(kernel, intercept, weighted):
     rng = np.random.default_rng(5)
     weights = rng.integers(1, 4, size=40).astype(float) if weighted else None
-    objective = Objective(sample_of(weights=weights, intercept=intercept, responses=2), kernel)
+    objective = Evidence(sample_of(weights=weights, intercept=intercept, responses=2), kernel, Host())
     at = np.array([0.3, -0.4, -1.0, 2.0])
     step = 1e-5
     slopes = [(objective(at + step * e)[0] - objective(at - step * e)[0]) / (2 * step) for e in np.eye(4)]
     np.testing.assert_allclose(objective(at)[1], slopes, rtol=1e-6, atol=1e-8)
+    one = np.array([-0.4, 2.0])
+    slopes = [(objective(one + step * e)[0] - objective(one - step * e)[0]) / (2 * step) for e in np.eye(2)]
+    np.testing.assert_allclose(objective(one)[1], slopes, rtol=1e-6, atol=1e-8)
 
 
 def test_the_evidence_is_the_density_of_contrasts_under_a_gaussian():
     sample = sample_of(n=25)
-    kernel, at = sw.kernels.Matern(), np.array([0.2, -0.5, 0.1, 1.0])
-    value = Objective(sample, kernel, prior_spread=1e9)(at)[0]
-    gram = kernel(sample.covariates * np.exp(at[:-1]))
+    kernel, at = sw.kernels.Matern(), np.array([0.2, 1.0])
+    value = Evidence(sample, kernel, Host())(at)[0]
+    gram = kernel(sample.covariates * np.exp(at[0]))
     covariance = np.eye(25) + np.exp(at[-1]) * gram
     # contrasts orthogonal to the constant: what is left of y once an unknown mean is taken out
     contrasts = np.linalg.svd(np.ones((1, 25)))[2][1:]
@@ -53,19 +58,24 @@ def test_the_evidence_is_the_density_of_contrasts_under_a_gaussian():
 
 
 def test_the_prior_pulls_length_scales_together():
-    loose, tight = (Objective(sample_of(), sw.kernels.Gaussian(), prior_spread=s) for s in (1e9, 0.5))
-    apart = np.array([1.0, -1.0, -1.0, 1.0])
-    assert tight(apart)[0] - loose(apart)[0] == pytest.approx((16 / 9 + 4 / 9 + 4 / 9) / (40 * 0.25))
-    together = np.array([-0.3, -0.3, -0.3, 1.0])
-    assert tight(together)[0] == pytest.approx(loose(together)[0], abs=1e-15)
+    """One for all has no prior to pay; features so scaled that one stands for several tell what it costs."""
+    apart = np.array([1.0, -1.0, -1.0])
+    sample = sample_of()
+    moved = replace(sample, covariates=sample.covariates * np.exp(apart))
+    with_prior = Evidence(sample, sw.kernels.Gaussian(), Host())(np.append(apart, 1.0))[0]
+    without = Evidence(moved, sw.kernels.Gaussian(), Host())(np.array([0.0, 1.0]))[0]
+    assert with_prior - without == pytest.approx((16 / 9 + 4 / 9 + 4 / 9) / (40 * PRIOR_SPREAD**2))
 
 
 def test_learning_only_ever_goes_downhill():
     sample = sample_of()
-    start = np.zeros(3)
-    found = learn(sample, sw.kernels.Gaussian(), start, 1.0, 30)
-    assert found.value < Objective(sample, sw.kernels.Gaussian())(np.append(start, 1.0))[0]
+    start = Learned(np.zeros(3), 1.0, 0.0)
+    found = learn(sample, sw.kernels.Gaussian(), start, max_steps=30)
+    assert found.value < Evidence(sample, sw.kernels.Gaussian(), Host())(np.append(start.logs, 1.0))[0]
     assert found.scales[0] < 0.5 * found.scales[1:].min()
+    one = learn(sample, sw.kernels.Gaussian(), start, max_steps=30, together=True)
+    assert np.ptp(one.scales) == 0
+    assert one.value > found.value
 
 
 @pytest.fixture(scope="module")
@@ -99,15 +109,6 @@ def test_relevance_off_means_one_length_scale_in_units_of_spread(two_of_ten):
         np.testing.assert_allclose(part.scales / X.std(axis=0), part.scales[0] / X[:, 0].std(), rtol=1e-10)
 
 
-def test_where_every_feature_counts_alike_one_length_scale_is_kept():
-    rng = np.random.default_rng(8)
-    X = rng.normal(size=(120, 3))
-    y = np.exp(-0.5 * (X**2).sum(axis=1)) + 0.3 * rng.normal(size=120)
-    model = sw.KernelRidgeRegressor().fit(X, y)
-    assert not model.selection_.chosen["per_feature"]
-    assert "does not pay" in model.selection_.reason
-
-
 def test_relevance_on_is_one_per_feature_even_for_a_named_kernel():
     rng = np.random.default_rng(9)
     X = rng.normal(size=(60, 2))
@@ -118,31 +119,16 @@ def test_relevance_on_is_one_per_feature_even_for_a_named_kernel():
     assert np.ptp(sw.KernelRidgeRegressor("matern32").fit(X, y).kernel_.scales / X.std(axis=0)) < 1e-12
 
 
-def contender(errors, evidence):
-    learned = Learned(np.zeros(2), 0.0, evidence, 1)
-    return Contender(sw.kernels.Gaussian(), learned, np.asarray(errors, dtype=float), 1.0)
-
-
-def test_length_scales_per_feature_are_better_only_where_error_bulk_and_evidence_agree():
-    before = contender(np.append(np.ones(39), 21.0), evidence=0.0)
-    assert before.unseen == pytest.approx(np.log(1.5))
-    assert before.unseen_bulk == pytest.approx(0.0)  # the two largest of forty are left out
-    halved = np.append(0.5 * np.ones(39), 10.5)
-    assert contender(halved, -1.0).clearly_better(before, 0.5)
-    assert not contender(halved, -1.0).clearly_better(before, 0.7)  # log 2 is not enough of a margin
-    assert not contender(halved, 0.0).clearly_better(before, 0.5)  # no likelier where it learned
-    lucky = np.append(1.05 * np.ones(39), 0.0)
-    assert contender(lucky, -1.0).unseen < before.unseen - 0.3
-    assert not contender(lucky, -1.0).clearly_better(before, 0.3)  # all it saves is one row
-
-
-def test_length_scales_per_feature_that_predict_left_out_rows_worse_are_dropped(monkeypatch):
-    rng = np.random.default_rng(3)
-    X = rng.normal(size=(120, 6))
-    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=120)
-    assert sw.KernelRidgeRegressor().fit(X, y).selection_.chosen["per_feature"]
-    monkeypatch.setattr(selection, "_WORSE", 1e-6)  # as if the error had to fall a million times
-    dropped = sw.KernelRidgeRegressor().fit(X, y)
-    assert not dropped.selection_.chosen["per_feature"]
-    assert "one per feature predicts left-out rows worse" in dropped.selection_.reason
-    assert sw.KernelRidgeRegressor(relevance=True).fit(X, y).selection_.chosen["per_feature"]  # insisted on
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_length_scales_per_feature_that_predict_unseen_rows_worse_are_dropped(seed):
+    """Every feature counts alike, and rows are few: what is learned on them flatters, and rows outside them tell."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(600, 8))
+    y = np.sin(1.5 * X.sum(axis=1) / np.sqrt(8)) + 0.1 * rng.normal(size=600)
+    problem = make_problem(X, y[:, None], None, intercept=True, seed=0)
+    few = Budget(grid_rows=40, rows=40, more_rows=40, unseen_rows=560, small_rows=0)
+    search = Search([sw.kernels.Gaussian()], per_feature=True, budget=few)
+    unchecked = replace(search, budget=replace(few, unseen_rows=0)).run(problem)
+    assert unchecked.table.chosen["per_feature"]
+    assert not search.run(problem).table.chosen["per_feature"]
+    assert replace(search, forced=True).run(problem).table.chosen["per_feature"]  # insisted on

@@ -12,9 +12,10 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import stopwise as sw
 import stopwise.estimators.prediction.host as prediction
-import stopwise.selection.relevance as relevance
 from problems import KERNELS
 from stopwise._support.threads import SMALL, blas_for, blas_threads
+from stopwise.estimators.prediction.host import Tile
+from stopwise.selection.length_scales import Evidence
 
 
 def blas() -> set[int]:
@@ -86,7 +87,7 @@ def test_n_jobs_rules_the_eigendecomposition(n_jobs, expected, monkeypatch):
 
 
 def test_small_matrices_and_the_choice_of_a_kernel_take_one_thread(monkeypatch):
-    whole, choice = seen_in(scipy.linalg, "eigh", monkeypatch), seen_in(relevance.Objective, "__call__", monkeypatch)
+    whole, choice = seen_in(scipy.linalg, "eigh", monkeypatch), seen_in(Evidence, "__call__", monkeypatch)
     rng = np.random.default_rng(0)
     x = rng.standard_normal((120, 3))
     sw.KernelGradientRegressor().fit(x, np.sin(x[:, 0]) + 0.1 * rng.standard_normal(120))
@@ -98,17 +99,17 @@ def test_small_matrices_and_the_choice_of_a_kernel_take_one_thread(monkeypatch):
 
 @pytest.mark.parametrize("outputs", [None, 2])
 @pytest.mark.parametrize("kernel", sorted(KERNELS))
-def test_predictions_on_threads_are_the_product_with_the_whole_matrix(kernel, outputs, monkeypatch):
+def test_predictions_on_threads_are_the_product_with_the_whole_matrix(kernel, outputs):
     rng = np.random.default_rng(4)
     new, training = rng.standard_normal((157, 3)), rng.standard_normal((83, 3))
     dual_coef = rng.standard_normal(83 if outputs is None else (83, outputs))
     expected = KERNELS[kernel](new, training) @ dual_coef
     close = 1e-12 * np.abs(expected).max()
     for columns, entries in ((500, 250_000), (17, 500), (83, 1), (1, 40)):
-        monkeypatch.setattr(prediction, "_CACHED_COLUMNS", columns)
-        monkeypatch.setattr(prediction, "_CACHED_ENTRIES", entries)
+        tile = Tile(columns, entries)
         one, *more = (
-            prediction.predict_in_tiles(KERNELS[kernel], new, training, dual_coef, n_jobs=jobs) for jobs in (1, 2, 5)
+            prediction.predict_in_tiles(KERNELS[kernel], new, training, dual_coef, n_jobs=jobs, tile=tile)
+            for jobs in (1, 2, 5)
         )
         assert np.allclose(one, expected, rtol=0, atol=close)
         for other in more:
@@ -134,9 +135,8 @@ def test_n_jobs_rules_predictions_and_new_fits_on_the_same_rows(n_jobs, monkeypa
         assert blas() == {3}
 
 
-def test_somebody_elses_function_is_called_from_one_thread(monkeypatch):
+def test_somebody_elses_function_is_called_from_one_thread():
     """A function with a scratch buffer of its own once gave wrong predictions without a word."""
-    monkeypatch.setattr(prediction, "_CACHED_ENTRIES", 500)
     callers = set()
 
     def kernel(a, b):
@@ -147,12 +147,11 @@ def test_somebody_elses_function_is_called_from_one_thread(monkeypatch):
     x = rng.standard_normal((60, 1))
     model = sw.KernelGradientRegressor(kernel, rule="gcv").fit(x, x[:, 0] + rng.standard_normal(60))
     callers.clear()
-    model.predict(np.linspace(-1, 1, 400)[:, None])
+    model.predict(np.linspace(-1, 1, 20_000)[:, None])  # in five tiles
     assert callers == {threading.get_ident()}
 
 
 def test_an_error_in_one_tile_calls_off_the_others(monkeypatch):
-    monkeypatch.setattr(prediction, "_CACHED_ENTRIES", 500)
     calls = []
 
     def fail(self, rows, columns=None):
@@ -163,7 +162,7 @@ def test_an_error_in_one_tile_calls_off_the_others(monkeypatch):
     monkeypatch.setattr(prediction.CrossKernel, "tile", fail)
     new, training = np.zeros((4000, 1)), np.zeros((50, 1))
     with pytest.raises(MemoryError, match="no room"):
-        prediction.predict_in_tiles(KERNELS["gaussian"], new, training, np.ones(50), n_jobs=2)
+        prediction.predict_in_tiles(KERNELS["gaussian"], new, training, np.ones(50), n_jobs=2, tile=Tile(entries=500))
     assert len(calls) < 100
 
 
@@ -172,10 +171,10 @@ def test_no_rows_are_no_predictions():
     assert values.shape == (0,)
 
 
-def test_precomputed_rows_are_predicted_in_tiles_too(monkeypatch):
+def test_precomputed_rows_are_predicted_in_tiles_too():
     rng = np.random.default_rng(5)
-    monkeypatch.setattr(prediction, "_CACHED_COLUMNS", 7)
-    monkeypatch.setattr(prediction, "_CACHED_ENTRIES", 50)
     cross, dual_coef = rng.standard_normal((40, 30)), rng.standard_normal(30)
-    values = prediction.predict_in_tiles(sw.kernels.Precomputed(), cross, np.zeros((30, 30)), dual_coef, n_jobs=3)
+    values = prediction.predict_in_tiles(
+        sw.kernels.Precomputed(), cross, np.zeros((30, 30)), dual_coef, n_jobs=3, tile=Tile(7, 50)
+    )
     assert np.allclose(values, cross @ dual_coef, rtol=0, atol=1e-12)

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from stopwise._support.arrays import Array
-from stopwise.engine.solvers.loss_minimiser import Minimiser
+from stopwise.engine.loss_fits.loss_minimiser import Minimiser
 from stopwise.losses import Quantile, weighted_quantile
 
 OFF = 2.0

@@ -10,10 +10,10 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.threads import blas_for, blas_threads, limit_of
-from stopwise.engine.solvers.functional_descent import published_fit, published_stop
-from stopwise.engine.solvers.loss_minimiser import LossProblem, Minimiser, minimise
-from stopwise.engine.solvers.loss_path import walk
-from stopwise.engine.solvers.loss_rows import LossRows, make_features, merge_copies
+from stopwise.engine.loss_fits.functional_descent import published_fit, published_stop
+from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser, minimise
+from stopwise.engine.loss_fits.loss_path import walk
+from stopwise.engine.loss_fits.loss_rows import LossRows, make_features, merge_copies
 from stopwise.estimators.calibration import Calibration, calibrate
 from stopwise.estimators.intake import Intake
 from stopwise.estimators.prediction.host import predict_in_tiles

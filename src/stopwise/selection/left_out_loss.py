@@ -16,8 +16,8 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.threads import blas_threads
-from stopwise.engine.solvers.loss_path import LossPath, excess, walk
-from stopwise.engine.solvers.loss_rows import LossRows, make_features
+from stopwise.engine.loss_fits.loss_path import LossPath, excess, walk
+from stopwise.engine.loss_fits.loss_rows import LossRows, make_features
 from stopwise.kernels import Gaussian, Kernel, Laplace, Matern
 from stopwise.kernels.radial import Radial
 from stopwise.losses import Loss

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.engine.line.rows import merge_rows
+from stopwise.engine.line.merged_rows import merge_rows
 from stopwise.engine.line.scores import ScaleFound, best_scale
 from stopwise.kernels import Kernel, Laplace, Matern
 from stopwise.problem import Problem

@@ -134,6 +134,6 @@ def sentence(rows: Sequence[Row]) -> str:
         kind = "one per feature" if other["per_feature"] else "one for all features"
         told += f"; {kind} has {100 * abs(other['excess']):.1f}% {'more' if other['excess'] >= 0 else 'less'} squared "
         told += f"error on left-out rows (standard error {100 * other['excess_error']:.1f}%)"
-    if "+" in chosen["kernel"]:
+    if any(part[0].isdigit() for part in chosen["kernel"].split(" + ")):  # shares of an average
         told += "; averaged with kernels that left-out rows cannot tell from the best"
     return told

@@ -10,7 +10,7 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise.complexity import local_complexity_of
 from stopwise.estimators.fitted import fitted_of
-from stopwise.estimators.prediction.host import CrossKernel, _tiles
+from stopwise.estimators.prediction.host import WHOLE_ROWS, CrossKernel
 from stopwise.filters import NuMethod, Ridge
 from stopwise.path import Path
 from stopwise.rules import GCV, SURE, Critical, Discrepancy, LeaveOneOut, Minimax, Prudent, Rule, Stop
@@ -174,7 +174,7 @@ def directions(model: Model, X: Array) -> tuple[Array, Array]:
     assert basis is not None
     cross = CrossKernel(model.kernel_, used, model.X_fit_)
     psi, outside = np.empty((len(used), basis.width)), np.zeros(len(used))
-    for rows in _tiles(*cross.shape):
+    for rows in WHOLE_ROWS.rows(*cross.shape):
         block = fitted.centred_block(used[rows], cross.tile(rows).astype(np.float64))
         inside = basis.coordinates(block.T).T
         psi[rows] = inside / n

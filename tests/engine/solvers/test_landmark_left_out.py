@@ -24,28 +24,31 @@ def plain_landmarks(size):
     return Landmarks(sw.kernels.Linear(), np.eye(size), np.eye(size), np.eye(size))
 
 
-def smoother(x, y, intercept):
-    """Ridge on the rows at three penalties, in eigenvectors."""
-    n = len(x)
+def smoother(x, y, intercept, weights=None):
+    """Ridge on the rows at three penalties, in eigenvectors; with weights, without an intercept."""
+    weights = np.ones(len(x)) if weights is None else weights
+    n, root = weights.sum(), np.sqrt(weights)
     mean = x.mean(axis=0) if intercept else np.zeros(x.shape[1])
     offset = float(y.mean()) if intercept else 0.0
-    left, values, right = np.linalg.svd(x - mean, full_matrices=False)
+    left, values, right = np.linalg.svd(root[:, None] * (x - mean), full_matrices=False)
     gains = sw.filters.Ridge().gain(values**2 / n, PENALTIES).T
-    weighted = gains * (left.T @ (y[:, 0] - offset))[:, None]
+    weighted = gains * (left.T @ (root * (y[:, 0] - offset)))[:, None]
     return Smoother(
         plain_landmarks(x.shape[1]), mean, right.T / values, gains, weighted, 0, offset, float(n), intercept
     )
 
 
-def refitted_errors(x, y, nu, intercept):
+def refitted_errors(x, y, nu, intercept, weights=None):
     """The error at each row of a ridge fit to all the others with the same penalty, by plain normal equations."""
-    n, p = x.shape
+    weights = np.ones(len(x)) if weights is None else weights
+    n, p = len(x), x.shape[1]
     design = np.column_stack([x, np.ones(n)]) if intercept else x
-    penalty = np.diag([n / nu] * p + [0.0] * intercept)
+    penalty = np.diag([weights.sum() / nu] * p + [0.0] * intercept)
     errors = []
     for i in range(n):
         rest = np.arange(n) != i
-        beta = np.linalg.solve(design[rest].T @ design[rest] + penalty, design[rest].T @ y[rest, 0])
+        left = design[rest].T * weights[rest]
+        beta = np.linalg.solve(left @ design[rest] + penalty, left @ y[rest, 0])
         errors.append(y[i, 0] - design[i] @ beta)
     return np.array(errors)
 
@@ -61,12 +64,21 @@ def test_squared_left_out_errors_are_those_of_refits_without_each_row(rows, inte
 def test_each_row_counts_by_its_weight_and_parts_of_the_rows_add_up(rows, rng):
     x, y = rows
     weights = rng.uniform(0.5, 3, len(x))
-    how = smoother(x, y, False)
-    expected = [weights @ refitted_errors(x, y, nu, False) ** 2 for nu in PENALTIES]
+    how = smoother(x, y, False, weights)
+    expected = [weights @ refitted_errors(x, y, nu, False, weights) ** 2 for nu in PENALTIES]
     whole = left_out_squares(how, x, y, weights)
     parts = [left_out_squares(how, x[part], y[part], weights[part]) for part in (slice(0, 9), slice(9, None))]
     np.testing.assert_allclose(whole, expected, rtol=1e-9)
     np.testing.assert_allclose(parts[0] + parts[1], whole, rtol=1e-12)
+
+
+def test_a_row_of_several_observations_leaves_out_one_of_them(rows):
+    x, y = rows
+    counts = np.arange(len(x)) % 3 + 1.0
+    written_out = np.repeat(np.arange(len(x)), counts.astype(int))
+    found = left_out_squares(smoother(x, y, False, counts), x, y, counts, counts)
+    expected = [(refitted_errors(x[written_out], y[written_out], nu, False) ** 2).sum() for nu in PENALTIES]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_a_row_that_decides_its_own_fit_makes_the_error_infinite():

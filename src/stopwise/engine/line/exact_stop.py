@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 
 from stopwise._support.arrays import Array
 from stopwise.engine.line.fits import fit_at
-from stopwise.engine.line.rows import LineRows
+from stopwise.engine.line.merged_rows import LineRows
 from stopwise.engine.line.scores import left_out_errors
 from stopwise.engine.line.transitions import StateSpace
 from stopwise.engine.solves.penalty_search import FoundPenalty

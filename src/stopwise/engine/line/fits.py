@@ -15,8 +15,8 @@ from typing import cast
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise.engine.line.merged_rows import LineRows
 from stopwise.engine.line.passes import Filtered, Record
-from stopwise.engine.line.rows import LineRows
 from stopwise.engine.line.stretches import Layout, both_ways, lay_out
 from stopwise.engine.line.transitions import StateSpace
 from stopwise.engine.line.triangles import Triangle

@@ -6,8 +6,8 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.engine.line.fits import predict_at
+from stopwise.engine.line.merged_rows import merge_rows
 from stopwise.engine.line.repeated_solves import LineProduct
-from stopwise.engine.line.rows import merge_rows
 from stopwise.engine.line.systems import gathered
 from stopwise.engine.line.transitions import StateSpace
 

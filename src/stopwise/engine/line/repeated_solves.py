@@ -14,8 +14,8 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.engine.line.fits import free_start
+from stopwise.engine.line.merged_rows import LineRows
 from stopwise.engine.line.passes import Filtered, Lanes, Record, forward
-from stopwise.engine.line.rows import LineRows
 from stopwise.engine.line.stretches import Layout, before_stretches, elements, lay_out
 from stopwise.engine.line.transitions import StateSpace, Step
 from stopwise.engine.line.triangles import Entry, number

@@ -14,7 +14,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.engine.line.fits import LineFit, fit_at
-from stopwise.engine.line.rows import LineRows, in_bins
+from stopwise.engine.line.merged_rows import LineRows, in_bins
 from stopwise.engine.line.transitions import StateSpace, Stationary
 
 MAX_RATIO = 1e10

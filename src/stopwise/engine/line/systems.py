@@ -10,8 +10,8 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.engine.line.fits import LineFit, fit_at
+from stopwise.engine.line.merged_rows import LineRows
 from stopwise.engine.line.repeated_solves import LineFactor, LineProduct
-from stopwise.engine.line.rows import LineRows
 from stopwise.engine.line.transitions import StateSpace
 from stopwise.engine.operators import Operator
 from stopwise.kernels import Kernel

@@ -15,7 +15,7 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise.engine.line.exact_stop import ExactStop
 from stopwise.engine.line.fits import fit_at
-from stopwise.engine.line.rows import LineRows, in_bins, merge_rows
+from stopwise.engine.line.merged_rows import LineRows, in_bins, merge_rows
 from stopwise.engine.line.scores import BINS_PER_DEGREE, evidence_noise
 from stopwise.engine.line.systems import LineOperator, LineSystem
 from stopwise.engine.line.transitions import StateSpace, state_space

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -14,16 +16,29 @@ from stopwise.estimators.fitted import Fitted
 from stopwise.kernels import Kernel, Precomputed, take_rows
 from stopwise.kernels.forms import has_form
 
-_TILE_ENTRIES = 4_000_000
-_CACHED_ENTRIES, _CACHED_COLUMNS = 250_000, 500
-"""A tile that stays in a core's cache while it is made and used."""
+
+@dataclass(frozen=True)
+class Tile:
+    """How much of a kernel matrix is made at once: training rows, and entries. The default stays in a core's cache."""
+
+    columns: int = 500
+    entries: int = 250_000
+
+    def rows(self, n_rows: int, n_columns: int) -> list[slice]:
+        """New rows in parts."""
+        step = max(1, self.entries // max(min(n_columns, self.columns), 1))
+        return [slice(first, min(first + step, n_rows)) for first in range(0, n_rows, step)]
+
+    def parts(self, n_columns: int) -> list[slice]:
+        """Training rows in parts."""
+        return [slice(first, first + self.columns) for first in range(0, n_columns, self.columns)]
+
+
+CACHED = Tile()
+WHOLE_ROWS = Tile(columns=sys.maxsize, entries=4_000_000)
+"""All training rows at once, 32 MB at a time."""
 _LINE_ROWS = 512
 """Beyond this many training rows, passes over sorted rows beat tiles on a line."""
-
-
-def _tiles(n_rows: int, n_columns: int, entries: int | None = None) -> list[slice]:
-    step = max(1, (_TILE_ENTRIES if entries is None else entries) // max(n_columns, 1))
-    return [slice(first, min(first + step, n_rows)) for first in range(0, n_rows, step)]
 
 
 class CrossKernel:
@@ -51,12 +66,10 @@ class CrossKernel:
         right = self.right if columns is None else take_rows(self.right, columns)
         return self.kernel.block(take_rows(self.left, rows), right)
 
-    def column_tiles(self) -> list[slice]:
-        """Training rows in parts of which a tile stays in a core's cache."""
-        return [slice(first, first + _CACHED_COLUMNS) for first in range(0, self.shape[1], _CACHED_COLUMNS)]
 
-
-def predict_in_tiles(kernel: Kernel, new: Array, training: Array, dual_coef: Array, *, n_jobs: Any = None) -> Array:
+def predict_in_tiles(
+    kernel: Kernel, new: Array, training: Array, dual_coef: Array, *, n_jobs: Any = None, tile: Tile = CACHED
+) -> Array:
     """k(new, training) @ dual_coef."""
     space = on_the_line(kernel, 0 if isinstance(kernel, Precomputed) else new.shape[1])
     if space is not None and len(training) > _LINE_ROWS:
@@ -64,10 +77,10 @@ def predict_in_tiles(kernel: Kernel, new: Array, training: Array, dual_coef: Arr
         return values_at(space, training[:, 0], block, new[:, 0]).reshape(len(new), *dual_coef.shape[1:])
     cross = CrossKernel(kernel, new, training)
     out = np.zeros((len(new), *dual_coef.shape[1:]))
-    tiles = _tiles(len(new), min(max(len(training), 1), _CACHED_COLUMNS), _CACHED_ENTRIES)
+    tiles = tile.rows(*cross.shape)
 
     def fill(rows: slice) -> None:
-        for columns in cross.column_tiles():
+        for columns in tile.parts(len(training)):
             out[rows] += cross.tile(rows, columns) @ dual_coef[columns]
 
     # Somebody else's function may not be made for threads.
@@ -101,7 +114,7 @@ def variance_in_tiles(fitted: Fitted, new: Array) -> Array:
     weights = np.atleast_2d(path.filter.weight(path.spectrum.eigenvalues, step_sums))
     out = np.empty((len(new), len(step_sums)))
     complete = path.spectrum.complete
-    for rows in _tiles(*cross.shape):
+    for rows in WHOLE_ROWS.rows(*cross.shape):
         block = fitted.centred_block(new[rows], cross.tile(rows).astype(np.float64))
         inside = basis.coordinates(block.T) ** 2
         out[rows] = (weights**2 @ inside).T

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, cast
 
+from stopwise._support.arrow import arrow
 from stopwise.tables.names import shown
 from stopwise.tables.table import TableError
 
@@ -40,8 +41,6 @@ def _unzip(path: Path) -> IO[bytes]:
 
 
 def _zstandard(path: Path) -> IO[bytes]:
-    from stopwise.tables.reading.parquet import arrow
-
     pa = arrow("reading .zst files")
     return cast("IO[bytes]", pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from stopwise._support.arrow import arrow
 from stopwise.tables.column_types import ColumnType, Reading
 from stopwise.tables.encodings import as_text
 from stopwise.tables.frames import as_table
@@ -19,14 +19,6 @@ from stopwise.tables.reading.text_source import BATCH, check_names
 from stopwise.tables.table import Column, Kind, Table, TableError
 
 MAGIC = b"PAR1"
-
-
-def arrow(what: str, module: str = "pyarrow") -> Any:
-    """Arrow, or an error that names the extra which brings it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as problem:
-        raise ImportError(f"{what} needs pyarrow: pip install 'stopwise[parquet]'") from problem
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.complexity import critical_radius
-from stopwise.engine.solvers.loss_minimiser import LossProblem, Minimiser
+from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser
 from stopwise.losses import Convexity, Loss
 from stopwise.rules import Evidence, Reason, Stop
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.engine.solvers.loss_minimiser import LossProblem, Minimiser, minimise
+from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser, minimise
 from stopwise.rules import Evidence, Reason, Stop
 
 RATIO = 2.0

@@ -14,7 +14,7 @@ import scipy.linalg
 
 from stopwise._support.arrays import Array
 from stopwise.engine.landmarks.features import make_landmarks
-from stopwise.engine.solvers.loss_minimiser import LossProblem
+from stopwise.engine.loss_fits.loss_minimiser import LossProblem
 from stopwise.kernels import Kernel, Precomputed
 from stopwise.losses import Loss
 
