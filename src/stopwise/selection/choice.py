@@ -59,16 +59,16 @@ class Budget:
     averaged_rows: int = 2500
     """up to so many rows: beyond, chance is small and a sum of kernels costs as many times more."""
     small_rows: int = 60
-    """In a smaller sample the smoothest of those that cannot be told apart is taken."""
-    product_features: int = 40
-    """With more features, products of kernels have one length scale: their gradient costs a pass for each feature."""
+    """A smaller sample gets one length scale, and the smoothest kernel of those that cannot be told apart."""
+    product_entries: float = 50 * 300**2
+    """With more (rows^2 x features), products of kernels have one length scale: a gradient takes a pass by feature."""
     rows_per_slope: int = 5
     """A linear part needs so many rows for each feature."""
     rows_per_scale: int = 30
     """With fewer rows for each length scale, learning them flatters left-out errors too much to judge by."""
     ties: float = 1.0
     """Standard errors of the difference up to which left-out rows cannot tell a candidate from the best."""
-    linear_ties: float = 1.5
+    linear_ties: float = 1.25
     """The same for least squares alone, the simplest candidate."""
 
 
@@ -135,7 +135,7 @@ class Search:
             return Chosen(self.kernels[0].with_length_scale(1.0), problem, None, nothing)
         rows = make_sample(problem, features, self.budget.more_rows + self.budget.unseen_rows)
         if rows.n_rows < LEAST_ROWS or not rows.means.shape[1]:
-            best = self._unsearched(rows)
+            best = self._typical(rows, self.kernels[min(1, len(self.kernels) - 1)])
             tried = [best]
         else:
             best, tried = self._best(rows)
@@ -146,8 +146,8 @@ class Search:
         problem = problem.with_trend() if best.linear else problem
         return Chosen(best.in_units(features.spread), problem, kept, table)
 
-    def _unsearched(self, rows: Sample) -> Candidate:
-        kernel = self.kernels[min(1, len(self.kernels) - 1)]
+    def _typical(self, rows: Sample, kernel: Stationary) -> Candidate:
+        """A kernel at the median distance."""
         scales = np.full(rows.covariates.shape[1], median_distance(rows.covariates))
         return judge(rows, [Part(1.0, kernel, scales)], self.place, per_feature=False)
 
@@ -161,8 +161,8 @@ class Search:
             tried.append(line)
             honest = self._honest_errors(best)
             if line.log_error < 0 and line.tied_with(best, self.budget.linear_ties, honest):
-                plain = next(c for c in tried if c.linear and not c.per_feature)
-                best = self._again(plain, sample, further=False)
+                # What slopes leave may still curve: the smoothest kernel, at a scale that slopes do not explain.
+                best = self._typical(sample.with_linear(), self.kernels[0])
                 return best, [*tried, *finalists]
         one = [c for c in _ranked(finalists) if not c.per_feature]
         if best.per_feature and one and not self.forced and _worse_unseen(best, one[0], rows, self.place):
@@ -181,7 +181,8 @@ class Search:
             one = learn(sample, kernel, first, max_steps=budget.steps_together, together=True, place=self.place)
             for candidate in self._with_linear(sample, kernel, one, False):
                 yield replace(candidate, edge=edge, fall=fall)
-            if self.per_feature and d > 1 and (d <= budget.product_features or not product or self.forced):
+            costly = product and d * sample.n_rows**2 > budget.product_entries
+            if self._may_be_many(sample) and not costly:
                 yield from self._with_linear(sample, kernel, self._learned_each(sample, kernel, one), True)
 
     def _learned_each(self, sample: Sample, kernel: Stationary, one: Learned) -> Learned:
@@ -203,6 +204,11 @@ class Search:
         yield self._judged(sample, kernel, found, per_feature)
         if self._may_be_linear(sample):
             yield self._judged(sample.with_linear(), kernel, found, per_feature)
+
+    def _may_be_many(self, sample: Sample) -> bool:
+        """Whether one length scale per feature is on the list: never in a small sample, unless asked for."""
+        many = self.forced or sample.n_rows >= self.budget.small_rows
+        return self.per_feature and many and sample.covariates.shape[1] > 1
 
     def _may_be_linear(self, sample: Sample) -> bool:
         n, d = sample.covariates.shape
@@ -270,7 +276,7 @@ class Search:
         return errors
 
     def _averaged(self, best: Candidate, finalists: Sequence[Candidate]) -> Candidate:
-        """The best, or its average with others that left-out rows cannot tell from it, if they are predicted as well."""
+        """The best, or its average with others that left-out rows cannot tell from it if that predicts as well."""
         others = [
             c
             for c in _ranked(finalists)

@@ -23,8 +23,8 @@ from stopwise.kernels import Kernel
 from stopwise.kernels.gradients import Values, gram_and_pullback
 from stopwise.selection.rows import Sample
 
-PRIOR_SPREAD = 1.0
-"""Standard deviation, in log units, of the length scales about their common mean."""
+PRIOR_SPREAD, ROWS_PER_SCALE = 1.0, 20
+"""Standard deviation, in log units, of the length scales about their common mean; less with fewer rows for each."""
 _RATIO_BOUNDS = (-7.0, math.log(1e8))
 _BOUNDS = (-9.0, 5.0)
 _FAILED = 1e10
@@ -135,7 +135,8 @@ class Evidence:
         value, gradient, along_ratio = self._likelihood(np.exp(logs), math.exp(parameters[-1]))
         if len(parameters) == 2:
             return value, np.array([gradient.sum(), along_ratio])
-        gap, weight = logs - logs.mean(), 1 / (self.sample.n_samples * PRIOR_SPREAD**2)
+        variance = PRIOR_SPREAD**2 * min(1.0, self.sample.n_rows / (ROWS_PER_SCALE * d))
+        gap, weight = logs - logs.mean(), 1 / (self.sample.n_samples * variance)
         return value + weight * float(gap @ gap), np.append(gradient + 2 * weight * gap, along_ratio)
 
     def _likelihood(self, rates: Array, q: float) -> tuple[float, Array, float]:

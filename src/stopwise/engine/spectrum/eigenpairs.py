@@ -38,7 +38,8 @@ def dense_spectrum(operator: Dense) -> Spectrum:
     # The trace before centring bounds every entry that was rounded on the way.
     weights = operator.root_weights**2
     before = float(np.abs(operator.gram.diagonal()).astype(np.float64) @ weights) / operator.n_samples
-    values = clean_eigenvalues(values, precision, rounding=4 * precision * before)
+    projected = 1 if operator.fixed is None else 1 + operator.fixed.shape[1]
+    values = clean_eigenvalues(values, precision, rounding=4 * projected * precision * before)
     density = Density(values, np.ones_like(values), operator.n_samples)
     largest = float(values[0]) if values.size else 0.0
     return Spectrum(
