@@ -52,7 +52,7 @@ def choose(problem: Problem, given: Kernel | None) -> tuple[Kernel, Selection]:
     centred = problem.responses - problem.mean_response()
     spread = np.sqrt(np.average(centred**2, axis=0, weights=problem.weights))
     used = spread > 0
-    rows = merge_rows(problem.covariates[:, 0], centred[:, used] / spread[used], problem.weights)
+    rows = merge_rows(problem.covariates[:, 0], centred[:, used] / spread[used], problem.weights, problem.counts)
     found = [best_scale(rows, p, intercept=problem.intercept, most_places=_PLACES) for p in states_of(given)]
     best = min(found, key=lambda each: round(each.score, 9))
     unit = float(spread[0] * problem.scale[0]) if len(spread) == 1 else 1.0

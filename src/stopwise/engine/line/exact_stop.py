@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -11,12 +12,14 @@ from scipy.optimize import minimize_scalar
 from stopwise._support.arrays import Array
 from stopwise.engine.line.fits import fit_at
 from stopwise.engine.line.merged_rows import LineRows
-from stopwise.engine.line.scores import left_out_errors
+from stopwise.engine.line.scores import left_out_errors, left_out_row_errors
 from stopwise.engine.line.transitions import StateSpace
 from stopwise.engine.solves.penalty_search import FoundPenalty
 
 _STRIDE = math.log(2.0)
 """Spacing of the first readings, in log penalty."""
+_CROWDED = 4
+"""Rows to a place beyond which the errors of a place are summed."""
 _FEW_PLACES = 3_000
 """Up to here a stop is known to rounding; beyond, to a thousandth, which moves its error by less than a millionth."""
 
@@ -31,16 +34,25 @@ class ExactStop:
     intercept: bool
     allowance: float
 
+    @cached_property
+    def _by_row(self) -> bool:
+        """Whether errors are kept row by row; of bins and of crowded places only their sums are."""
+        return self.rows.n_places < len(self.rows.place_of) <= _CROWDED * self.rows.n_places
+
     def errors(self, log_penalties: Array) -> Array:
-        """(places, penalties)"""
+        """By row or by place, (units, penalties)."""
         fit = fit_at(self.rows, self.space, np.exp(log_penalties), intercept=self.intercept)
-        return left_out_errors(fit)[:, :, self.column]
+        return left_out_row_errors(fit, self.column) if self._by_row else left_out_errors(fit)[:, :, self.column]
 
     def excess(self, errors: Array, best: Array) -> tuple[Array, Array]:
         """How much larger mean errors are than the best's, and the standard error of the paired difference."""
         gap, n = errors - best[:, None], self.rows.n_samples
-        total = gap.sum(axis=0)
-        return total / n, np.sqrt(((gap - total / len(best)) ** 2).sum(axis=0)) / n
+        if self.rows.n_places < len(self.rows.place_of) and not self._by_row:
+            total = gap.sum(axis=0)
+            return total / n, np.sqrt(((gap - total / len(best)) ** 2).sum(axis=0)) / n
+        counts = self.rows.row_counts if self._by_row else self.rows.counts
+        mean = gap.sum(axis=0) / n
+        return mean, np.sqrt(counts @ (gap / counts[:, None] - mean) ** 2) / n
 
     def run(self, smallest: float, largest: float) -> FoundPenalty:
         """The largest penalty before the best whose error is within the allowance of the smallest."""

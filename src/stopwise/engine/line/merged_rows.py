@@ -23,13 +23,15 @@ class LineRows:
     responses: Array
     within: Array
     counts: Array
-    """How many rows were merged into each place."""
+    """How many observations each place holds."""
     place_of: Array
     """For each row as given, the number of its place."""
     row_weights: Array
     """Weights as given, row by row."""
     deviations: Array
     """Responses less the mean of their place, row by row (n, q)."""
+    row_counts: Array
+    """How many observations each row as given stands for."""
 
     @property
     def n_places(self) -> int:
@@ -51,11 +53,14 @@ class LineRows:
         return values[self.place_of]
 
 
-def merge_rows(covariate: Array, responses: Array, weights: Array | None = None) -> LineRows:
-    """Sort once and merge ties; responses (n, q)."""
+def merge_rows(
+    covariate: Array, responses: Array, weights: Array | None = None, counts: Array | None = None
+) -> LineRows:
+    """Sort once and merge ties; responses (n, q), `counts` observations behind each row (None: one each)."""
     x = np.asarray(covariate, dtype=np.float64)
     y = np.asarray(responses, dtype=np.float64)
     w = np.ones(len(x)) if weights is None else np.asarray(weights, dtype=np.float64)
+    seen = np.ones(len(x)) if counts is None else np.asarray(counts, dtype=np.float64)
     order = np.argsort(x, kind="stable")
     ordered = x[order]
     new = np.append(True, ordered[1:] != ordered[:-1])
@@ -63,14 +68,14 @@ def merge_rows(covariate: Array, responses: Array, weights: Array | None = None)
     place_of[order] = np.cumsum(new) - 1
     if new.all():
         y, w_sorted = y[order], w[order]
-        return LineRows(ordered, w_sorted, y, np.zeros_like(y), np.ones(len(x)), place_of, w, np.zeros_like(y))
+        return LineRows(ordered, w_sorted, y, np.zeros_like(y), seen[order], place_of, w, np.zeros_like(y), seen)
     starts = np.flatnonzero(new)
     total = np.add.reduceat(w[order], starts)
     mean = np.add.reduceat(w[order, None] * y[order], starts, axis=0) / total[:, None]
     deviation = y - mean[place_of]
     within = np.add.reduceat((w[:, None] * deviation**2)[order], starts, axis=0)
-    counts = np.diff(np.append(starts, len(x))).astype(np.float64)
-    return LineRows(ordered[starts], total, mean, within, counts, place_of, w, deviation)
+    together = np.add.reduceat(seen[order], starts)
+    return LineRows(ordered[starts], total, mean, within, together, place_of, w, deviation, seen)
 
 
 def in_bins(rows: LineRows, count: int) -> LineRows:

@@ -36,6 +36,18 @@ def left_out_errors(fit: LineFit) -> Array:
     return cast(Array, (rows.weights[:, None, None] * fit.residuals**2 + rows.within[:, None, :]) / together**2)
 
 
+def left_out_row_errors(fit: LineFit, column: int) -> Array:
+    """The same for one response row by row, one observation of a row left out at a time, (n, penalties).
+
+    A row takes its share w_i / W of its place's leverage.
+    """
+    rows, at = fit.rows, fit.rows.place_of
+    share = rows.row_weights / (rows.weights[at] * rows.row_counts)
+    left = 1.0 - (1.0 - fit.leverage_left[at]) * share[:, None]
+    residual = fit.residuals[at, :, column] + rows.deviations[:, column : column + 1]
+    return cast(Array, rows.row_weights[:, None] * (residual / left) ** 2)
+
+
 @dataclass(frozen=True)
 class Surface:
     """Evidence and log left-out error over length scales x ratios n / penalty, mean over responses."""

@@ -102,7 +102,9 @@ class _Run:
     @cached_property
     def rows(self) -> LineRows:
         """Sorted, ties merged."""
-        return merge_rows(self.problem.covariates[:, 0], self.problem.responses, self.problem.weights)
+        return merge_rows(
+            self.problem.covariates[:, 0], self.problem.responses, self.problem.weights, self.problem.counts
+        )
 
     @cached_property
     def system(self) -> LineSystem:
