@@ -72,6 +72,8 @@ class Problem:
     trend: Trend | None = None
     level: Array | None = None
     counts: Array | None = None
+    shared_scales: tuple[tuple[int, ...], ...] = ()
+    """Groups of columns that share a length scale, such as the levels of one category; all others have their own."""
 
     @property
     def n_rows(self) -> int:

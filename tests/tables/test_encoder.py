@@ -242,3 +242,13 @@ def test_scikit_learns_contract_holds(estimator, check):
         check(clone(estimator))
     finally:
         np.random.set_state(state)  # noqa: NPY002
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_levels_of_a_category_share_a_length_scale_and_numbers_have_their_own(rng):
+    frame = pd.DataFrame({"x": rng.uniform(size=150), "z": rng.uniform(size=150), "k": rng.choice(list("abcd"), 150)})
+    y = np.sin(6 * frame["x"]) + frame["k"].map({"a": 0, "b": 1, "c": 0.5, "d": -1}) + 0.05 * rng.normal(size=150)
+    model = sw.KernelGradientRegressor(sw.kernels.Gaussian("auto"), relevance=True).fit(frame, y)
+    scales = model.kernel_.scales
+    assert np.ptp(scales[2:]) == 0
+    assert len(set(scales[:3])) == 3

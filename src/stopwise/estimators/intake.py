@@ -20,7 +20,7 @@ from stopwise.problem import Problem, make_problem
 from stopwise.tables.encoder import TableEncoder
 from stopwise.tables.frames import as_table, is_frame
 from stopwise.tables.names import quoted
-from stopwise.tables.recipe import EncodedFrame, Recipe
+from stopwise.tables.recipe import EncodedFrame, Recipe, shared_by
 from stopwise.tables.table import Table
 
 FARTHEST = 1e300
@@ -116,7 +116,8 @@ class Intake:
     columns_in: tuple[str, ...] | None = None
     """The columns of a frame, from which `recipe` makes features; None for an array."""
     recipe: Recipe | None = None
-
+    shared_scales: tuple[tuple[int, ...], ...] = ()
+    """Groups of columns that share a length scale."""
     counts: Array | None = None
     """How many observations each row stands for; None for one each."""
     row_of: Array | None = None
@@ -124,9 +125,10 @@ class Intake:
 
     def problem(self, *, intercept: bool, seed: int) -> Problem:
         """The rows as the rooms behind want them."""
-        return make_problem(
+        made = make_problem(
             self.covariates, self.responses, self.weights, intercept=intercept, seed=seed, counts=self.counts
         )
+        return replace(made, shared_scales=self.shared_scales) if self.shared_scales else made
 
     def observations(self, *, square: bool = False) -> Intake:
         """One row for every different observation; `square`: covariates are a matrix between all pairs of rows."""
@@ -209,7 +211,7 @@ def take_rows(
     check_kind(X, "X", encoded=framed)
     check_kind(y, "y")
     blank = _checker(estimator, like)
-    made = from_frame(blank, X, y, like) if framed else None
+    given, made = X, from_frame(blank, X, y, like) if framed else None
     if made is not None:
         X, blank = made.matrix, _checker(estimator, None)
     with numbers_only():
@@ -242,6 +244,7 @@ def take_rows(
         n_given=len(covariates),
         columns_in=None if made is None else made.columns,
         recipe=None if made is None else made.recipe,
+        shared_scales=shared_by(given) if made is None else made.recipe.shared_scales,
     )
 
 

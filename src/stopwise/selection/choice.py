@@ -129,7 +129,7 @@ class Search:
 
     def run(self, problem: Problem) -> Chosen:
         """Every candidate, the best of them, and the table of all."""
-        features = look_at_features(problem.covariates, problem.weights)
+        features = look_at_features(problem.covariates, problem.weights, problem.shared_scales)
         if not features.kept.size:
             nothing = Selection((), features.table(None, False), "no feature varies: the fit is constant")
             return Chosen(self.kernels[0].with_length_scale(1.0), problem, None, nothing)

@@ -118,8 +118,8 @@ class Learned:
 class Evidence:
     """-2 log evidence / n plus a Gaussian prior on log length scales about their mean, with its gradient.
 
-    Parameters are log inverse length scales of standardised features, (d,) or one for all, then log q, q the
-    signal-to-noise ratio of a single row.
+    Parameters are log inverse length scales of standardised features, one per group of features or one for all, then
+    log q, q the signal-to-noise ratio of a single row.
     """
 
     def __init__(self, sample: Sample, kernel: Kernel, place: Place) -> None:
@@ -130,12 +130,13 @@ class Evidence:
 
     def __call__(self, parameters: Array) -> tuple[float, Array]:
         """The value and its gradient."""
-        d = self.rows.shape[1]
-        logs = np.broadcast_to(parameters[:-1], d)
-        value, gradient, along_ratio = self._likelihood(np.exp(logs), math.exp(parameters[-1]))
+        groups = self.sample.groups if len(parameters) > 2 else np.zeros_like(self.sample.groups)
+        logs = parameters[:-1]
+        value, each, along_ratio = self._likelihood(np.exp(logs[groups]), math.exp(parameters[-1]))
+        gradient = np.bincount(groups, each)
         if len(parameters) == 2:
-            return value, np.array([gradient.sum(), along_ratio])
-        variance = PRIOR_SPREAD**2 * min(1.0, self.sample.n_rows / (ROWS_PER_SCALE * d))
+            return value, np.append(gradient, along_ratio)
+        variance = PRIOR_SPREAD**2 * min(1.0, self.sample.n_rows / (ROWS_PER_SCALE * logs.size))
         gap, weight = logs - logs.mean(), 1 / (self.sample.n_samples * variance)
         return value + weight * float(gap @ gap), np.append(gradient + 2 * weight * gap, along_ratio)
 
@@ -183,8 +184,9 @@ def learn(
     together: bool = False,
     place: Place | None = None,
 ) -> Learned:
-    """L-BFGS from one start; `together`: one length scale for all features."""
-    first = start.logs[:1] if together else start.logs
+    """L-BFGS from one start; `together`: one length scale for all features, else one per group of them."""
+    groups = np.zeros_like(sample.groups) if together else sample.groups
+    first = start.logs[np.unique(groups, return_index=True)[1]]
     begin = np.append(np.clip(first, *_BOUNDS), np.clip(start.log_ratio, *_RATIO_BOUNDS))
     found: Any = minimize(
         Evidence(sample, kernel, place or Host()),
@@ -194,4 +196,4 @@ def learn(
         bounds=[_BOUNDS] * len(first) + [_RATIO_BOUNDS],
         options={"maxiter": max_steps, "maxcor": 20, "ftol": 1e-6, "gtol": 1e-4},
     )
-    return Learned(np.array(np.broadcast_to(found.x[:-1], len(start.logs))), float(found.x[-1]), float(found.fun))
+    return Learned(found.x[:-1][groups], float(found.x[-1]), float(found.fun))

@@ -28,6 +28,8 @@ class Features:
     dropped: dict[int, str]
     centre: Array
     spread: Array
+    groups: Array
+    """For each kept column the number of its group: columns of one group share spread and length scale."""
 
     def standardise(self, columns: Array) -> Array:
         """Kept columns (already picked), centred and divided by their spread."""
@@ -47,8 +49,11 @@ class Features:
         return tuple(rows[j] for j in sorted(rows))
 
 
-def look_at_features(covariates: Array, weights: Array | None) -> Features:
-    """Centre and spread of every column; a column that does not vary beyond rounding is dropped with its reason."""
+def look_at_features(covariates: Array, weights: Array | None, shared: tuple[tuple[int, ...], ...] = ()) -> Features:
+    """Centre and spread of every column; a column that does not vary beyond rounding is dropped with its reason.
+
+    A group of columns that share a length scale counts as one feature: its spread is the root of the sum of squares.
+    """
     low, high = covariates.min(axis=0).astype(np.float64), covariates.max(axis=0).astype(np.float64)
     size = np.maximum(np.abs(low), np.abs(high))
     rounding = _ROUNDING if covariates.dtype == np.float64 else 16 * np.finfo(np.float32).eps
@@ -60,8 +65,21 @@ def look_at_features(covariates: Array, weights: Array | None) -> Features:
     inside = (covariates[:, kept].astype(np.float64) - middle) / reach
     share = np.full(len(inside), 1 / len(inside)) if weights is None else weights / weights.sum()
     mean = share @ inside
-    spread = np.sqrt(share @ (inside - mean) ** 2)
-    return Features(kept, dropped, middle + reach * mean, reach * spread)
+    spread = reach * np.sqrt(share @ (inside - mean) ** 2)
+    groups = _groups(covariates.shape[1], shared)[kept]
+    _, groups = np.unique(groups, return_inverse=True)
+    if shared:
+        largest = spread.max(initial=0.0) or 1.0
+        spread = largest * np.sqrt(np.bincount(groups, (spread / largest) ** 2))[groups]
+    return Features(kept, dropped, middle + reach * mean, spread, groups)
+
+
+def _groups(n_columns: int, shared: tuple[tuple[int, ...], ...]) -> Array:
+    """For each column the first column of its group."""
+    first = np.arange(n_columns)
+    for group in shared:
+        first[list(group)] = group[0]
+    return first
 
 
 @dataclass(frozen=True)
@@ -84,6 +102,8 @@ class Sample:
     n_distinct: int
     middle: Array
     unit: Array
+    groups: Array
+    """For each column the number of the group with which it shares a length scale."""
     linear: bool = False
 
     @property
@@ -217,6 +237,7 @@ def make_sample(problem: Problem, features: Features, limit: int) -> Sample:
         n_distinct=int(starts.size),
         middle=np.zeros(int(varying.sum())),
         unit=np.ones(int(varying.sum())),
+        groups=features.groups,
     )
     return _settled(whole)
 

@@ -18,7 +18,7 @@ from stopwise.tables.describing import Choices, Described, describe
 from stopwise.tables.encodings import Floats
 from stopwise.tables.frames import as_table, is_frame
 from stopwise.tables.names import quoted, shown
-from stopwise.tables.recipe import Encoded, Recipe
+from stopwise.tables.recipe import Encoded, FeatureMatrix, Recipe
 from stopwise.tables.table import Table, TableError
 
 MAX_LEVELS = 100
@@ -120,8 +120,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
 
     def transform(self, X: Any) -> Floats:
-        """The features of a frame with the columns of the fit, (n_rows, n_features)."""
-        return self.encode(X).matrix
+        """The features of a frame with the columns of the fit, (n_rows, n_features).
+
+        The matrix remembers which columns share a length scale, so that a pipeline fits the model of the frame itself.
+        """
+        encoded = self.encode(X)
+        if self.recipe_ is None:
+            return encoded.matrix
+        matrix = encoded.matrix.view(FeatureMatrix)
+        matrix.groups = self.recipe_.shared_scales
+        return matrix
 
     def encode(self, X: Any) -> Encoded:
         """The features, and where gaps and levels never seen were met."""

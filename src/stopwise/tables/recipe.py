@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -69,6 +69,11 @@ class Recipe:
     def _flagged(self) -> list[str]:
         return [encoding.name for encoding in self.encodings if encoding.flag]
 
+    @property
+    def shared_scales(self) -> tuple[tuple[int, ...], ...]:
+        """The groups of more than one feature."""
+        return tuple(group for group in self.groups if len(group) > 1)
+
     def encode(self, table: Table) -> Encoded:
         """The features of a table, and where gaps and levels never seen were met."""
         self.check(table)
@@ -85,6 +90,24 @@ class Recipe:
     def gaps(self, table: Table) -> Mask:
         """Rows with a gap in a column that is used."""
         return cast(Mask, np.logical_or.reduce([table.columns[name].missing for name in self.names]))
+
+
+class FeatureMatrix(np.ndarray[tuple[int, int], np.dtype[np.float64]]):
+    """A matrix that remembers which of its columns share a length scale, as long as it has all of them in order."""
+
+    groups: tuple[tuple[int, ...], ...] = ()
+
+    def __array_finalize__(self, source: object) -> None:
+        same = self.ndim == 2 and getattr(source, "shape", ())[1:] == self.shape[1:]
+        self.groups = getattr(source, "groups", ()) if same else ()
+
+    def __getitem__(self, key: Any) -> Any:
+        return np.asarray(self)[key] if isinstance(key, tuple) else super().__getitem__(key)
+
+
+def shared_by(values: object) -> tuple[tuple[int, ...], ...]:
+    """Groups of columns that share a length scale, as far as a matrix remembers any."""
+    return values.groups if isinstance(values, FeatureMatrix) else ()
 
 
 @dataclass(frozen=True)
