@@ -119,6 +119,7 @@ def test_a_device_fits_what_the_host_fits(solver, monkeypatch):
     assert np.abs(there.predict(x) - here.predict(x)).max() < 1e-3 * y.std()
 
 
+@pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_no_eigenpairs_are_made_but_of_the_rows_the_search_starts_from(solver, monkeypatch):
     sizes = []

@@ -22,8 +22,6 @@ _FINE = 0.02
 _ORDER = 5
 """Readings that an interpolating polynomial goes through."""
 _MOST_READINGS = 24
-_AGREE = 1e-4
-"""Two orders of interpolation agree on an error to this share: then it is read off without another solve."""
 _SIGMAS = 2.0
 """Standard errors of a sampled difference that a bound on it allows for."""
 
@@ -64,6 +62,8 @@ class PenaltySearch:
     allowance: float = 0.5
     together: float = 0.0
     """The share of rows left out at once, where it is not one row: their errors are not quite those of leave-one-out."""
+    agree: float = 1e-4
+    """Two orders of interpolation agree on an error to this share: then it is read off without another solve."""
     known: dict[float, Array] = field(default_factory=dict)
 
     def run(self, start: float) -> FoundPenalty:
@@ -93,7 +93,7 @@ class PenaltySearch:
             return min(places[-1] + (_STRIDE if best >= places[-1] - _FINE else 2 * _STRIDE), high)
         for place in (best, stop):
             near = min(abs(place - p) for p in places)
-            if near > _FINE and self._doubt(place) > _AGREE:
+            if near > _FINE and self._doubt(place) > self.agree:
                 return place
         return None
 

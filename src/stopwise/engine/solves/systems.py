@@ -22,6 +22,8 @@ from stopwise.engine.solves.preconditioner import LowRank, centred, randomly_piv
 
 _SHARE, _FOLD, _MOST_FOLDS = 10, 4_000, 10
 """Rows left out together: one in so many, and at most so many; and how many such folds are made at most."""
+_LEAST_ROWS = 1_500
+"""Rows that are left out before the stop is judged at all: a standard error from fewer is itself too unsure."""
 _SINGLE = 2e-6
 """Penalties below this share of the largest eigenvalue drown in the rounding of float32 products."""
 _SEARCH = 1e-3
@@ -64,6 +66,13 @@ class FactorSystem:
             self.tally.products += 1
             self._last = factor(self._matrix, penalty, self._constant)
         return self._last
+
+    rounding = 1e-12
+    """Of products, relative to the largest eigenvalue."""
+
+    def start_vector(self, seed: int) -> Array:
+        """Where to look for the largest eigenvalue from."""
+        return self.library.take(np.random.default_rng([3, seed]).normal(size=len(self.responses)))
 
     def grow(self) -> bool:
         """Every row is left out already."""
@@ -117,7 +126,7 @@ class FoldSystem:
         order = np.random.default_rng([20160716, seed]).permutation(n)
         count = min(n // size, _MOST_FOLDS)
         self._folds = [_Fold(self, np.sort(order[k * size : (k + 1) * size])) for k in range(count)]
-        self._used = 1
+        self._used = min(-(-_LEAST_ROWS // size), count)
 
     @property
     def weight(self) -> float:
@@ -128,6 +137,17 @@ class FoldSystem:
     def together(self) -> float:
         """The share of rows left out at once."""
         return len(self._folds[0].rows) / len(self.targets)
+
+    @property
+    def rounding(self) -> float:
+        """Of products, relative to the largest eigenvalue."""
+        return 1e-6 if self.single else 1e-12
+
+    def start_vector(self, seed: int) -> Array:
+        """Where to look for the largest eigenvalue from: the stand-in's first eigenvector, or a random one."""
+        if self.gram.held is not None:
+            return self.library.take(np.random.default_rng([3, seed]).normal(size=len(self.targets)))
+        return self.whole.stand_in.first_vector
 
     def grow(self) -> bool:
         """Twice as many folds; False where all are in use."""
