@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -191,6 +192,9 @@ class _Run:
         ridge = replace(plan, filter=Ridge(), noise_given=1.0)
         stop, _ = decide(part, ridge, problem_path(part, ridge, dense_spectrum(operator)), column)
         reading = stop.evidence.lowest_step_sum or stop.step_sum
+        variance = float(np.average(part.responses[:, column] ** 2, weights=part.weights))
+        if stop.evidence.lowest is not None and variance > 0:
+            self.system.expect_error(math.sqrt(max(stop.evidence.lowest, 0.0) / variance))
         scale = problem.kernel_scale(plan.kernel)
         return part.n_samples / reading if reading > 0 else part.n_samples * scale
 

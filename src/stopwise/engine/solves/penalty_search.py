@@ -61,7 +61,7 @@ class PenaltySearch:
     largest: float
     allowance: float = 0.5
     together: float = 0.0
-    """The share of rows left out at once, where it is not one row: their errors are not quite those of leave-one-out."""
+    """The share of rows left out at once, zero for one row: errors are then not quite those of leave-one-out."""
     agree: float = 1e-4
     """Two orders of interpolation agree on an error to this share: then it is read off without another solve."""
     known: dict[float, Array] = field(default_factory=dict)

@@ -1,8 +1,8 @@
 """Ridge systems of one problem at any penalty: what the default rule and the estimate ask of a solver.
 
 `FactorSystem` holds the matrix and factors it anew at each penalty; every row is left out, exactly. `FoldSystem`
-multiplies only; a random tenth of the rows (at most 4,000) is left out together, by giving them weight zero: one solve
-a penalty, and leave-one-out but for the share they take. (Unit vectors would leave each out alone, but take a column of
+multiplies only; a random twentieth of the rows (at most 4,000) is left out together, by giving them weight zero: one
+solve a penalty, and leave-one-out but for the share they take. (Unit vectors would leave each out alone, but take a column of
 the block for every row: a thousand times the products.) More folds follow until the stop is known well enough.
 """
 
@@ -20,14 +20,14 @@ from stopwise.engine.solves.factor import Factor, centred_gram, factor
 from stopwise.engine.solves.preconditioned import Preconditioned, Product, Tally
 from stopwise.engine.solves.preconditioner import LowRank, centred, randomly_pivoted, stand_in_of
 
-_SHARE, _FOLD, _MOST_FOLDS = 10, 4_000, 10
+_SHARE, _FOLD, _MOST_FOLDS = 20, 4_000, 20
 """Rows left out together: one in so many, and at most so many; and how many such folds are made at most."""
 _LEAST_ROWS = 1_500
 """Rows that are left out before the stop is judged at all: a standard error from fewer is itself too unsure."""
 _SINGLE = 2e-6
 """Penalties below this share of the largest eigenvalue drown in the rounding of float32 products."""
-_SEARCH = 1e-3
-"""How far fitted values may be off while penalties are compared, relative to the responses."""
+_SEARCH, _SEARCH_SHARE = 1e-3, 0.02
+"""How far fitted values may be off while penalties are compared: relative to the responses, and to their own error."""
 
 
 class FactorSystem:
@@ -73,6 +73,9 @@ class FactorSystem:
     def start_vector(self, seed: int) -> Array:
         """Where to look for the largest eigenvalue from."""
         return self.library.take(np.random.default_rng([3, seed]).normal(size=len(self.responses)))
+
+    def expect_error(self, share: float) -> None:
+        """A factor is as fine as float64 at any error."""
 
     def grow(self) -> bool:
         """Every row is left out already."""
@@ -126,6 +129,7 @@ class FoldSystem:
         order = np.random.default_rng([20160716, seed]).permutation(n)
         count = min(n // size, _MOST_FOLDS)
         self._folds = [_Fold(self, np.sort(order[k * size : (k + 1) * size])) for k in range(count)]
+        self.search_tol = _SEARCH
         self._used = min(-(-_LEAST_ROWS // size), count)
 
     @property
@@ -148,6 +152,10 @@ class FoldSystem:
         if self.gram.held is not None:
             return self.library.take(np.random.default_rng([3, seed]).normal(size=len(self.targets)))
         return self.whole.stand_in.first_vector
+
+    def expect_error(self, share: float) -> None:
+        """About the root mean squared left-out error over that of the responses: what solves must be finer than."""
+        self.search_tol = min(max(_SEARCH_SHARE * share, 1e-8), _SEARCH)
 
     def grow(self) -> bool:
         """Twice as many folds; False where all are in use."""
@@ -205,7 +213,7 @@ class _Fold:
 
     def _predict(self, penalty: float) -> Array:
         system, others = self._system, self._others
-        solver = others.at(penalty, _SEARCH)
+        solver = others.at(penalty, system.search_tol)
         self._guess = solver.inverse(others.responses, self._guess)
         fitted = system.gram.product(others.roots[:, None] * self._guess)
         system.tally.products += 1
