@@ -22,8 +22,10 @@ _FINE = 0.02
 _ORDER = 5
 """Readings that an interpolating polynomial goes through."""
 _MOST_READINGS = 24
-_SIGMAS = 2.0
-"""Standard errors of a sampled difference that a bound on it allows for."""
+_SIGMAS, _TOGETHER, _READ_OFF = 2.5, 8.0, 4.0
+"""What a bound allows for: standard errors of a sampled difference; the variance that leaving rows out together adds,
+in units of their share; and times the gap between two orders of interpolation. Chosen so that at most one in a hundred of
+200 random problems exceeds the bound (tests/engine/solvers/test_solves_solver.py)."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ class PenaltySearch:
         gap = squares[here] - squares
         share = math.sqrt(self.weight / self.total)
         criterion = float(means[here])
-        unsure = max(1 - share**2, self.together)
+        unsure = max(1 - share**2, min(_TOGETHER * self.together, 1.0))
         loss = gap.sum(1) / self.weight + _SIGMAS * self._spread(gap) * math.sqrt(unsure)
         # Another stop than the rule's could be better by what the rule allows; only what sampling adds is lost.
         allowed = float(gap[lowest].sum()) / self.weight
@@ -161,7 +163,7 @@ class PenaltySearch:
             lowest=float(means[lowest]),
             lowest_penalty=math.exp(best),
             standard_error=float(self._spread(gap[lowest : lowest + 1])[0]) * share,
-            regret=(sampled + step) / max(criterion, np.finfo(float).tiny) + doubt,
+            regret=(sampled + _READ_OFF * step) / max(criterion, np.finfo(float).tiny) + _READ_OFF * doubt,
             at_start=stop >= high - 1e-9,
             at_end=stop <= low + 1e-9,
             readings=len(self.known),

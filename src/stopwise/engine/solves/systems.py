@@ -2,8 +2,8 @@
 
 `FactorSystem` holds the matrix and factors it anew at each penalty; every row is left out, exactly. `FoldSystem`
 multiplies only; a random twentieth of the rows (at most 4,000) is left out together, by giving them weight zero: one
-solve a penalty, and leave-one-out but for the share they take. (Unit vectors would leave each out alone, but take a column of
-the block for every row: a thousand times the products.) More folds follow until the stop is known well enough.
+solve a penalty, and leave-one-out but for the share they take. (Unit vectors would leave each out alone, but take a
+column of the block for every row: a thousand times the products.) More folds follow until the stop is known well enough.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from stopwise.engine.solves.preconditioner import LowRank, centred, randomly_piv
 
 _SHARE, _FOLD, _MOST_FOLDS = 20, 4_000, 20
 """Rows left out together: one in so many, and at most so many; and how many such folds are made at most."""
+_MOST_LEFT_OUT = 20_000
+"""Rows left out in all folds together, at most."""
 _LEAST_ROWS = 1_500
 """Rows that are left out before the stop is judged at all: a standard error from fewer is itself too unsure."""
 _SINGLE = 2e-6
@@ -127,7 +129,7 @@ class FoldSystem:
         n = len(targets)
         size = max(min(n // _SHARE, _FOLD), 1)
         order = np.random.default_rng([20160716, seed]).permutation(n)
-        count = min(n // size, _MOST_FOLDS)
+        count = min(n // size, _MOST_FOLDS, max(_MOST_LEFT_OUT // size, 1))
         self._folds = [_Fold(self, np.sort(order[k * size : (k + 1) * size])) for k in range(count)]
         self.search_tol = _SEARCH
         self._used = min(-(-_LEAST_ROWS // size), count)
