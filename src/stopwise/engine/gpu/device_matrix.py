@@ -21,7 +21,7 @@ def gram_on_device(form: Form, rows: Tensor, origin: Tensor) -> Tensor:
 
 
 def columns_on_device(form: Form, rows: Tensor, origin: Tensor, at: Array) -> Tensor:
-    """G[:, at], (n, len(at)); exact where a row meets itself."""
+    """G[:, at], (n, len(at))."""
     few = rows[torch().as_tensor(at, device=rows.device)]
     tiles = TorchTiles(form, few, rows, origin, same=False, dtype=torch().float64)
     step = max(1, tiles.tile)

@@ -182,10 +182,10 @@ class DevicePlace:
         single = self.plan.precision != "float64" and self.plan.tol > 0
         fast = self._operator("float32") if single else exact
         gram = RawGram(
-            lambda block: fast.cross.product(block).double(),
+            lambda block: fast.cross.product(as_tensor(block, self._device).contiguous()).double(),
             lambda rows: columns_on_device(exact.form, exact.rows, exact.origin, rows),
             as_tensor(exact.gram_diagonal(), self._device).double(),
-            careful=lambda block: exact.cross.product(block),
+            careful=lambda block: exact.cross.product(as_tensor(block, self._device).contiguous()),
             held=self._matrix if held else None,
         )
         return FoldSystem(

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -45,12 +46,15 @@ _PROBES = {"factor": 63, "preconditioned": 7}
 _ACCURACY, _ACCURACY_MANY, _MANY = 1e-6, 1e-4, 60_000
 """How far the filter's approximation may be off, and from how many rows on a hundred times more is allowed: there each
 solve takes seconds, and the error of the estimate is a thousand times larger."""
-_RIDGE_STEPS = 4
+_RIDGE_STEPS = {"factor": 4, "preconditioned": 2}
+"""Solves that span ridge's path around its stop; the estimate itself takes one."""
+_AGREE, _AGREE_IN_FOLDS = 1e-4, 1e-3
+"""How well an error must be known between readings, as a share of it: in folds, chance is larger than that."""
 _UNREACHED = 1e-3
 
 
 class _Solves(Resolvent, Protocol):
-    def inverse(self, block: Array) -> Array: ...
+    def inverse(self, block: Array, start: Array | None = None) -> Array: ...
 
 
 @dataclass(frozen=True)
@@ -114,9 +118,8 @@ class _Run:
         problem, system = self.problem, self.system
         n = problem.n_samples
         self.progress.show("largest eigenvalue")
-        start = system.library.take(np.random.default_rng([3, problem.seed]).normal(size=problem.n_rows))
-        largest = largest_eigenvalue(lambda block: system.multiply(block) / n, start)
-        largest = max(largest, 0.0) * (1 + 1e-12)
+        largest = largest_eigenvalue(lambda block: system.multiply(block) / n, system.start_vector(problem.seed))
+        largest = max(largest, 0.0) * (1 + system.rounding)
         bound = self.plan.filter.bind(largest)
         empty = self._bare_path(bound, largest)
         stops = [self._stop(empty, largest, column) for column in range(problem.responses.shape[1])]
@@ -171,6 +174,7 @@ class _Run:
                 largest=1e3 * n * largest,
                 allowance=0.0 if allowance is None else allowance,
                 together=system.together,
+                agree=_AGREE_IN_FOLDS if system.together > 0 else _AGREE,
             )
             found = search.run(start)
             if found.regret <= self.plan.tol or not system.grow():
@@ -183,11 +187,14 @@ class _Run:
         self.progress.show("a stop on some rows")
         rows = sample_rows(problem.n_rows, min(START_ROWS, problem.n_rows), problem.seed)
         part = problem.subset(rows, plan.kernel)
-        part = replace(part, covariates=on_host(part.covariates))
+        part = replace(part, covariates=np.asarray(on_host(part.covariates), dtype=np.float64))
         operator = Dense(np.asarray(part.gram(plan.kernel)), weights=part.weights, centred=part.intercept)
         ridge = replace(plan, filter=Ridge(), noise_given=1.0)
         stop, _ = decide(part, ridge, problem_path(part, ridge, dense_spectrum(operator)), column)
         reading = stop.evidence.lowest_step_sum or stop.step_sum
+        variance = float(np.average(part.responses[:, column] ** 2, weights=part.weights))
+        if stop.evidence.lowest is not None and variance > 0:
+            self.system.expect_error(math.sqrt(max(stop.evidence.lowest, 0.0) / variance))
         scale = problem.kernel_scale(plan.kernel)
         return part.n_samples / reading if reading > 0 else part.n_samples * scale
 
@@ -205,11 +212,11 @@ class _Run:
         solver = self.system.at(polynomial.penalty(n, middle), 1e-2 * self.plan.tol if many else 1e-5 * self.plan.tol)
         space = self._space(solver, polynomial, reached, middle)
         self.progress.show("the estimate")
-        dual = solver.inverse(space.before_last_solve(bound, reached))
+        dual = solver.inverse(space.before_last_solve(bound, reached), space.after_last_solve(bound, reached))
         return self._path(bound, largest, space, middle), self.system.library.host(dual + 0.0), polynomial.error
 
     def _space(self, solver: _Solves, polynomial: ResolventPolynomial, reached: Array, middle: float) -> ResolventSpace:
-        steps = _RIDGE_STEPS if polynomial.degree == 1 else polynomial.degree
+        steps = _RIDGE_STEPS[self.name] if polynomial.degree == 1 else polynomial.degree
         if np.any(reached > 0) and reached.max() > 1.5 * max(reached[reached > 0].min(), 1e-300):
             steps += 6  # several stops share one pole
         library, rows = self.system.library, self.problem.n_rows

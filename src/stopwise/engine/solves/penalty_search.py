@@ -22,10 +22,10 @@ _FINE = 0.02
 _ORDER = 5
 """Readings that an interpolating polynomial goes through."""
 _MOST_READINGS = 24
-_AGREE = 1e-4
-"""Two orders of interpolation agree on an error to this share: then it is read off without another solve."""
-_SIGMAS = 2.0
-"""Standard errors of a sampled difference that a bound on it allows for."""
+_SIGMAS, _TOGETHER, _READ_OFF = 2.5, 8.0, 4.0
+"""What a bound allows for: standard errors of a sampled difference; the variance that leaving rows out together adds,
+in units of their share; and times the gap between two orders of interpolation. Chosen so that at most one in a hundred of
+200 random problems exceeds the bound (tests/engine/solvers/test_solves_solver.py)."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,9 @@ class PenaltySearch:
     largest: float
     allowance: float = 0.5
     together: float = 0.0
-    """The share of rows left out at once, where it is not one row: their errors are not quite those of leave-one-out."""
+    """The share of rows left out at once, zero for one row: errors are then not quite those of leave-one-out."""
+    agree: float = 1e-4
+    """Two orders of interpolation agree on an error to this share: then it is read off without another solve."""
     known: dict[float, Array] = field(default_factory=dict)
 
     def run(self, start: float) -> FoundPenalty:
@@ -93,7 +95,7 @@ class PenaltySearch:
             return min(places[-1] + (_STRIDE if best >= places[-1] - _FINE else 2 * _STRIDE), high)
         for place in (best, stop):
             near = min(abs(place - p) for p in places)
-            if near > _FINE and self._doubt(place) > _AGREE:
+            if near > _FINE and self._doubt(place) > self.agree:
                 return place
         return None
 
@@ -148,7 +150,7 @@ class PenaltySearch:
         gap = squares[here] - squares
         share = math.sqrt(self.weight / self.total)
         criterion = float(means[here])
-        unsure = max(1 - share**2, self.together)
+        unsure = max(1 - share**2, min(_TOGETHER * self.together, 1.0))
         loss = gap.sum(1) / self.weight + _SIGMAS * self._spread(gap) * math.sqrt(unsure)
         # Another stop than the rule's could be better by what the rule allows; only what sampling adds is lost.
         allowed = float(gap[lowest].sum()) / self.weight
@@ -161,7 +163,7 @@ class PenaltySearch:
             lowest=float(means[lowest]),
             lowest_penalty=math.exp(best),
             standard_error=float(self._spread(gap[lowest : lowest + 1])[0]) * share,
-            regret=(sampled + step) / max(criterion, np.finfo(float).tiny) + doubt,
+            regret=(sampled + _READ_OFF * step) / max(criterion, np.finfo(float).tiny) + _READ_OFF * doubt,
             at_start=stop >= high - 1e-9,
             at_end=stop <= low + 1e-9,
             readings=len(self.known),

@@ -75,6 +75,12 @@ class LowRank:
         outer = self.features @ small
         return centred(outer if self.mask is None else _by_row(self.mask, outer), self.constant)
 
+    @property
+    def first_vector(self) -> Array:
+        """The eigenvector of F F' with the largest eigenvalue, not normalised, with a little of every other row."""
+        top = self._up(self.vectors[:, -1])
+        return top + 1e-3 * centred(top * 0.0 + float(abs(top).max()), self.constant)
+
     @cached_property
     def largest(self) -> float:
         """The largest eigenvalue of F F': just below the matrix's own."""

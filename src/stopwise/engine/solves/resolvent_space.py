@@ -22,6 +22,9 @@ from stopwise.spectrum import Basis, Density
 _SPENT = 1e-12
 """A direction shorter than this, relative to those before, is rounding: the space is complete."""
 
+_TOP_KNOWN = 1e-9
+"""How well the largest eigenvalue is known before its search ends, relative to itself."""
+
 
 @dataclass(frozen=True)
 class ResolventSpace:
@@ -36,6 +39,8 @@ class ResolventSpace:
     density: Density
     penalty: float
     n_samples: float
+    images: Array
+    """u times `rows`."""
 
     @property
     def eigenvalues(self) -> Array:
@@ -49,9 +54,16 @@ class ResolventSpace:
 
     def before_last_solve(self, filter: Filter, step_sums: Array) -> Array:
         """What one more solve with P turns into dual weights, one column per response."""
+        return self.rows @ self._last_coordinates(filter, step_sums)
+
+    def after_last_solve(self, filter: Filter, step_sums: Array) -> Array:
+        """The same dual weights from solves already made: a start for the last one."""
+        return self.images @ self._last_coordinates(filter, step_sums) / self.penalty
+
+    def _last_coordinates(self, filter: Filter, step_sums: Array) -> Array:
         weights = filter.weight(self.eigenvalues, step_sums).T
         inner = weights * (self.penalty / self.n_samples / self.ritz)[:, None] * self.coordinates
-        return self.rows @ library_of(self.rows).take(self.rotation @ inner)
+        return library_of(self.rows).take(self.rotation @ inner)
 
 
 def resolvent_space(
@@ -79,7 +91,8 @@ def resolvent_space(
         direction = direction - rows @ (rows.T @ direction)
         known.append(library.qr(direction)[0])
     rows = library.join(known)
-    matrix = library.host(rows.T @ library.join(images))
+    applied = library.join(images)
+    matrix = library.host(rows.T @ applied)
     ritz, rotation = np.linalg.eigh((matrix + matrix.T) / 2)
     ritz = np.clip(ritz, 1e-15, 1.0)
     coordinates = rotation.T @ library.host(rows.T @ responses)
@@ -87,7 +100,7 @@ def resolvent_space(
     if density is None:
         values = np.maximum(resolvent.penalty / n_samples * (1 / ritz - 1), 0.0)
         density = Density(values, np.ones_like(values), n_samples)
-    return ResolventSpace(rows, ritz, rotation, coordinates, density, resolvent.penalty, n_samples)
+    return ResolventSpace(rows, ritz, rotation, coordinates, density, resolvent.penalty, n_samples, applied)
 
 
 class _Walks:
@@ -141,6 +154,7 @@ def largest_eigenvalue(multiply: Callable[[Array], Array], start: Array, steps: 
     known = [start / float((start * start).sum()) ** 0.5]
     diagonal: list[float] = []
     beside: list[float] = []
+    largest, off = 0.0, 0.0
     for _ in range(steps):
         image = multiply(known[-1][:, None])[:, 0]
         diagonal.append(float((known[-1] * image).sum()))
@@ -148,13 +162,17 @@ def largest_eigenvalue(multiply: Callable[[Array], Array], start: Array, steps: 
         for _ in range(2):
             image = image - rows @ (rows.T @ image)
         beside.append(float((image * image).sum()) ** 0.5)
-        if beside[-1] <= 1e-14 * max(diagonal):
+        largest, off = _top_ritz_value(diagonal, beside)
+        if off <= _TOP_KNOWN * largest:
             break
         known.append(image / beside[-1])
-    matrix = np.diag(diagonal) + np.diag(beside[: len(diagonal) - 1], 1) + np.diag(beside[: len(diagonal) - 1], -1)
-    values, vectors = np.linalg.eigh(matrix)
-    residual = beside[len(diagonal) - 1] * abs(float(vectors[-1, -1]))
+    return largest + 2 * off
+
+
+def _top_ritz_value(diagonal: list[float], beside: list[float]) -> tuple[float, float]:
+    """The largest Ritz value, and how far an eigenvalue can be: the residual, or its square over the gap below."""
+    inner = beside[:-1]
+    values, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(inner, 1) + np.diag(inner, -1))
+    residual = beside[-1] * abs(float(vectors[-1, -1]))
     gap = float(values[-1] - values[-2]) if len(values) > 1 else 0.0
-    # An eigenvalue lies within the residual of the Ritz value, and within its square over the gap once that is smaller.
-    off = min(residual, residual**2 / gap) if gap > 0 else residual
-    return float(values[-1]) + 2 * off
+    return float(values[-1]), min(residual, residual**2 / gap) if gap > 0 else residual

@@ -1,9 +1,9 @@
 """Ridge systems of one problem at any penalty: what the default rule and the estimate ask of a solver.
 
 `FactorSystem` holds the matrix and factors it anew at each penalty; every row is left out, exactly. `FoldSystem`
-multiplies only; a random tenth of the rows (at most 4,000) is left out together, by giving them weight zero: one solve
-a penalty, and leave-one-out but for the share they take. (Unit vectors would leave each out alone, but take a column of
-the block for every row: a thousand times the products.) More folds follow until the stop is known well enough.
+multiplies only; a random twentieth of the rows (at most 4,000) is left out together, by giving them weight zero: one
+solve a penalty, and leave-one-out but for the share they take. (Unit vectors would leave each out alone, but take a
+column of the block for every row: a thousand times the products.) More folds follow until the stop is known well enough.
 """
 
 from __future__ import annotations
@@ -20,12 +20,16 @@ from stopwise.engine.solves.factor import Factor, centred_gram, factor
 from stopwise.engine.solves.preconditioned import Preconditioned, Product, Tally
 from stopwise.engine.solves.preconditioner import LowRank, centred, randomly_pivoted, stand_in_of
 
-_SHARE, _FOLD, _MOST_FOLDS = 10, 4_000, 10
+_SHARE, _FOLD, _MOST_FOLDS = 20, 4_000, 20
 """Rows left out together: one in so many, and at most so many; and how many such folds are made at most."""
+_MOST_LEFT_OUT = 20_000
+"""Rows left out in all folds together, at most."""
+_LEAST_ROWS = 1_500
+"""Rows that are left out before the stop is judged at all: a standard error from fewer is itself too unsure."""
 _SINGLE = 2e-6
 """Penalties below this share of the largest eigenvalue drown in the rounding of float32 products."""
-_SEARCH = 1e-3
-"""How far fitted values may be off while penalties are compared, relative to the responses."""
+_SEARCH, _SEARCH_SHARE = 1e-3, 0.02
+"""How far fitted values may be off while penalties are compared: relative to the responses, and to their own error."""
 
 
 class FactorSystem:
@@ -64,6 +68,16 @@ class FactorSystem:
             self.tally.products += 1
             self._last = factor(self._matrix, penalty, self._constant)
         return self._last
+
+    rounding = 1e-12
+    """Of products, relative to the largest eigenvalue."""
+
+    def start_vector(self, seed: int) -> Array:
+        """Where to look for the largest eigenvalue from."""
+        return self.library.take(np.random.default_rng([3, seed]).normal(size=len(self.responses)))
+
+    def expect_error(self, share: float) -> None:
+        """A factor is as fine as float64 at any error."""
 
     def grow(self) -> bool:
         """Every row is left out already."""
@@ -115,9 +129,10 @@ class FoldSystem:
         n = len(targets)
         size = max(min(n // _SHARE, _FOLD), 1)
         order = np.random.default_rng([20160716, seed]).permutation(n)
-        count = min(n // size, _MOST_FOLDS)
+        count = min(n // size, _MOST_FOLDS, max(_MOST_LEFT_OUT // size, 1))
         self._folds = [_Fold(self, np.sort(order[k * size : (k + 1) * size])) for k in range(count)]
-        self._used = 1
+        self.search_tol = _SEARCH
+        self._used = min(-(-_LEAST_ROWS // size), count)
 
     @property
     def weight(self) -> float:
@@ -128,6 +143,21 @@ class FoldSystem:
     def together(self) -> float:
         """The share of rows left out at once."""
         return len(self._folds[0].rows) / len(self.targets)
+
+    @property
+    def rounding(self) -> float:
+        """Of products, relative to the largest eigenvalue."""
+        return 1e-6 if self.single else 1e-12
+
+    def start_vector(self, seed: int) -> Array:
+        """Where to look for the largest eigenvalue from: the stand-in's first eigenvector, or a random one."""
+        if self.gram.held is not None:
+            return self.library.take(np.random.default_rng([3, seed]).normal(size=len(self.targets)))
+        return self.whole.stand_in.first_vector
+
+    def expect_error(self, share: float) -> None:
+        """About the root mean squared left-out error over that of the responses: what solves must be finer than."""
+        self.search_tol = min(max(_SEARCH_SHARE * share, 1e-8), _SEARCH)
 
     def grow(self) -> bool:
         """Twice as many folds; False where all are in use."""
@@ -185,7 +215,7 @@ class _Fold:
 
     def _predict(self, penalty: float) -> Array:
         system, others = self._system, self._others
-        solver = others.at(penalty, _SEARCH)
+        solver = others.at(penalty, system.search_tol)
         self._guess = solver.inverse(others.responses, self._guess)
         fitted = system.gram.product(others.roots[:, None] * self._guess)
         system.tally.products += 1
