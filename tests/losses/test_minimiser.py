@@ -55,8 +55,6 @@ def slow_minimum(given: LossProblem, step_sum: float) -> np.ndarray:
     return design @ found.x.reshape(-1, q)
 
 
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_newton_finds_the_minimum_that_a_slow_solver_finds(name):
     for seed, (kernel, weighted) in enumerate((k, w) for k in KERNELS for w in (False, True, False)):
@@ -64,7 +62,9 @@ def test_newton_finds_the_minimum_that_a_slow_solver_finds(name):
         step_sum = (2.0, 20.0, 100.0)[seed % 3]
         found = minimise(given, step_sum, given.constant)
         assert found.gradient < 1e-8
-        assert np.max(np.abs(found.fitted - slow_minimum(given, step_sum))) < 1e-6 * max(1.0, np.abs(found.fitted).max())
+        assert np.max(np.abs(found.fitted - slow_minimum(given, step_sum))) < 1e-6 * max(
+            1.0, np.abs(found.fitted).max()
+        )
 
 
 def test_conjugate_gradients_find_what_the_factor_finds(monkeypatch):
