@@ -51,7 +51,7 @@ def merge_copies(covariates: Array, y: Array, weights: Array) -> LossRows:
 
 @dataclass(frozen=True)
 class RowFeatures:
-    """Features (n, r) of the rows, and the way back: f(x) = k(x, points) @ projection @ theta for coefficients theta."""
+    """Features (n, r) of the rows, and the way back: f(x) = k(x, points) @ projection @ theta."""
 
     features: Array
     projection: Array
