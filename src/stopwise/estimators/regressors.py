@@ -169,7 +169,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         loss = getattr(self, "loss", "squared")
         return not (isinstance(loss, Squared) or (isinstance(loss, str) and loss == "squared"))
 
-    def loss_plan(self) -> LossPlan:
+    def loss_plan(self, n_classes: int = 1) -> LossPlan:
         """Everything the parameters ask for, for a loss other than squares."""
         settings = {"quantile": self.quantile} if isinstance(self.loss, str) and self.loss == "quantile" else {}
         loss = as_loss(self.loss, classes=False, **settings)
