@@ -102,7 +102,12 @@ def split(name: str, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
     X, new, y, truth = train_test_split(X, y, test_size=0.2, random_state=number, stratify=y)
     centre, spread = X.mean(axis=0), X.std(axis=0)
     varies = spread > 0
-    return (X[:, varies] - centre[varies]) / spread[varies], y, (new[:, varies] - centre[varies]) / spread[varies], truth
+    return (
+        (X[:, varies] - centre[varies]) / spread[varies],
+        y,
+        (new[:, varies] - centre[varies]) / spread[varies],
+        truth,
+    )
 
 
 def ours() -> object:

@@ -1,4 +1,4 @@
-"""The classifier: scikit-learn's contract, labels of any type, probabilities that mean what they say, clear refusals."""
+"""The classifier: scikit-learn's contract, labels of any type, probabilities that mean something, clear refusals."""
 
 from __future__ import annotations
 

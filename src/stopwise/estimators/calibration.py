@@ -25,8 +25,8 @@ class Calibration:
 
     `slope`: the factor on the log odds that makes left-out labels likeliest; below 1 the fit is too sure of itself.
     `temperature`: what scores were divided by (1: nothing was off by two standard errors). `shift`: what was added to a
-    quantile so that left-out responses lie below it as often as asked. `predicted`, `observed`, `counts`: the reliability
-    table, ten bins of left-out probability over all classes.
+    quantile so that left-out responses lie below it as often as asked. `predicted`, `observed`, `counts`: the
+    reliability table, ten bins of left-out probability over all classes.
     """
 
     slope: float = 1.0
@@ -68,7 +68,7 @@ def calibrate(fit: Minimiser) -> Calibration | None:
 
 
 def reliability(probability: Array, codes: Array, weights: Array) -> tuple[Array, Array, Array]:
-    """Mean predicted probability, observed share and weight in ten bins, of all classes (of two: the second) together."""
+    """Mean predicted probability, observed share and weight in ten bins, over all classes (of two: the second)."""
     columns = range(1, 2) if probability.shape[1] == 2 else range(probability.shape[1])
     p = np.concatenate([probability[:, c] for c in columns])
     hit = np.concatenate([(codes == c).astype(np.float64) for c in columns])

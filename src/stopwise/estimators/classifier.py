@@ -59,7 +59,7 @@ class KernelGradientClassifier(StopDisplay, ClassifierMixin, BaseEstimator):  # 
 
     Attributes
     ----------
-    classes_ : the labels, sorted. stop_ : where it stopped and why. kernel_, selection_ : what was chosen, and from what.
+    classes_ : the labels, sorted. stop_ : where it stopped and why. kernel_, selection_ : what was chosen, from what.
     calibration_ : slope and reliability of left-out predictions, and the temperature where one was needed.
     """
 
@@ -210,17 +210,17 @@ class KernelGradientClassifier(StopDisplay, ClassifierMixin, BaseEstimator):  # 
     def __sklearn_is_fitted__(self) -> bool:
         return "_fitted" in self.__dict__
 
-    classes_ = learned(lambda f: f.classes, "The labels, sorted.")
+    classes_ = learned(lambda f: _loss_fit(f).classes, "The labels, sorted.")
     kernel_ = learned(lambda f: f.kernel, "The kernel, with every length scale settled.")
     selection_ = learned(lambda f: f.selection, 'What "auto" tried; None for a kernel that was given.')
     solver_ = learned(lambda f: f.solver, '"exact", or "landmarks" where some rows stand for all.')
     stop_ = learned(lambda f: f.stops[0], "Where it stopped and why.")
     step_sum_ = learned(lambda f: f.stops[0].step_sum, "The clock reading of the stop.")
-    loss_ = learned(lambda f: f.loss, "The loss.")
+    loss_ = learned(lambda f: _loss_fit(f).loss, "The loss.")
     X_fit_ = learned(lambda f: f.covariates, "The rows (or landmarks) that scores weigh.")
     dual_coef_ = learned(lambda f: f.dual_coef, "Their weights.")
     intercept_ = learned(lambda f: f.intercept, "The constant of the scores.")
-    calibration_ = learned(lambda f: f.calibration, "Calibration of left-out predictions.")
+    calibration_ = learned(lambda f: _loss_fit(f).calibration, "Calibration of left-out predictions.")
     n_features_in_ = learned(lambda f: f.n_in, "How many columns X had.")
     feature_names_in_ = learned(lambda f: f.names_in, "Their names, where they had any.", optional=True)
     feature_range_ = learned(lambda f: f.feature_range, "Smallest and largest value of each column, (2, d).")
@@ -229,6 +229,10 @@ class KernelGradientClassifier(StopDisplay, ClassifierMixin, BaseEstimator):  # 
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
         return tags
+
+
+def _loss_fit(fitted: object) -> LossFitted:
+    return cast(LossFitted, fitted)
 
 
 def take_labels(y: object) -> Array:

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class LossFitted:
-    """What a fit under a loss has learned: f(x) = k(x, covariates) @ dual_coef + intercept, on the scale of the link."""
+    """What a fit under a loss has learned: f(x) = k(x, covariates) @ dual_coef + intercept, on the link's scale."""
 
     kernel: Kernel
     selection: Selection | None
@@ -119,6 +119,8 @@ class Stopped:
     landmarks: Array
     dual_coef: Array
     intercept: Array
+    exact: bool
+    """Whether every distinct row is a landmark."""
 
 
 def rows_of(intake: Intake, y: Array, kernel: Kernel | None) -> LossRows:
@@ -141,7 +143,7 @@ def stop_fit(rows: LossRows, plan: LossPlan, choice: LossChoice) -> Stopped:
         raise ValueError("the fit overflows: its weights are not finite; rescale y or the covariates")
     precomputed = isinstance(choice.kernel, Precomputed)
     points = np.zeros((len(found.landmarks), 1)) if precomputed else rows.covariates[found.landmarks]
-    return Stopped(choice, chosen, stop, points, found.landmarks, dual, intercept)
+    return Stopped(choice, chosen, stop, points, found.landmarks, dual, intercept, found.exact)
 
 
 def _stop(problem: LossProblem, plan: LossPlan) -> tuple[Minimiser, Stop]:

@@ -87,7 +87,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         "copy_X": ["boolean"],
     }
 
-    _fitted: Fitted | LossFitted
+    _fitted: Fitted | LossFitted  # type: ignore[assignment]
 
     def _filter(self) -> Filter:
         raise NotImplementedError
@@ -112,7 +112,8 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         self._validate_params()
         if self._under_loss and (self.solver not in ("auto", "dense", "nystrom") or is_dask(X)):
             raise ValueError(
-                f'a loss other than squared is fitted with solver "auto", "dense" or "nystrom" on arrays, got {self.solver!r}'
+                'a loss other than squared is fitted to arrays with solver "auto", "dense" or "nystrom", got '
+                f"{self.solver!r}"
             )
         if self.solver == "dask" or is_dask(X):
             self._fitted = fit_collections(self, X, y, sample_weight)
@@ -168,7 +169,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         loss = getattr(self, "loss", "squared")
         return not (isinstance(loss, Squared) or (isinstance(loss, str) and loss == "squared"))
 
-    def loss_plan(self) -> LossPlan:
+    def loss_plan(self, n_classes: int = 1) -> LossPlan:
         """Everything the parameters ask for, for a loss other than squares."""
         settings = {"quantile": self.quantile} if isinstance(self.loss, str) and self.loss == "quantile" else {}
         loss = as_loss(self.loss, classes=False, **settings)

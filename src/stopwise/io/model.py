@@ -5,16 +5,17 @@ import platform
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from importlib import metadata
-from typing import Any
+from typing import Any, cast
 
-from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
+from stopwise.estimators import KernelGradientClassifier, KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.estimators.fitted import Fitted, fitted_of
+from stopwise.estimators.loss_fit import LossFitted
 from stopwise.exceptions import CannotSave, ModelFileError
 from stopwise.io.codec import Decoder, Encoder, Tensor
 from stopwise.io.container import read_container, write_container
 from stopwise.io.first_schema import fitted_fields, plain_fields, table_fields
 from stopwise.io.types import build, check_kernel
-from stopwise.io.validate import check_fitted
+from stopwise.io.validate import check_fitted, check_loss_fitted
 from stopwise.tables.recipe import FittedTable
 from stopwise.views.facts import Model
 
@@ -24,7 +25,9 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: fitted_f
 """From what was learned in a schema to the next one. To change it: raise SCHEMA and add the step from the old one."""
 OLDEST = 1
 
-_ESTIMATORS = {cls.__name__: cls for cls in (KernelGradientRegressor, KernelRidgeRegressor)}
+_ESTIMATORS = {
+    cls.__name__: cls for cls in (KernelGradientRegressor, KernelRidgeRegressor, KernelGradientClassifier)
+}
 _LIFTED = {"kernel": "kernel", "stop": "stops", "solver": "solver", "feature_names": "feature_names"}
 """Parts that stand at the top of the document, where people look for them."""
 _MALFORMED = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -106,14 +109,23 @@ def _rebuild(document: Document, tensors: dict[str, Tensor]) -> tuple[Model, Fit
         learned |= {"recipe": recipe, "columns_in": tuple(recipe.names)}
     elif document["table"] is not None:
         table = decoder.decode(document["table"])
-    # where it was fitted is no place here
-    fitted = replace(build(Fitted, learned), device=None)
-    check_fitted(fitted)
     model._validate_params()
-    model.plan(fitted.kernel)  # every parameter is one that a fit would take
-    model.random_seed()
-    model._fitted = fitted
+    model._fitted = _checked(model, learned)
     return model, table
+
+
+def _checked(model: Model, learned: dict[str, Any]) -> Fitted | LossFitted:
+    """What a model learned, rebuilt and checked, and its parameters: every one is one that a fit would take."""
+    if "loss" in learned:
+        under_loss = build(LossFitted, learned)
+        check_loss_fitted(under_loss)
+        model.loss_plan(1 if under_loss.classes is None else len(under_loss.classes))
+        return cast(LossFitted, under_loss)
+    fitted = replace(build(Fitted, learned), device=None)  # where it was fitted is no place here
+    check_fitted(fitted)
+    model.plan(fitted.kernel)
+    model.random_seed()
+    return fitted
 
 
 def read_model(path: str | os.PathLike[str]) -> Saved:

@@ -7,9 +7,10 @@ its own constructor from its own fields. Nothing outside the table can be writte
 import dataclasses
 from typing import Any
 
-from stopwise import filters, kernels, landmarks, noise, path, problem, rules, schedules, spectrum
+from stopwise import filters, kernels, landmarks, losses, noise, path, problem, rules, schedules, spectrum
 from stopwise.engine.landmarks.decomposition import Spread
 from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Moments, Stream
+from stopwise.estimators.calibration import Calibration
 from stopwise.estimators.intake import Intake
 from stopwise.exceptions import CannotSave
 from stopwise.io.validate import check_fields
@@ -37,6 +38,10 @@ _ROOMS: dict[str, tuple[type[Any], ...]] = {
         *(kernels.Gaussian, kernels.Laplace, kernels.Matern, kernels.Linear, kernels.Polynomial),
         *(kernels.ProductLaplace, kernels.ProductMatern),
         *(kernels.Sobolev, kernels.PeriodicSobolev, Constant, Scaled, Sum, Product),
+    ),
+    "losses": (
+        *(losses.Squared, losses.Huber, losses.Quantile, losses.Poisson),
+        *(losses.Logistic, losses.Exponential, losses.Softmax, Calibration),
     ),
     "schedules": (schedules.Constant, schedules.PolynomialDecay, schedules.Sequence),
     "filters": (filters.GradientDescent, filters.GradientFlow, filters.Ridge, filters.CutOff, filters.NuMethod),

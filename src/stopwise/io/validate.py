@@ -13,6 +13,7 @@ import numpy as np
 
 from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.estimators.fitted import Fitted
+from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.host import predict_rows
 from stopwise.filters import SteppedFilter
 from stopwise.path import Path
@@ -110,7 +111,27 @@ def check_fitted(fitted: Fitted) -> None:
         must(counted and stop.step_sum >= 0, "a stop cannot lie before the start, or beyond counting")
 
 
-def _check_recipe(fitted: Fitted) -> None:
+def check_loss_fitted(fitted: LossFitted) -> None:
+    """The same for a fit under a loss: classes and widths agree, and one prediction is made."""
+    named = {each.name: getattr(fitted, each.name) for each in dataclasses.fields(LossFitted)}
+    check_fields(LossFitted, named)
+    for name, value in named.items():
+        if name != "calibration":
+            check_finite(value, name)
+    _check_weights(fitted)
+    width, classes = fitted.loss.width, fitted.classes
+    must(fitted.dual_coef.shape[1] == width, "the loss and its weights disagree in width")
+    must(fitted.loss.for_classes == (classes is not None), "classes and a loss for them go together")
+    must(classes is None or len(classes) == max(width + 1, 2), "there must be one weight per class but one")
+    must(len(fitted.stops) == 1 and fitted.stops[0].step_sum >= 0, "there must be one stop, not before the start")
+    _check_columns(fitted)
+    _check_recipe(fitted)
+    given = np.zeros((1, fitted.n_features))
+    given[:, slice(None) if fitted.features is None else fitted.features] = fitted.covariates[:1]
+    must(bool(np.isfinite(fitted.natural(given, 1)).all()), "its predictions are not finite")
+
+
+def _check_recipe(fitted: Fitted | LossFitted) -> None:
     """Features are made from columns that are there, one name each."""
     recipe, columns = fitted.recipe, fitted.columns_in
     must((recipe is None) == (columns is None), "columns and what becomes of them go together")
@@ -126,17 +147,17 @@ def _matrix(values: object, kinds: str, shape: tuple[int | None, ...]) -> bool:
     return all(wanted is None or wanted == got for wanted, got in zip(shape, values.shape, strict=True))
 
 
-def _check_weights(fitted: Fitted) -> None:
+def _check_weights(fitted: Fitted | LossFitted) -> None:
     rows, dual = fitted.covariates, fitted.dual_coef
     must(_matrix(rows, "f", (None, None)) and rows.size > 0, "covariates are not a matrix")
     must(_matrix(dual, "f", (None, None)) and dual.shape[1] > 0, "dual_coef is not an array of 2 dimensions")
     must(len(dual) == len(rows), f"dual_coef has {len(dual)} rows for {len(rows)} rows of covariates")
     must(_matrix(fitted.intercept, "f", dual.shape[1:]), "intercept and dual_coef disagree in shape")
-    mean = fitted.mean_row
+    mean = getattr(fitted, "mean_row", None)
     must(mean is None or mean.shape[-1] == len(rows), "mean_row must have one entry per row of covariates")
 
 
-def _check_columns(fitted: Fitted) -> None:
+def _check_columns(fitted: Fitted | LossFitted) -> None:
     """The number of columns is bounded by arrays that the file holds, not by what it claims."""
     width, names, ranges = fitted.n_features, fitted.feature_names, fitted.feature_range
     must(_matrix(ranges, "f", (2, width)), f"feature_range must be (2, {width}) for {width} features")

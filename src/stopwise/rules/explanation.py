@@ -47,8 +47,8 @@ def _under_loss(stop: Stop) -> str:
         return "The fit is constant: no minimiser on the path predicts left-out rows better than chance would."
     return (
         f"The fit is the minimiser at a step_sum of {stop.step_sum:.4g}: the earliest whose left-out loss, "
-        f"{seen.criterion:.4g} a row, is within {seen.allowance:g} standard errors of the smallest, {seen.lowest:.4g} (at "
-        f"step_sum {seen.lowest_step_sum:.4g})."
+        f"{seen.criterion:.4g} a row, is within {seen.allowance:g} standard errors of the smallest, {seen.lowest:.4g} "
+        f"(at step_sum {seen.lowest_step_sum:.4g})."
     )
 
 

@@ -1,8 +1,8 @@
 """Kernel and length scales for a loss: proposed by least squares, judged by the left-out loss.
 
-The search for squares (`choice.choose_kernel`) proposes: its own choice, and the best of each kernel with one length scale,
-and longer ones, up to nearly linear. Each is then walked along the clock with the loss itself on at most `JUDGE_ROWS`
-rows, and the lowest left-out loss wins.
+The search for squares proposes: its own choice, the best of each kernel with one length scale, and longer ones, up to
+nearly linear. Each is then walked along the clock with the loss itself on at most `JUDGE_ROWS` rows, and the simplest
+whose left-out loss is within half a standard error of the lowest wins.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from stopwise.kernels import Gaussian, Kernel, Laplace, Matern
 from stopwise.kernels.radial import Radial
 from stopwise.losses import Loss
 from stopwise.problem import make_problem
-from stopwise.selection.choice import choose_kernel
+from stopwise.selection.choice import Budget, Search
 from stopwise.selection.result import Row, Selection
 
-JUDGE_ROWS = 400
-JUDGE_LANDMARKS = 150
+JUDGE_ROWS, JUDGE_LANDMARKS = 400, 150
+BUDGET = Budget(rows=200, more_rows=300, unseen_rows=300, steps=15, sharing=1)
+"""The search that proposes; it is half of what squares get, since the loss itself judges."""
 LONGER, STRAIGHT = 4.0, 300.0
 """How much longer than the best a Gaussian's length scale is tried, and how many standard deviations (times the root of
 their number) make it a linear kernel: curves are then penalised 10^5 times as much as lines."""
@@ -52,7 +53,10 @@ def choose_for_loss(
         return LossChoice(kernel)
     problem = make_problem(rows.covariates, targets, rows.weights, intercept=True, seed=seed)
     with blas_threads(1):
-        proposed = choose_kernel(problem, given, relevance)
+        kernels = tuple(_KINDS.values()) if given is None else (cast(Radial, given).with_length_scale(1.0),)
+        wanted = relevance is True or (relevance == "auto" and given is None)
+        search = Search(kernels, per_feature=wanted, forced=relevance is True, budget=BUDGET)
+        proposed = search.run(problem)
         table = cast(Selection, proposed.table)
         x = rows.covariates if proposed.features is None else rows.covariates[:, proposed.features]
         picked = np.sort(np.random.default_rng(seed).permutation(len(rows.y))[:JUDGE_ROWS])

@@ -7,14 +7,15 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from stopwise._support.arrays import Array, ArrayLike
-from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
+from stopwise.estimators import KernelGradientClassifier, KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.estimators.fitted import fitted_of
+from stopwise.estimators.loss_fit import LossFitted
 from stopwise.kernels import Kernel
 from stopwise.kernels.stationary import Stationary
 from stopwise.path import Path
 from stopwise.rules import Stop
 
-Model: TypeAlias = KernelGradientRegressor | KernelRidgeRegressor
+Model: TypeAlias = KernelGradientRegressor | KernelRidgeRegressor | KernelGradientClassifier
 """A fitted estimator."""
 
 
@@ -86,6 +87,8 @@ def rmse_leave_one_out(path: Path, step_sum: ArrayLike | None = None) -> Array |
 
 def describe(model: Model) -> dict[str, Any]:
     """The facts of a fit by the names of the public interface; several responses give lists."""
+    if not hasattr(model, "path_"):
+        return _describe_loss(model)
     stops, path = stops_of(model), model.path_
 
     def pick(values: list[Any]) -> Any:
@@ -106,4 +109,31 @@ def describe(model: Model) -> dict[str, Any]:
         "rmse_fit": plain(path.residual_norm()),
         "rmse_loo": plain(rmse_leave_one_out(path)),
         "solver": model.solver_,
+    }
+
+
+def _describe_loss(model: Model) -> dict[str, Any]:
+    """The same names for a fit under a loss; what does not apply is None, and the loss's own facts are added."""
+    stop, fitted = cast(Stop, model.stop_), cast(LossFitted, fitted_of(model))
+    calibration, classes = fitted.calibration, fitted.classes
+    return {
+        "kernel": model.kernel_.name,
+        "length_scale": plain(length_scale(model.kernel_)),
+        "relevance": plain(relevance(model)),
+        "noise_std": None,
+        "hilbert_radius": None,
+        "rule": stop.evidence.rule or fitted.rule.name,
+        "constant": plain(stop.evidence.constant),
+        "iteration": stop.iteration,
+        "step_sum": plain(stop.step_sum),
+        "reason": stop.reason.name,
+        "degrees_of_freedom": plain(fitted.degrees_of_freedom),
+        "rmse_fit": None,
+        "rmse_loo": None,
+        "solver": model.solver_,
+        "loss": fitted.loss.name,
+        "left_out_loss": plain(stop.evidence.criterion),
+        "classes": None if classes is None else [str(label) for label in classes],
+        "calibration_slope": None if calibration is None else plain(calibration.slope),
+        "temperature": None if calibration is None else plain(calibration.temperature),
     }

@@ -1,12 +1,13 @@
 """Rows for a loss: copies merged into weights, and features whose inner products are (or stand for) the kernel.
 
-Up to `EXACT_ROWS` distinct rows the features reproduce the kernel matrix; beyond, they are those of landmarks (Nystrom),
-which cost n m^2 a Newton step.
+Up to `EXACT_ROWS` rows the features reproduce the kernel matrix; beyond, they are those of landmarks (Nystrom), which
+cost n m^2 a Newton step.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -40,7 +41,7 @@ class LossRows:
 
 
 def merge_copies(covariates: Array, y: Array, weights: Array) -> LossRows:
-    """Rows that agree in covariates and response become one of their total weight; sorted, so that order is no matter."""
+    """Rows that agree in covariates and response become one of their total weight; sorted, so that order is nothing."""
     order = np.lexsort((y, *covariates.T[::-1]))
     x, y, weights = covariates[order], y[order], weights[order]
     new = np.append(True, np.any(x[1:] != x[:-1], axis=1) | (y[1:] != y[:-1]))
@@ -50,7 +51,7 @@ def merge_copies(covariates: Array, y: Array, weights: Array) -> LossRows:
 
 @dataclass(frozen=True)
 class RowFeatures:
-    """Features (n, r) of the rows, and the way back: k(x, points) @ (projection @ theta) is f(x) for coefficients theta."""
+    """Features (n, r) of the rows, and the way back: f(x) = k(x, points) @ projection @ theta."""
 
     features: Array
     projection: Array
@@ -60,6 +61,8 @@ class RowFeatures:
     """What was taken from the features so that they have mean zero: zero without an intercept."""
     scale: float
     """The mean of k(x, x) before that."""
+    exact: bool = True
+    """Whether the points are all distinct rows."""
 
     def problem(self, rows: LossRows, loss: Loss, intercept: bool) -> LossProblem:
         """The rows with these features under a loss."""
@@ -73,10 +76,10 @@ class RowFeatures:
 
 
 def landmark_count(n_rows: int, asked: int | None) -> int:
-    """How many landmarks: all of few rows, and 20 sqrt(n) of many (to `MOST_LANDMARKS`), unless a number is asked for."""
+    """How many landmarks: all of few rows, 6 sqrt(n) of many (between the two limits), or as many as are asked for."""
     if asked is not None:
         return min(asked, n_rows)
-    return n_rows if n_rows <= EXACT_ROWS else min(n_rows, max(EXACT_ROWS, min(MOST_LANDMARKS, round(6 * n_rows**0.5))))
+    return min(n_rows, max(EXACT_ROWS, min(MOST_LANDMARKS, round(6 * math.sqrt(n_rows)))))
 
 
 def make_features(kernel: Kernel, rows: LossRows, count: int | None, seed: int, intercept: bool) -> RowFeatures:
@@ -93,16 +96,18 @@ def make_features(kernel: Kernel, rows: LossRows, count: int | None, seed: int, 
             )
         keep = values > _CUT * values.max(initial=0.0)
         projection = vectors[:, keep] / np.sqrt(values[keep])
-        return _principal(cast(Array, x[:, picked] @ projection), projection, picked, rows.weights, intercept)
+        features = cast(Array, x[:, picked] @ projection)
+        return replace(_principal(features, projection, picked, rows.weights, intercept), exact=m == n)
     if m == n:
         _, first = np.unique(x, axis=0, return_index=True)
         picked = np.sort(first)
     found = make_landmarks(kernel, x[picked].astype(np.float64, copy=False))
-    return _principal(found.features(x), found.projection, picked, rows.weights, intercept)
+    turned = _principal(found.features(x), found.projection, picked, rows.weights, intercept)
+    return replace(turned, exact=m == n)
 
 
 def _principal(features: Array, projection: Array, picked: Array, weights: Array, intercept: bool) -> RowFeatures:
-    """The same features, centred where a constant is free, turned to be orthogonal over the weighted rows, largest first."""
+    """The same features, centred where a constant is free and orthogonal over the weighted rows, the largest first."""
     mean = np.average(features, axis=0, weights=weights) if intercept else np.zeros(features.shape[1])
     scale = float(np.average(np.einsum("ij,ij->i", features, features), weights=weights))
     features = features - mean
