@@ -121,7 +121,7 @@ def _checked(model: Model, learned: dict[str, Any]) -> Fitted | LossFitted:
         check_loss_fitted(under_loss)
         model.loss_plan(1 if under_loss.classes is None else len(under_loss.classes))
         return cast(LossFitted, under_loss)
-    fitted = replace(build(Fitted, learned), device=None)  # where it was fitted is no place here
+    fitted: Fitted = replace(build(Fitted, learned), device=None)  # where it was fitted is no place here
     check_fitted(fitted)
     model.plan(fitted.kernel)
     model.random_seed()

@@ -146,6 +146,10 @@ class Data:
     seed: int = 0
     kernel_scale: float = 1.0
     """The kernel's mean diagonal before centring: what a penalty is small or large against."""
+    subjects: Array | None = None
+    """The group of each row, where rows of one subject are to be left out together."""
+    order: Callable[[], Array] | None = None
+    """Rows in the order of the covariate, where there is one."""
 
 
 class Rule(ABC):

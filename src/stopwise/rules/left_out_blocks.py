@@ -107,7 +107,7 @@ class LeaveBlockOut(Rule):
         """The block of each row."""
         given = None if data is None or data.subjects is None else data.subjects
         if given is not None:
-            return given
+            return cast(Array, given)
         if self.size is None:
             raise ValueError("LeaveBlockOut needs size= (rows in a block) or fit(..., groups=)")
         if self.size * 2 > n_rows:

@@ -8,7 +8,7 @@ through how much its rows depend on it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -175,8 +175,8 @@ def _times_start(diagonal: list[Entry], off: list[list[Entry | None]], block: Ar
     lower = np.eye(p)
     for i in range(p):
         for j in range(i):
-            lower[i, j] = float(np.real(number(off[i][j])))
-    return cast(Array, lower @ (np.array([float(np.real(d)) for d in diagonal])[:, None] * (lower.T @ block)))
+            lower[i, j] = float(np.real(np.asarray(number(off[i][j]))))
+    return cast(Array, lower @ (np.array([float(np.real(np.asarray(d))) for d in diagonal])[:, None] * (lower.T @ block)))
 
 
 def _open_loop(lanes: Lanes) -> Array:
@@ -209,13 +209,10 @@ def _driven(lanes: Lanes, told: list[Array], start: State, out: Array | None) ->
         step = lanes.step(t)
         state = _moved(step, state)
         for k, weight in enumerate(step.weights):
-            along: Array | float = 0.0
-            for i in range(p):
-                entry = step.noise[i][k]
-                if entry is not None:
-                    along = along + entry * told[i][t]
+            column = [row[k] for row in step.noise]
+            along: Any = sum(entry * told[i][t] for i, entry in enumerate(column[:p]) if entry is not None)
             along = weight * along
-            state = [x if step.noise[i][k] is None else x + step.noise[i][k] * along for i, x in enumerate(state)]
+            state = [x if entry is None else x + entry * along for entry, x in zip(column, state, strict=True)]
         if out is not None:
             out[t] = state[0]
     return state

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from typing import cast
+
 import numpy as np
 
 from stopwise._support.arrays import Array
@@ -80,7 +82,7 @@ def elements(lanes: Lanes) -> Elements:
     nothing = np.zeros(lanes.omega.shape[:2] + (1,))
     known = Lanes(lanes.space, lanes.table, lanes.omega, [nothing] * p + lanes.responses)
     q = len(lanes.responses)
-    unit: Means = [[zero + float(i == j) for j in range(p)] + [zero] * q for i in range(p)]
+    unit = cast(Means, [[zero + float(i == j) for j in range(p)] + [zero] * q for i in range(p)])
     end = forward(known, Filtered(diagonal_matrix([zero] * p, lower=True), unit))
     blank: Means = [[zero] * q for _ in range(p)]
     after, _, _ = backward(lanes, Filtered(diagonal_matrix([zero] * p, lower=False), blank))

@@ -122,7 +122,7 @@ def factor(rows: Columns, weights: Vector, *, lower: bool) -> Triangle:
         out.diagonal[i] = number(d)
         if d is None:
             continue
-        rest = [j for j in (range(i + 1, p) if lower else range(i - 1, -1, -1))]
+        rest = list(range(i + 1, p) if lower else range(i - 1, -1, -1))
         if not rest:
             continue
         inverse = 1.0 / (d + TINY)
