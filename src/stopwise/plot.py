@@ -6,7 +6,7 @@ Every function takes a fitted estimator and optionally the axes to draw on, and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -29,6 +29,8 @@ __all__ = ["compare", "crossing", "fit", "path", "residuals", "spectrum"]
 BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"
 """Okabe and Ito's palette, told apart by every kind of eye."""
 _GREY = "#7F7F7F"
+BAND = 0.9
+"""The level of the band around a curve."""
 _LINES = {
     "in sample": (_GREY, ":"),
     "SURE": (GREEN, "-"),
@@ -143,7 +145,7 @@ def fit(
 ) -> Axes:
     """The fit: a curve with its band over the points (one covariate), or predicted against observed (several).
 
-    The band is two standard deviations of the estimated mean; bias is not in it.
+    The band is the interval of the curve at level 0.9 (`predict_interval(X, 0.9, of="mean")`).
     """
     of, ax = chosen(model, response), _axes(ax)
     target = observed(of) if y is None else np.asarray(y, dtype=np.float64).reshape(np.shape(y)[0], -1)[:, response]
@@ -152,10 +154,11 @@ def fit(
         rows = np.asarray(model.X_fit_ if X is None else X, dtype=np.float64)[:, 0]
         names = ["x"] if made.feature_names is None else made.feature_names
         at = np.linspace(rows.min(), rows.max(), 400)
-        mean, std = cast(tuple[Array, Array], predict_rows(fitted_of(model), at[:, None], True, False, None))
-        mean, std = mean.reshape(len(at), -1)[:, response], std.reshape(len(at), -1)[:, response]
+        mean = predict_rows(fitted_of(model), at[:, None], None)[:, response]
+        ends = model.predict_interval(at[:, None], BAND, "mean").reshape(len(at), -1, 2)[:, response]
         ax.plot(rows, target, ".", color=_GREY, alpha=0.6, markersize=4, label="data")
-        ax.fill_between(at, mean - 2 * std, mean + 2 * std, color=BLUE, alpha=0.2, linewidth=0, label="± 2 std")
+        label = f"{BAND:.0%} interval of the curve"
+        ax.fill_between(at, ends[:, 0], ends[:, 1], color=BLUE, alpha=0.2, linewidth=0, label=label)
         ax.plot(at, mean, color=BLUE, label="fit")
         return _finish(ax, "Fit", xlabel=shown(names[0], 40), ylabel="response")
     fitted = of.path.fit() if X is None else model.predict(X).reshape(len(target), -1)[:, response]

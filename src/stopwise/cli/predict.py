@@ -23,6 +23,7 @@ from stopwise.estimators.prediction.training_range import Mask, outside
 from stopwise.exceptions import ExtrapolationWarning
 from stopwise.io import read_model
 from stopwise.kernels import Sobolev
+from stopwise.kernels.base import parts
 from stopwise.tables import (
     EncodedFrame,
     FittedTable,
@@ -40,7 +41,6 @@ from stopwise.tables import (
     told_apart,
 )
 from stopwise.tables.encodings import as_text
-from stopwise.views.facts import parts
 
 
 def known_columns(fitted: Fitted) -> Recipe | None:
@@ -103,9 +103,18 @@ class Tally:
 class Predictor:
     """A model, the columns it wants, and a count of what it met."""
 
-    def __init__(self, model: Any, recipe: Recipe, *, std: bool, missing: str, id_column: str | None) -> None:
+    def __init__(
+        self,
+        model: Any,
+        recipe: Recipe,
+        *,
+        std: bool,
+        missing: str,
+        id_column: str | None,
+        interval: float | None = None,
+    ) -> None:
         self.model, self.recipe, self.std, self.missing = model, recipe, std, missing
-        self.id_column = id_column
+        self.id_column, self.interval = id_column, interval
         self.ranges: Array = self.model.feature_range_
         self.names, self.tally = recipe.features, Tally()
         self.encoded = fitted_of(model).recipe is not None
@@ -159,19 +168,26 @@ class Predictor:
 
     def _columns(self, X: Array, usable: Mask) -> dict[str, Array]:
         outputs = 1 if self.model.dual_coef_.ndim == 1 else self.model.dual_coef_.shape[1]
-        values = np.full((2 if self.std else 1, len(X), outputs), np.nan)
+        kinds = ["prediction", *(["std"] if self.std else []), *(["lower", "upper"] if self.interval else [])]
+        values = np.full((len(kinds), len(X), outputs), np.nan)
         if usable.any():
             with warnings.catch_warnings():
                 # Rows outside the range are counted over the whole file, and the columns were put in order by name.
                 warnings.simplefilter("ignore", ExtrapolationWarning)
                 warnings.filterwarnings("ignore", message="X does not have valid feature names")
                 rows = EncodedFrame(X[usable], tuple(self.recipe.names), self.recipe) if self.encoded else X[usable]
-                found = self.model.predict(rows, return_std=self.std)
-            for kind, part in enumerate(found if self.std else (found,)):
-                values[kind, usable] = np.reshape(part, (-1, outputs))
+                for kind, part in enumerate(self._parts(rows)):
+                    values[kind, usable] = np.reshape(part, (-1, outputs))
         ends = [""] if outputs == 1 else [f"_{column + 1}" for column in range(outputs)]
-        kinds = ("prediction", "std")[: len(values)]
         return {f"{kind}{end}": values[k, :, j] for j, end in enumerate(ends) for k, kind in enumerate(kinds)}
+
+    def _parts(self, rows: Any) -> list[Array]:
+        """Predictions, and deviations and the ends of intervals where they are asked for."""
+        found = list(self.model.predict(rows, return_std=True)) if self.std else [self.model.predict(rows)]
+        if self.interval:
+            ends = self.model.predict_interval(rows, self.interval)
+            found += [ends[..., 0], ends[..., 1]]
+        return found
 
 
 def _stream(predictor: Predictor, tables: Tables, writing: Writing, writer: Writer, progress: Progress) -> None:
@@ -200,7 +216,12 @@ def _id_column(asked: str | None, known: FittedTable | None, tables: Tables) -> 
 @click.command(epilog=options.DATA_HELP)
 @click.argument("model", type=options.FILE)
 @click.argument("data", type=options.FILE)
-@click.option("--std", is_flag=True, help="Add the standard deviation of the estimated mean.")
+@click.option("--std", is_flag=True, help="Add the standard deviation of the curve.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="Add the ends of intervals that cover this share of new observations (0.9): columns lower and upper.",
+)
 @click.option("--out", type=options.FILE, help=f"Write predictions here, {WRITTEN}, instead of standard output.")
 @click.option("--id", "id_column", help="A column to carry through to the predictions.")
 @writing_options
@@ -209,6 +230,7 @@ def predict(
     model: Path,
     data: Path,
     std: bool,
+    interval: float | None,
     out: Path | None,
     id_column: str | None,
     as_json: bool,
@@ -237,6 +259,7 @@ def predict(
             std=std,
             missing=writing.gaps_are,
             id_column=_id_column(id_column, saved.table, tables),
+            interval=interval,
         )
         with contextlib.ExitStack() as files:
             inside = as_json and out is None

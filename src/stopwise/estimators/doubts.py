@@ -7,11 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from stopwise._support.arrays import Array
 from stopwise._support.torch import on_host
 from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.engine.solvers.plan import Solution
 from stopwise.estimators.intake import Intake
 from stopwise.exceptions import StopwiseWarning
+from stopwise.filters import Ridge
 from stopwise.path import Path
 from stopwise.rules import Stop
 from stopwise.selection.result import Selection
@@ -24,6 +26,10 @@ of fewer rows than this, interpolation says nothing."""
 _FALL = {"short": 0.05, "long": 0.25}
 """How much the score may still fall in the last step; at the long end a straight truth makes it fall for ever."""
 _TAIL, _TAIL_SHARE, _TAIL_ROWS = 0.01, 0.5, 100
+_OUTLYING, _OUTLIER_SHARE, _OUTLIER_ROWS = 8.0, 0.05, 20
+"""Standard deviations from which on a row is an outlier, the share of rows that may be, and of how many at least."""
+_MEDIAN = 0.6745
+"""The median of a standard normal number's magnitude."""
 
 
 _LEAST_LEVELS = 512
@@ -49,20 +55,22 @@ def lost_digits(rows: Intake) -> list[str]:
     return reasons
 
 
-def warn_of_doubts(selection: Selection | None, solution: Solution, more: Sequence[str] = ()) -> None:
-    """One warning with every reason to doubt a fit, if there are any."""
-    reasons = [*more, *doubts(selection, solution)]
+def warn_of_doubts(
+    selection: Selection | None, solution: Solution, more: Sequence[str] = (), kept_rows: Array | None = None
+) -> None:
+    """One warning with every reason to doubt a fit, if there are any; `kept_rows` number rows as they were given."""
+    reasons = [*more, *doubts(selection, solution, kept_rows)]
     if reasons:
         warnings.warn("; ".join(reasons), TrustWarning, stacklevel=3)
 
 
-def doubts(selection: Selection | None, solution: Solution) -> list[str]:
+def doubts(selection: Selection | None, solution: Solution, kept_rows: Array | None = None) -> list[str]:
     """Every reason not to trust a fit: of the choice first, then of each response."""
     reasons = [] if selection is None else _of_selection(selection)
     for column, stop in enumerate(solution.stops):
         path = solution.path.column(column)
         sigma = float(solution.noise_std[column]) / float(path.scale)
-        reasons += _of_stop(path, stop, sigma)
+        reasons += _of_stop(path, stop, sigma, kept_rows)
     return list(dict.fromkeys(reasons))
 
 
@@ -82,7 +90,7 @@ def _of_selection(selection: Selection) -> list[str]:
     return reasons
 
 
-def _of_stop(path: Path, stop: Stop, sigma: float) -> list[str]:
+def _of_stop(path: Path, stop: Stop, sigma: float, kept_rows: Array | None = None) -> list[str]:
     reasons: list[str] = []
     n = path.n_samples
     spread = float(np.sqrt(float(path.energy) / n))
@@ -94,8 +102,8 @@ def _of_stop(path: Path, stop: Stop, sigma: float) -> list[str]:
             f"the fit interpolates: the noise level is estimated at {sigma / spread:.1g} of y's spread and "
             f"{100 * freedom:.0f}% of all degrees of freedom are spent; give noise_std= if the noise is larger"
         )
-    elif freedom <= _FULL and path.response is not None and n >= _TAIL_ROWS and not _costly(path):
-        reasons += _of_tails(path, stop)
+    elif freedom <= _FULL and path.response is not None and n >= _OUTLIER_ROWS and not _costly(path):
+        reasons += _of_outliers(path, stop, kept_rows) or _of_tails(path, stop)
     if stop.evidence.radius_capped:
         reasons.append("the estimated Hilbert radius hit its cap: give hilbert_radius= or another rule")
     return reasons
@@ -106,7 +114,37 @@ def _costly(path: Path) -> bool:
     return path.spectrum.basis is None or isinstance(path.spectrum.basis.rows, FeatureRows)
 
 
+def outliers(path: Path, step_sum: float) -> Array:
+    """Rows whose left-out residual no normal noise of the others' level explains; none where those are many.
+
+    Residuals are ridge's over their own scale, their level the median's: eight of those are met once in 10^15 rows.
+    """
+    ridge, at = path.along(Ridge()), np.asarray(step_sum)
+    left = np.maximum(ridge.leverage_left(at), 1e-12)
+    counts = 1.0 if ridge.counts is None else ridge.counts
+    ratios = np.abs(ridge.residual_rows(at)) * np.sqrt(ridge.row_weights / (counts * left))
+    level = float(np.median(ratios)) / _MEDIAN
+    found = np.flatnonzero(ratios > _OUTLYING * level)
+    few = level > 0 and found.size <= _OUTLIER_SHARE * ratios.size
+    return found[np.argsort(-ratios[found])] if few else found[:0]
+
+
+def _of_outliers(path: Path, stop: Stop, kept_rows: Array | None) -> list[str]:
+    found = outliers(path, stop.step_sum)
+    if not found.size:
+        return []
+    given = found if kept_rows is None else kept_rows[found]
+    shown = ", ".join(str(row) for row in given[:8]) + (f" and {found.size - 8} more" if found.size > 8 else "")
+    rows = "row" if found.size == 1 else "rows"
+    return [
+        f"{rows} {shown} (counted from 0) lie further from what the other rows predict than noise of their level "
+        "explains: correct them, leave them out or give them less sample_weight"
+    ]
+
+
 def _of_tails(path: Path, stop: Stop) -> list[str]:
+    if path.n_samples < _TAIL_ROWS:
+        return []
     squared = np.sort(path.residual_rows(np.asarray(stop.step_sum)) ** 2)
     few = max(1, round(_TAIL * squared.size))
     share = float(squared[-few:].sum() / max(float(squared.sum()), 1e-300))

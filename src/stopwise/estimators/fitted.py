@@ -17,7 +17,9 @@ from stopwise.engine.landmarks.decomposition import Spread
 from stopwise.engine.landmarks.features import Stream
 from stopwise.engine.solvers.plan import Landmarked, Plan, Solution
 from stopwise.estimators.intake import Intake
-from stopwise.kernels import Kernel, Precomputed
+from stopwise.estimators.prediction.training_range import extrapolation, largest_gaps
+from stopwise.kernels import Kernel, PeriodicSobolev, Precomputed
+from stopwise.kernels.base import parts
 from stopwise.path import Path
 from stopwise.problem import Trend
 from stopwise.rules import Rule, Stop
@@ -143,11 +145,14 @@ class Fitted:
             block = block - np.outer(block @ constant, constant)
         return block
 
-    def fixed_variance(self, X: Array) -> Array | float:
-        """Variance of the intercept and linear part at some rows, in units of the noise variance."""
-        if self.trend is not None:
-            return cast(Array, (self.trend.at(X) ** 2).sum(axis=1)[:, None])
-        return 1 / self.path.n_samples if self.path.intercept else 0.0
+    def extrapolation(self, X: Array) -> str | None:
+        """What to say of new rows outside the range of the training data; nothing of periodic kernels."""
+        if self.feature_range is None or any(isinstance(part, PeriodicSobolev) for part in parts(self.kernel)):
+            return None
+        gaps = np.zeros(self.n_features)
+        used = slice(None) if self.features is None else self.features
+        gaps[used] = largest_gaps(on_host(self.covariates))
+        return extrapolation(self.feature_range, gaps, X, self.feature_names)
 
     def shaped(self, values: Array) -> Array:
         """Predictions (m, q) as they are handed out: (m,) where y was one column."""

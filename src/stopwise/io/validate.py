@@ -206,5 +206,7 @@ def _check_variances(fitted: Fitted, outputs: int) -> None:
     given = np.zeros((1, fitted.n_features), fitted.covariates.dtype)
     given[:, slice(None) if fitted.features is None else fitted.features] = fitted.covariates[:1]
     with np.errstate(all="ignore"):
-        values = predict_rows(fitted, given, True, False, 1)
-    must(all(np.isfinite(part).all() and np.size(part) == outputs for part in values), "its predictions are not finite")
+        values = predict_rows(fitted, given, 1)
+        if spread is not None:
+            values = np.stack([values, spread.variance(fitted.to_features(given))])
+    must(bool(np.isfinite(values).all()) and values.shape[-1] == outputs, "its predictions are not finite")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, TypeAlias, TypeVar, cast
@@ -252,3 +253,11 @@ class Product(_Pair):
     def join(self, first: J, second: J) -> J:
         first *= second
         return first
+
+
+def parts(kernel: Kernel) -> Iterator[Kernel]:
+    """A kernel and every kernel inside it."""
+    yield kernel
+    for inner in vars(kernel).values():
+        if isinstance(inner, Kernel):
+            yield from parts(inner)

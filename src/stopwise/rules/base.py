@@ -23,11 +23,11 @@ class Reason(Enum):
     """Why a path was stopped where it was."""
 
     CROSSING = "the complexity crossed its threshold"
-    MINIMUM = "the risk estimate is smallest here"
+    MINIMUM = "the risk estimate is smallest here, or as small as the data can tell"
     THRESHOLD = "the residual fell to the noise level"
     FIXED = "the stop was given"
     ZERO = "no step is justified: the estimate is the constant function"
-    CAP = "the limit of step_sum was reached"
+    CAP = "the path ended before the rule asked to stop"
     BUDGET = "the spectrum is not settled within its budget"
 
 
@@ -169,6 +169,8 @@ class Rule(ABC):
     """True where the criterion divides by the degrees of freedom that are left: unreadable near interpolation."""
     asks_worst_eigenvalue: ClassVar[bool] = False
     """True where the criterion is a maximum over eigenvalues, so that one unseen eigenvalue can change it."""
+    reads_data: ClassVar[bool] = True
+    """False where the stop is given: nothing about it was chosen on the rows."""
     splits_rows: ClassVar[bool] = False
     """True where part of the rows is held out (`Data.split`)."""
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from stopwise.path import Path
 from stopwise.rules.base import Reason, Stop
@@ -29,6 +32,7 @@ def explain(model: Any) -> str:
     for column, stop in enumerate(stops):
         path = model.path_.column(column)
         text = f"{_where(path.filter.name, stop)}{_WHY[stop.reason](stop, path)}"
+        text += _varying(model, column)
         lines.append(text if single else f"Response {column + 1}: {text}")
     return "\n".join(lines)
 
@@ -52,15 +56,34 @@ def _under_loss(stop: Stop) -> str:
     )
 
 
+def _varying(model: Any, column: int) -> str:
+    """A sentence on noise that varies with x, where left-out residuals show it."""
+    ratio = model.noise_variation()[column]
+    if ratio is None:
+        return ""
+    return (
+        f" The noise is not even: left-out residuals are up to {ratio:.2g} times as large in some places as in others, "
+        "and intervals follow that."
+    )
+
+
 def _where(filter_name: str, stop: Stop) -> str:
     who = _FILTERS.get(filter_name, "The spectral cut-off")
     if stop.reason is Reason.ZERO:
         return f"{who} took no step"
     if stop.iteration is not None:
-        steps = f"{stop.iteration:,} step{'' if stop.iteration == 1 else 's'}"
+        steps = f"{rounded(stop.iteration)} step{'' if stop.iteration == 1 else 's'}"
         return f"{who} stopped after {steps} (step_sum {stop.step_sum:.4g})"
     clock = "an inverse penalty" if filter_name == "ridge" else "a step_sum"
     return f"{who} stopped at {clock} of {stop.step_sum:.4g}"
+
+
+_EXACT = 1_000_000
+
+
+def rounded(count: int) -> str:
+    """A count as people read it: whole below a million, two digits above."""
+    return f"{count:,}" if count < _EXACT else f"{count:.1e}".replace("e+", "e").replace("e0", "e")
 
 
 def _apart(first: float, second: float) -> tuple[str, str]:
@@ -100,7 +123,11 @@ def _minimum(stop: Stop, path: Path) -> str:
 
 
 def _threshold(stop: Stop, path: Path) -> str:
-    return ": there the residual has come down to the noise level, and what is left looks like noise alone."
+    seen = stop.details
+    if not {"residual", "threshold"} <= seen.keys():
+        return ": there the residual has come down to the noise level."
+    here, level = (float(path.scale) * math.sqrt(seen[key]) for key in ("residual", "threshold"))
+    return f": there the residual, {here:.4g}, has come down to the noise level, {level:.4g}."
 
 
 def _fixed(stop: Stop, path: Path) -> str:
@@ -108,16 +135,36 @@ def _fixed(stop: Stop, path: Path) -> str:
 
 
 def _zero(stop: Stop, path: Path) -> str:
+    if float(path.energy) == 0:
+        return f": the response does not vary, and the estimate is the constant {float(path.offset):.4g}."
+    if path.spectrum.largest_bound == 0:
+        return f": the kernel sees no difference between rows, and the estimate is {float(path.offset):.4g} everywhere."
     return (
         f": at this noise level no step is justified, and the estimate is the constant {float(path.offset):.4g}. More "
         "rows, another kernel or a smaller noise_std would change that."
     )
 
 
+_MOST = 0.5
+"""The share of all degrees of freedom from which on a fit is said to run near the points."""
+
+
 def _cap(stop: Stop, path: Path) -> str:
+    used, n = float(path.degrees_of_freedom(np.asarray(stop.step_sum))), path.n_samples
+    spent = f"{used:.3g} degrees of freedom of {n:.6g}"
+    if stop.evidence.asked_step_sum is not None:
+        return (
+            f", where the path ends: a step_sum of {stop.evidence.asked_step_sum:.3g} was asked for, past which "
+            f"rounding would make predictions ({spent})."
+        )
+    if used > _MOST * n:
+        return (
+            f", where the path ends, with {spent}: the rule never asked to stop, and the fit runs near the points. Is "
+            "there so little noise, or is the noise level given too small?"
+        )
     return (
-        ", the limit of the path: the rule never asked to stop, so the fit nearly runs through the points. Is the "
-        "noise level too small, or are there rows that repeat?"
+        f", where the path ends, with {spent}: the rule never asked to stop, and there is nothing left that this "
+        "kernel can fit. A shorter length scale or a rougher kernel could fit more."
     )
 
 

@@ -185,6 +185,7 @@ class Fixed(Rule):
     iteration: int | None = None
     step_sum: float | None = None
     name: ClassVar[str] = "fixed"
+    reads_data: ClassVar[bool] = False
     needs_traces: ClassVar[bool] = False
     reads_clock_only: ClassVar[bool] = True
 

@@ -17,7 +17,7 @@ from stopwise.rules import Critical, Fixed, Reason, Stop, as_rule, clock_grid, s
 from stopwise.views.facts import Model, rmse_leave_one_out
 
 RULES: dict[str, Any] = {
-    "auto": "auto",
+    "prudent": "prudent",
     "critical": "critical",
     "critical, self": Critical(hilbert_radius="self"),
     **{name: name for name in ("minimax", "sure", "gcv", "loo", "discrepancy", "holdout")},
@@ -157,7 +157,7 @@ def _rows(model: Model, X: Array, y: Array, judge: _Judge, seed: int) -> list[Ro
     for name, rule in RULES.items():
         stop = _held_out_stop(model, used, y) if name == "holdout" else as_rule(rule).select(path, sigma)
         # What the model itself was stopped by also saw which rows repeat.
-        stop = model.stop_ if name == "auto" else stop
+        stop = model.stop_ if name == "prudent" else stop
         rows.append(judge.row(name, stop, path, fits=2 * (name == "holdout")))
     ridge = path.along(Ridge())
     stop = stop_at(ridge.filter, cross_validated_ridge(model, used, y, seed), Reason.MINIMUM)

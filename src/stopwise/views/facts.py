@@ -1,7 +1,7 @@
 """A fitted model in numbers: what the command line prints and the report opens with."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -11,20 +11,13 @@ from stopwise.estimators import KernelGradientClassifier, KernelGradientRegresso
 from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.kernels import Kernel
+from stopwise.kernels.base import parts
 from stopwise.kernels.stationary import Stationary
 from stopwise.path import Path
 from stopwise.rules import Stop
 
 Model: TypeAlias = KernelGradientRegressor | KernelRidgeRegressor | KernelGradientClassifier
 """A fitted estimator."""
-
-
-def parts(kernel: Kernel) -> Iterator[Kernel]:
-    """A kernel and every kernel inside it."""
-    yield kernel
-    for inner in vars(kernel).values():
-        if isinstance(inner, Kernel):
-            yield from parts(inner)
 
 
 def length_scale(kernel: Kernel) -> object:

@@ -10,8 +10,8 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.threads import blas_threads, has_room, limit_of, thread_count, threads
-from stopwise.engine.line.predictions import values_at, variance_at
-from stopwise.engine.solvers.line_solver import LineSolver, on_the_line
+from stopwise.engine.line.predictions import values_at
+from stopwise.engine.solvers.line_solver import on_the_line
 from stopwise.estimators.fitted import Fitted
 from stopwise.kernels import Kernel, Precomputed, take_rows
 from stopwise.kernels.forms import has_form
@@ -101,53 +101,9 @@ def predict_in_tiles(
     return out
 
 
-def variance_in_tiles(fitted: Fitted, new: Array) -> Array:
-    """Variance of the estimate at new points in units of the noise variance, one column per stop.
-
-    f(x) is linear in y: its variance is sigma^2 |w(K) D (k_x - mean row)|^2 / n^2, and sigma^2 / n more for an
-    intercept. Directions outside the known eigenvectors count with the largest weight there is, step_sum.
-    """
-    path, step_sums = fitted.path, fitted.step_sums
-    cross = CrossKernel(fitted.kernel, new, fitted.covariates)
-    basis, n = path.spectrum.basis, path.n_samples
-    assert basis is not None
-    weights = np.atleast_2d(path.filter.weight(path.spectrum.eigenvalues, step_sums))
-    out = np.empty((len(new), len(step_sums)))
-    complete = path.spectrum.complete
-    for rows in WHOLE_ROWS.rows(*cross.shape):
-        block = fitted.centred_block(new[rows], cross.tile(rows).astype(np.float64))
-        inside = basis.coordinates(block.T) ** 2
-        out[rows] = (weights**2 @ inside).T
-        if not complete:
-            outside = np.maximum(np.einsum("ij,ij->i", block, block) - inside.sum(axis=0), 0.0)
-            out[rows] += outside[:, None] * step_sums**2
-    return cast(Array, out / n**2 + fitted.fixed_variance(new))
-
-
-def _variance_on_line(fitted: Fitted, X: Array) -> Array:
-    """The posterior variance of the ridge whose clock reading is the stop's."""
-    space, path = on_the_line(fitted.kernel, X.shape[1]), fitted.path
-    assert space is not None
-    with np.errstate(divide="ignore"):
-        penalties = path.n_samples / fitted.step_sums
-    weights = None if path.root_weights is None else path.root_weights**2
-    return variance_at(space, fitted.covariates[:, 0], weights, penalties, X[:, 0], intercept=path.intercept)
-
-
-def predict_rows(
-    fitted: Fitted, X: Array, return_std: bool, new: bool, n_jobs: int | None
-) -> Array | tuple[Array, Array]:
-    """Predictions at checked rows, and standard deviations of the mean (`new`: of an observation) where asked for."""
+def predict_rows(fitted: Fitted, X: Array, n_jobs: int | None) -> Array:
+    """Predictions at checked rows, (m, q)."""
     with blas_threads(limit_of(n_jobs)):
         X = fitted.to_features(X)
         values = predict_in_tiles(fitted.kernel, X, fitted.covariates, fitted.dual_coef, n_jobs=n_jobs)
-        values = fitted.shaped(values + fitted.beside_kernel(X))
-        if not (return_std or new):
-            return values
-        if fitted.spread is not None:
-            variance = fitted.spread.variance(X)
-        elif fitted.solver == LineSolver.name:
-            variance = _variance_on_line(fitted, X)
-        else:
-            variance = variance_in_tiles(fitted, X)
-        return values, fitted.shaped(np.sqrt((variance + float(new)) * fitted.noise_std**2))
+        return cast(Array, values + fitted.beside_kernel(X))

@@ -32,23 +32,40 @@ def outside(ranges: Array, covariates: Array) -> Mask:
     return np.asarray((covariates < ranges[0]) | (covariates > ranges[1]))
 
 
-def warn_outside(ranges: Array, covariates: Array, names: Sequence[str] | Array | None = None) -> None:
-    """Warn, with a count and the features concerned, if any row lies outside."""
+FEW = 0.01
+"""Share of rows that may lie a little outside without a word."""
+
+
+def largest_gaps(covariates: Array) -> Array:
+    """The widest gap between neighbouring values of each feature: how far apart the data themselves are."""
+    return cast(Array, np.diff(np.sort(covariates, axis=0), axis=0).max(axis=0, initial=0.0))
+
+
+def extrapolation(
+    ranges: Array, gaps: Array, covariates: Array, names: Sequence[str] | Array | None = None
+) -> str | None:
+    """What to say of rows outside the range of the training data; None where it does not matter.
+
+    It does where more than a percent of the rows are outside, or one is further out than the data's own gaps.
+    """
     beyond = outside(ranges, covariates)
-    warn_beyond(int(beyond.any(axis=1).sum()), len(covariates), np.asarray(beyond.any(axis=0)), names, stacklevel=4)
-
-
-def warn_beyond(
-    rows: int, n_rows: int, features: Mask, names: Sequence[str] | Array | None = None, *, stacklevel: int = 4
-) -> None:
-    """Warn if any of some rows lie outside the range in the features marked."""
+    rows = int(beyond.any(axis=1).sum())
     if not rows:
-        return
-    columns = np.flatnonzero(features)
+        return None
+    far = (covariates < ranges[0] - gaps) | (covariates > ranges[1] + gaps)
+    if rows <= FEW * len(covariates) and not far.any():
+        return None
+    columns = np.flatnonzero(beyond.any(axis=0))
     shown = ", ".join(f"{str(names[j])[:60]!r}" if names is not None else str(j) for j in columns[:5])
     more = f" and {len(columns) - 5} more" if len(columns) > 5 else ""
-    warnings.warn(
-        f"{rows} of {n_rows} rows lie outside the range of the training data (extrapolation), in feature {shown}{more}",
-        ExtrapolationWarning,
-        stacklevel=stacklevel,
+    return (
+        f"{rows} of {len(covariates)} rows lie outside the range of the training data (extrapolation), in feature "
+        f"{shown}{more}"
     )
+
+
+def warn_outside(ranges: Array, covariates: Array, names: Sequence[str] | Array | None = None) -> None:
+    """Warn of rows outside the range, where it matters, of a fit that keeps no rows to know gaps by."""
+    text = extrapolation(ranges, np.zeros(ranges.shape[1]), covariates, names)
+    if text is not None:
+        warnings.warn(text, ExtrapolationWarning, stacklevel=4)

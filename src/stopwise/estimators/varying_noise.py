@@ -1,0 +1,131 @@
+"""Noise that varies with x: a second, small fit, to the logarithms of squared left-out residuals.
+
+Residuals over their own scale are a standard deviation times a standard normal number, whose log square has mean -1.27
+and variance 4.93 (chi-squared with one degree of freedom): log t^2 + 1.27 is the log variance plus noise of known size.
+Ridge with a Gaussian kernel smooths it; length scale and penalty are those that leave rows out best.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from stopwise._support.arrays import Array
+from stopwise.selection.rows import median_distance, squared_distances
+
+LEAST_ROWS = 60
+"""With fewer left-out residuals no variation is looked for."""
+_CLEAR = 2.5
+"""Paired standard errors by which the likelihood of left-out residuals must improve."""
+_LENGTHS = (1.0, 2.0, 4.0)
+"""Length scales tried, in units of the median distance: noise is taken to vary more slowly than the truth."""
+_PENALTIES = tuple(float(p) for p in np.geomspace(0.02, 20.0, 10))
+"""Penalties tried, in units of the number of rows over twenty."""
+_FLOOR = 6.0
+"""Log squares more than this below their median are put there: exact hits, which no logarithm measures."""
+
+
+@dataclass(frozen=True)
+class VaryingNoise:
+    """A log variance at any row, mean zero over the rows it was learned from, between the extremes seen there."""
+
+    centre: Array
+    spread: Array
+    points: Array
+    weights: Array
+    constant: float
+    length: float
+    low: float
+    high: float
+    gain: float
+    """By how much the log likelihood of a left-out residual grows."""
+
+    def log_variance(self, rows: Array) -> Array:
+        """One number per row."""
+        scaled = (rows - self.centre) / self.spread
+        out = np.empty(len(rows))
+        for first in range(0, len(rows), 1024):
+            part = scaled[first : first + 1024]
+            gaps = ((part**2).sum(axis=1)[:, None] + (self.points**2).sum(axis=1)) - 2 * part @ self.points.T
+            out[first : first + 1024] = np.exp(-np.maximum(gaps, 0) / (2 * self.length**2)) @ self.weights
+        return cast(Array, np.clip(out + self.constant, self.low, self.high))
+
+    @property
+    def ratio(self) -> float:
+        """The largest standard deviation over the smallest, at the rows it was learned from."""
+        return math.exp((self.high - self.low) / 2)
+
+
+def find_varying_noise(rows: Array, ratios: Array) -> tuple[VaryingNoise, Array] | None:
+    """The variation of left-out residuals over their scales, if it clearly predicts them better, and at the rows.
+
+    The second is the log variance of each row learned from the others.
+    """
+    if len(rows) < LEAST_ROWS or not np.any(ratios):
+        return None
+    centre, spread = rows.mean(axis=0), rows.std(axis=0)
+    if not np.any(spread > 0):
+        return None
+    spread = np.where(spread > 0, spread, 1.0)
+    points = (rows - centre) / spread
+    logs = _log_squares(ratios)
+    length, penalty, left_out = _best(points, logs)
+    left_out = left_out - left_out.mean()
+    gain, error = _improvement(ratios, left_out)
+    if gain <= _CLEAR * error:
+        return None
+    weights, constant = _solved(points, logs, length, penalty)
+    found = VaryingNoise(
+        centre, spread, points, weights, constant, length, float(left_out.min()), float(left_out.max()), gain
+    )
+    return found, left_out
+
+
+def _log_squares(ratios: Array) -> Array:
+    """log t^2, centred: what constant the chi-squared adds is the factor's to find."""
+    with np.errstate(divide="ignore"):
+        logs = np.log(ratios**2)
+    logs = np.maximum(logs, np.median(logs[np.isfinite(logs)]) - _FLOOR)
+    return cast(Array, logs - logs.mean())
+
+
+def _best(points: Array, logs: Array) -> tuple[float, float, Array]:
+    """Length scale and penalty with the least left-out error, and the left-out predictions there."""
+    n, gaps, unit = len(points), squared_distances(points), median_distance(points)
+    best: tuple[float, float, float, Array] | None = None
+    for length in (unit * each for each in _LENGTHS):
+        gram = np.exp(-gaps / (2 * length**2))
+        gram -= gram.mean(axis=0)
+        gram -= gram.mean(axis=1)[:, None]
+        values, vectors = np.linalg.eigh((gram + gram.T) / 2)
+        penalties = np.array(_PENALTIES) * n / 20
+        gains = 1 / (1 + penalties / np.maximum(values, 1e-300)[:, None])
+        left = 1 - (vectors**2 @ gains + 1 / n)
+        residuals = (logs[:, None] - vectors @ (gains * (vectors.T @ logs)[:, None])) / left
+        errors = (residuals**2).sum(axis=0)
+        at = int(np.argmin(errors))
+        if best is None or errors[at] < best[0]:
+            best = float(errors[at]), length, float(penalties[at]), logs - residuals[:, at]
+    assert best is not None
+    return best[1:]
+
+
+def _solved(points: Array, logs: Array, length: float, penalty: float) -> tuple[Array, float]:
+    """Weights and constant of the ridge fit to all rows."""
+    gram = np.exp(-squared_distances(points) / (2 * length**2))
+    gram[np.diag_indices_from(gram)] += penalty
+    solved = np.linalg.solve(gram, np.column_stack([logs, np.ones(len(logs))]))
+    constant = float(solved[:, 0].sum() / solved[:, 1].sum())
+    return solved[:, 0] - constant * solved[:, 1], constant
+
+
+def _improvement(ratios: Array, logs: Array) -> tuple[float, float]:
+    """Mean gain in Gaussian log likelihood over a constant variance, each at its best, and its standard error."""
+    squared = ratios**2
+    scaled = squared * np.exp(-logs)
+    before, after = float(squared.mean()), float(scaled.mean())
+    gains = 0.5 * (squared / before - scaled / after - logs - math.log(after / before))
+    return float(gains.mean()), float(gains.std()) / math.sqrt(len(gains))

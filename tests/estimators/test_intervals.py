@@ -1,0 +1,179 @@
+"""Intervals are what leaving out each row by hand makes them, and grow where there are no data."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+import stopwise as sw
+from stopwise.estimators.intervals import uncertainty_of
+from stopwise.estimators.varying_noise import find_varying_noise
+
+KERNEL = sw.kernels.Matern(0.3)
+
+
+def sample(n=40, seed=0, replicated=False, outputs=1, noise=0.3):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(n, 2))
+    if replicated:
+        X[n // 2 :] = X[: n - n // 2]
+    truth = np.column_stack([np.sin(5 * X[:, 0]), X[:, 1] ** 2, X.sum(axis=1)])[:, :outputs]
+    y = truth + noise * rng.normal(size=truth.shape)
+    return X, (y[:, 0] if outputs == 1 else y), rng
+
+
+def predicted(X, y, weights, penalty, intercept, new, new_weight=1.0):
+    """Ridge with a free constant and its predictive variance over the noise variance, solved as it is written.
+
+    The penalty is on the scale of the Gram matrix; the constant has a flat prior.
+    """
+    system = KERNEL(X) + penalty * np.diag(1 / weights)
+    ones = np.ones((len(X), 1)) if intercept else np.zeros((len(X), 0))
+    bordered = np.block([[system, ones], [ones.T, np.zeros((ones.shape[1],) * 2)]])
+    cross = np.hstack([KERNEL(new, X), np.ones((len(new), ones.shape[1]))])
+    mean = cross @ np.linalg.solve(bordered, np.append(y, np.zeros(ones.shape[1])))
+    explained = np.einsum("ij,ji->i", cross, np.linalg.solve(bordered, cross.T))
+    return mean, 1 / new_weight + (KERNEL.diagonal(new) - explained) / penalty
+
+
+def by_hand(X, y, weights, step_sum, intercept, new, level):
+    """Half-widths from refits without each row in turn, at one penalty on the Gram matrix."""
+    weights = weights / weights.mean()
+    penalty, ratios = len(y) / step_sum, []
+    for row in range(len(y)):
+        kept = np.arange(len(y)) != row
+        mean, variance = predicted(X[kept], y[kept], weights[kept], penalty, intercept, X[row : row + 1], weights[row])
+        ratios.append(abs(y[row] - mean[0]) / math.sqrt(variance[0]))
+    quantile = np.sort(ratios)[math.ceil((len(y) + 1) * level) - 1]
+    mean, variance = predicted(X, y, weights, penalty, intercept, new)
+    return mean, quantile * np.sqrt(variance), quantile * np.sqrt(variance - 1)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("replicated", [False, True])
+@pytest.mark.parametrize("n", [12, 60])
+def test_intervals_are_those_of_leaving_each_row_out_by_hand(n, replicated, weighted, intercept, monkeypatch):
+    monkeypatch.setattr("stopwise.estimators.intervals.find_varying_noise", lambda rows, ratios: None)
+    X, y, rng = sample(n, replicated=replicated)
+    weights = rng.uniform(0.5, 2, size=n) if weighted else np.ones(n)
+    new = rng.uniform(-0.5, 1.5, size=(9, 2))
+    model = sw.KernelRidgeRegressor(KERNEL, rule=sw.rules.Fixed(step_sum=80.0), fit_intercept=intercept)
+    model.fit(X, y, sample_weight=weights)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sw.exceptions.ExtrapolationWarning)
+        ends, curve = (model.predict_interval(new, 0.8, of) for of in ("new", "mean"))
+    mean, half, half_mean = by_hand(X, y, weights, 80.0, intercept, new, 0.8)
+    np.testing.assert_allclose(ends, np.column_stack([mean - half, mean + half]), rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(curve, np.column_stack([mean - half_mean, mean + half_mean]), rtol=1e-8, atol=1e-8)
+
+
+def test_several_responses_have_the_intervals_they_have_alone():
+    X, y, _ = sample(50, outputs=3)
+    settings = {"rule": sw.rules.Fixed(step_sum=30.0)}
+    together = sw.KernelRidgeRegressor(KERNEL, **settings).fit(X, y).predict_interval(X)
+    assert together.shape == (50, 3, 2)
+    for column in range(3):
+        alone = sw.KernelRidgeRegressor(KERNEL, **settings).fit(X, y[:, column]).predict_interval(X)
+        np.testing.assert_allclose(together[:, column], alone, rtol=1e-8, atol=1e-10)
+
+
+def test_copies_and_weights_of_two_leave_intervals_as_they_were():
+    X, y, rng = sample(60)
+    plain = sw.KernelRidgeRegressor(KERNEL).fit(X, y)
+    some = np.repeat(np.arange(60), 2)
+    for other in (plain.__class__(KERNEL).fit(X[some], y[some]), plain.__class__(KERNEL).fit(X, y, np.full(60, 2.0))):
+        np.testing.assert_allclose(other.predict_interval(X), plain.predict_interval(X), rtol=1e-8)
+    weights = rng.uniform(0.5, 2, size=60)
+    ends = plain.predict_interval(X, sample_weight=weights)
+    wider = (ends[:, 1] - ends[:, 0]) > np.diff(plain.predict_interval(X))[:, 0]
+    assert np.all(wider == (weights < 1))
+
+
+@pytest.mark.parametrize("solver", ["krylov", "nystrom", "line"])
+def test_every_solver_has_nearly_the_intervals_of_the_dense_one(solver):
+    rng = np.random.default_rng(1)
+    X = rng.uniform(size=(300, 1))
+    y = np.sin(6 * X[:, 0]) + 0.3 * rng.normal(size=300)
+    settings = {"kernel": "sobolev2" if solver == "line" else sw.kernels.Gaussian(0.2)}
+    settings["rule"] = sw.rules.Fixed(step_sum=100.0)
+    dense = sw.KernelRidgeRegressor(solver="dense", **settings).fit(X, y)
+    other = sw.KernelRidgeRegressor(solver=solver, **settings).fit(X, y)
+    new = np.linspace(0.02, 0.97, 30)[:, None]
+    width = np.diff(dense.predict_interval(new)).mean()
+    np.testing.assert_allclose(other.predict_interval(new), dense.predict_interval(new), atol=0.03 * width)
+
+
+def test_rows_that_stand_for_all_give_nearly_the_same_intervals(monkeypatch):
+    rng = np.random.default_rng(2)
+    X = rng.uniform(size=(900, 1))
+    y = np.sin(6 * X[:, 0]) + 0.3 * rng.normal(size=900)
+    model = sw.KernelRidgeRegressor(sw.kernels.Gaussian(0.2), solver="krylov").fit(X, y)
+    new = np.linspace(-0.3, 1.3, 40)[:, None]
+    exact = uncertainty_of(model._fitted).half_width(new, 0.9, "new")
+    monkeypatch.setattr("stopwise.estimators.intervals.STANDING_ROWS", 300)
+    sampled = uncertainty_of(model._fitted).half_width(new, 0.9, "new")
+    np.testing.assert_allclose(sampled, exact, rtol=0.12)
+
+
+def test_away_from_the_data_intervals_grow_to_the_prior_and_stay():
+    X, y, _ = sample(80, noise=0.1)
+    model = sw.KernelGradientRegressor(sw.kernels.Gaussian(0.2)).fit(X, y)
+    away = np.array([[0.5, 0.5], [2.0, 2.0], [60.0, 60.0], [1e4, 1e4]])
+    with pytest.warns(sw.exceptions.ExtrapolationWarning):
+        width = np.diff(model.predict_interval(away))[:, 0]
+    assert width[0] < 0.5 * width[1]
+    assert width[1] <= width[2] * (1 + 1e-9)
+    assert width[2] == pytest.approx(width[3], rel=1e-9)
+    std = model.predict(away, return_std=True)[1]
+    assert std[3] == pytest.approx(std[2], rel=1e-9)
+    assert std[3] > 3 * std[0]
+
+
+def test_the_old_way_gives_the_same_numbers():
+    X, y, _ = sample(60)
+    model = sw.KernelGradientRegressor(KERNEL).fit(X, y)
+    for of, asked in (("new", {"interval": "new"}), ("mean", {"return_std": True})):
+        mean, std = model.predict(X, **asked)
+        ends = model.predict_interval(X, of=of)
+        np.testing.assert_allclose(ends, np.column_stack([mean - 1.6448536 * std, mean + 1.6448536 * std]), atol=1e-6)
+
+
+def test_levels_out_of_reach_and_rows_that_are_not_kept_are_said():
+    X, y, _ = sample(19)
+    model = sw.KernelRidgeRegressor(KERNEL).fit(X, y)
+    assert model.predict_interval(X, 0.95).shape == (19, 2)
+    with pytest.raises(ValueError, match=r"at most n / \(n \+ 1\) = 0.95 with 19 left-out rows, got 0.96"):
+        model.predict_interval(X, 0.96)
+    for wrong in (0, 1, 1.5, -0.1, "0.9", math.nan, True):
+        with pytest.raises(ValueError, match="level must lie between 0 and 1"):
+            model.predict_interval(X, wrong)
+    with pytest.raises(ValueError, match='of must be "new"'):
+        model.predict_interval(X, 0.9, of="median")
+    streamed = sw.KernelRidgeRegressor(KERNEL, n_landmarks=X[:5]).partial_fit(X, y)
+    with pytest.raises(ValueError, match="intervals need rows that can be left out"):
+        streamed.predict_interval(X)
+
+
+def test_a_stop_at_zero_covers_about_the_mean():
+    rng = np.random.default_rng(4)
+    X, y = rng.uniform(size=(200, 1)), rng.normal(size=200)
+    model = sw.KernelRidgeRegressor(KERNEL.with_length_scale(0.3), rule=sw.rules.Fixed(step_sum=0.0)).fit(X, y)
+    ends = model.predict_interval(X)
+    np.testing.assert_allclose(ends, np.broadcast_to(ends[:1], ends.shape), rtol=1e-9)
+    assert np.mean((y >= ends[:, 0]) & (y <= ends[:, 1])) == pytest.approx(0.9, abs=0.02)
+
+
+def test_noise_that_grows_is_found_and_even_noise_is_not():
+    rng = np.random.default_rng(5)
+    rows = rng.uniform(size=(400, 1))
+    normal = rng.normal(size=400)
+    found = find_varying_noise(rows, normal * np.exp(1.8 * rows[:, 0]))
+    assert found is not None
+    logs = found[0].log_variance(np.array([[0.1], [0.9]]))
+    assert logs[1] - logs[0] == pytest.approx(2 * 1.8 * 0.8, rel=0.35)
+    assert sum(find_varying_noise(rows, rng.normal(size=400)) is not None for _ in range(6)) <= 1
+    assert find_varying_noise(rows[:30], normal[:30]) is None
+    assert find_varying_noise(np.ones((100, 2)), normal[:100]) is None
+    assert find_varying_noise(rows, np.zeros(400)) is None

@@ -1,0 +1,73 @@
+"""Gross outliers are named, ordinary noise is not; extrapolation is said once, and only where it matters."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+import stopwise as sw
+from stopwise.estimators.doubts import TrustWarning
+from stopwise.exceptions import ExtrapolationWarning
+
+
+def wave(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(n, 1))
+    return X, np.sin(6 * X[:, 0]) + 0.1 * rng.normal(size=n), rng
+
+
+@pytest.mark.parametrize("kernel", ["auto", sw.kernels.Gaussian(0.2)], ids=str)
+def test_ten_gross_outliers_are_named(kernel):
+    X, y, rng = wave()
+    bad = np.sort(rng.permutation(300)[:10])
+    y[bad] += 10 * rng.choice([-1, 1], size=10)
+    with pytest.warns(TrustWarning, match="lie further from what the other rows predict") as caught:
+        sw.KernelGradientRegressor(kernel).fit(X, y)
+    named = re.search(r"rows ([\d, ]+) and 2 more", str(caught[0].message))[1]
+    assert {int(row) for row in named.split(",")} <= set(bad.tolist())
+
+
+def test_rows_are_numbered_as_they_were_given():
+    X, y, _ = wave(60)
+    y[17] = 50.0
+    again = np.append(np.arange(20), np.arange(60))
+    with pytest.warns(TrustWarning, match=r"row 17 \(counted from 0\)"):
+        sw.KernelGradientRegressor(sw.kernels.Gaussian(0.2)).fit(X[again], y[again])
+
+
+def test_normal_noise_has_no_outliers():
+    for seed in range(4):
+        X, y, _ = wave(100, seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            sw.KernelGradientRegressor(sw.kernels.Gaussian(0.2)).fit(X, y)
+
+
+def test_extrapolation_is_said_once_and_only_where_it_matters():
+    X, y, rng = wave()
+    model = sw.KernelGradientRegressor(sw.kernels.Gaussian(0.2)).fit(X, y)
+    inside = rng.uniform(X.min(), X.max(), size=(200, 1))
+    gap = np.diff(np.sort(X[:, 0])).max()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(inside)
+        model.predict(np.append(inside, [[X.max() + 0.5 * gap]], axis=0))
+    far = np.append(inside, [[X.max() + 2 * gap]], axis=0)
+    with pytest.warns(ExtrapolationWarning, match="1 of 201 rows"):
+        model.predict(far)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(far)
+    model.fit(X, y)
+    with pytest.warns(ExtrapolationWarning, match="3 of 203 rows"):
+        model.predict(np.append(inside, np.full((3, 1), X.max() + 0.5 * gap), axis=0))
+
+
+def test_a_periodic_kernel_has_no_outside():
+    X, y, _ = wave()
+    kernel = sw.kernels.PeriodicSobolev(1, interval=(0.0, 1.0))
+    model = sw.KernelGradientRegressor(kernel).fit(0.2 + 0.6 * X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(np.linspace(0, 1, 50)[:, None])

@@ -1,0 +1,145 @@
+"""Every sentence that `explain` can say, reached by a fit whose numbers make it true."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import stopwise as sw
+from stopwise.rules.explanation import explain, rounded
+
+KERNEL = sw.kernels.Laplace(0.3)
+
+
+def wave(n=60, noise=0.3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(n, 1))
+    return X, np.sin(6 * X[:, 0]) + noise * rng.normal(size=n)
+
+
+def said(model):
+    return explain(model), model.stop_
+
+
+def test_a_crossing_tells_both_sides_before_and_after():
+    text, stop = said(sw.KernelGradientRegressor(KERNEL, rule="critical", noise_std=0.3).fit(*wave()))
+    assert stop.reason is sw.Reason.CROSSING
+    numbers = [float(v) for v in re.findall(r"data, ([\d.e-]+), is still within its threshold, ([\d.e-]+)", text)[0]]
+    assert numbers[0] <= numbers[1]
+    after = [float(v) for v in re.findall(r"above \(([\d.e-]+) > ([\d.e-]+)\)", text)[0]]
+    assert after[0] > after[1]
+    text, stop = said(sw.KernelRidgeRegressor(KERNEL, rule="critical", noise_std=0.3).fit(*wave()))
+    assert stop.reason is sw.Reason.CROSSING
+    assert "meets its threshold" in text
+    bare = replace(stop, evidence=replace(stop.evidence, complexity=None))
+    assert explain(_with(sw.KernelRidgeRegressor(KERNEL).fit(*wave()), bare)).endswith("crosses its threshold.")
+
+
+def test_the_default_rule_says_that_it_is_earlier_than_the_smallest():
+    model = sw.KernelRidgeRegressor(KERNEL).fit(*wave())
+    text, stop = said(model)
+    lowest = float(re.search(r"smallest on the path \(at step_sum ([\d.e+]+)\)", text)[1])
+    assert stop.step_sum < lowest
+    errors = model.path_.leave_one_out_error(np.array([stop.step_sum, lowest]))
+    assert errors[0] >= errors[1]
+
+
+@pytest.mark.parametrize(("rule", "words"), [("gcv", "generalised cross-validation"), ("loo", "leave-one-out error")])
+def test_a_minimum_is_smaller_than_its_neighbours(rule, words):
+    model = sw.KernelRidgeRegressor(KERNEL, rule=rule).fit(*wave())
+    text, stop = said(model)
+    assert words in text
+    assert "is smallest there" in text
+    criterion = model.path_.gcv if rule == "gcv" else model.path_.leave_one_out_error
+    here, before, after = criterion(stop.step_sum * np.array([1.0, 0.8, 1.25]))
+    assert here <= min(before, after)
+
+
+def test_the_discrepancy_principle_tells_residual_and_level():
+    model = sw.KernelRidgeRegressor(KERNEL, rule="discrepancy", noise_std=0.3).fit(*wave())
+    text, stop = said(model)
+    assert stop.reason is sw.Reason.THRESHOLD
+    here, level = (float(v) for v in re.search(r"residual, ([\d.]+), .* level, ([\d.]+)\.", text).groups())
+    assert here == pytest.approx(float(model.path_.residual_norm()), rel=1e-3)
+    assert here <= level * 1.001
+    assert level == pytest.approx(0.3, rel=0.02)
+    bare = replace(stop, evidence=replace(stop.evidence, residual=None))
+    assert explain(_with(model, bare)).endswith("has come down to the noise level.")
+
+
+def test_a_given_stop_is_called_given_and_one_past_the_end_is_cut():
+    text, stop = said(sw.KernelRidgeRegressor(KERNEL, rule=sw.rules.Fixed(step_sum=3.0)).fit(*wave()))
+    assert (stop.step_sum, text) == (
+        3.0,
+        "Ridge stopped at an inverse penalty of 3: the stop was given, not read off the data.",
+    )
+    text, stop = said(sw.KernelRidgeRegressor(KERNEL, rule=sw.rules.Fixed(step_sum=1e40)).fit(*wave()))
+    assert stop.step_sum < 1e40
+    assert "a step_sum of 1e+40 was asked for" in text
+
+
+def test_no_step_is_said_with_its_own_reason():
+    X, y = wave()
+    model = sw.KernelGradientRegressor(KERNEL, rule="critical", noise_std=1e4).fit(X, y)
+    text, stop = said(model)
+    assert stop.iteration == 0
+    assert f"no step is justified, and the estimate is the constant {y.mean():.4g}" in text
+    np.testing.assert_allclose(model.predict(X), y.mean())
+    assert "the response does not vary" in said(sw.KernelRidgeRegressor(KERNEL).fit(X, np.full(60, 3.0)))[0]
+    same = sw.KernelRidgeRegressor(KERNEL).fit(np.zeros_like(X), y)
+    assert "the kernel sees no difference between rows" in said(same)[0]
+    np.testing.assert_allclose(same.predict(X), y.mean())
+
+
+def test_the_end_of_the_path_is_near_the_points_only_where_it_is():
+    X, y = wave(n=40, noise=0.0)
+    model = sw.KernelRidgeRegressor(KERNEL, rule="sure", noise_std=1e-12).fit(X, y)
+    text, stop = said(model)
+    assert stop.reason is sw.Reason.CAP
+    assert "runs near the points" in text
+    assert float(model.path_.degrees_of_freedom()) > 20
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(400, 2))
+    y = X @ [1.0, 2.0] + 0.001 * rng.normal(size=400)
+    model = sw.KernelRidgeRegressor(sw.kernels.Linear(), rule="gcv").fit(X, y)
+    text, stop = said(model)
+    stop = replace(stop, reason=sw.Reason.CAP)
+    text = explain(_with(model, stop))
+    assert "degrees of freedom of 400" in text
+    assert "nothing left that this kernel can fit" in text
+    assert float(model.path_.degrees_of_freedom()) < 3
+
+
+def test_an_unsettled_spectrum_and_noise_that_varies_are_said():
+    X, y = wave(n=300)
+    model = sw.KernelRidgeRegressor(KERNEL).fit(X, y)
+    assert "not settled within its budget" in explain(_with(model, replace(model.stop_, reason=sw.Reason.BUDGET)))
+    assert "noise is not even" not in explain(model)
+    rng = np.random.default_rng(2)
+    loud = np.sin(6 * X[:, 0]) + 0.05 * 12 ** X[:, 0] * rng.normal(size=300)
+    text = explain(sw.KernelRidgeRegressor(sw.kernels.Gaussian(0.2)).fit(X, loud))
+    times = float(re.search(r"up to ([\d.]+) times as large", text)[1])
+    assert 4 < times < 30
+
+
+def test_counts_are_rounded_where_nobody_counts():
+    assert rounded(1) == "1"
+    assert rounded(12_345) == "12,345"
+    assert rounded(17_541_671_059) == "1.8e10"
+    assert rounded(3_000_000) == "3.0e6"
+
+
+def test_the_default_rule_has_one_name_that_is_accepted():
+    model = sw.KernelRidgeRegressor(KERNEL, rule="prudent").fit(*wave())
+    assert model.stop_ == sw.KernelRidgeRegressor(KERNEL).fit(*wave()).stop_
+    assert model.stop_.evidence.rule == "prudent"
+    rows = {row.rule: row for row in sw.compare(*wave(), kernel=KERNEL).rows}
+    assert "prudent" in rows
+    assert "auto" not in rows
+
+
+def _with(model, stop):
+    """The same model, stopped for another reason."""
+    model._fitted = replace(model._fitted, stops=(stop,))
+    return model
