@@ -32,7 +32,7 @@ CASES: dict[str, tuple[Loss, Draw]] = {
 
 def problem(name: str, kernel: object, n: int, seed: int, *, weighted: bool = False, intercept: bool = True):
     """A random problem with its Gram matrix: two covariates, a smooth truth."""
-    from stopwise.engine.solvers.loss_rows import LossRows, make_features
+    from stopwise.engine.loss_fits.loss_rows import LossRows, make_features
 
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 2))

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 from helpers.loss_cases import problem
-from stopwise.engine.solvers.functional_descent import MOST_STEPS, descend, published_fit, published_stop
 
 from stopwise.complexity import critical_radius
+from stopwise.engine.loss_fits.functional_descent import MOST_STEPS, descend, published_fit, published_stop
 from stopwise.kernels import Gaussian, Matern
 from stopwise.losses import Logistic, Quantile, Squared
 

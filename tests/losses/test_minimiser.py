@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import scipy.optimize
 from helpers.loss_cases import CASES, problem
-from stopwise.engine.solvers.loss_minimiser import LossProblem, Minimiser, minimise
-from stopwise.engine.solvers.loss_path import excess, walk
-from stopwise.engine.solvers.loss_rows import LossRows, make_features, merge_copies
 
-from stopwise.engine.solvers import loss_minimiser
+from stopwise.engine.loss_fits import loss_minimiser
+from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser, minimise
+from stopwise.engine.loss_fits.loss_path import excess, walk
+from stopwise.engine.loss_fits.loss_rows import LossRows, make_features, merge_copies
 from stopwise.kernels import Gaussian, Laplace, Matern
 
 KERNELS = (Gaussian(1.0), Matern(1.5), Laplace(2.0))

@@ -173,4 +173,4 @@ def test_a_table_with_nasty_columns_gives_a_report_by_command(tmp_path):
     text = page.read_text(encoding="utf-8")
     assert "<h1>&lt;b&gt;target&lt;/b&gt;</h1>" in text
     assert len([tag for tag, _ in Elements(text).seen if tag == "script"]) == 3
-    assert {profile["name"] for profile in data_of(text)["profiles"]} <= {shown(name, 80) for name in NASTY}
+    assert {profile["name"] for profile in data_of(text)["profiles"]} <= {shown(name.strip(), 80) for name in NASTY}

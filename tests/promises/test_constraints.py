@@ -18,9 +18,19 @@ OLDEST, LOCK = "constraints/oldest.txt", "constraints/dev.lock"
 
 def declared(*extras):
     """Direct dependencies by name, with those of some extras; the parts of dask are released together with it."""
-    lines = PROJECT["dependencies"] + [line for extra in extras for line in PROJECT["optional-dependencies"][extra]]
-    wanted = {canonicalize_name(r.name): r for r in map(Requirement, lines)}
+    wanted = {}
+    for requirement in map(Requirement, PROJECT["dependencies"] + lines_of(extras)):
+        wanted[canonicalize_name(requirement.name)] = requirement
     return wanted | {"distributed": wanted["dask"]}
+
+
+def lines_of(extras):
+    """What some extras ask for; one that names others of this project's stands for what those ask for."""
+    out = []
+    for line in (line for extra in extras for line in PROJECT["optional-dependencies"][extra]):
+        requirement = Requirement(line)
+        out += lines_of(requirement.extras) if requirement.name == PROJECT["name"] else [line]
+    return out
 
 
 def pinned(path):

@@ -80,6 +80,13 @@ def test_no_two_test_files_share_a_name():
     assert sorted(set(names)) == sorted(names)
 
 
+def test_no_test_changes_a_private_constant():
+    """What a test varies is a parameter, or a public field of a named type."""
+    patched = re.compile(r"""setattr\([^)\n]*["'.]_[A-Z][A-Z_]*["']""")
+    files = sorted(file for file in (ROOT / "tests").rglob("*.py") if patched.search(file.read_text(encoding="utf-8")))
+    assert files == []
+
+
 def test_the_top_level_has_at_most_fourteen_folders_and_fourteen_modules():
     assert len([folder for folder in FOLDERS if folder.parent == SOURCE]) <= 14
     assert len([file for file in FILES if file.parent == SOURCE]) <= 14

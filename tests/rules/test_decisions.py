@@ -7,7 +7,6 @@ import pytest
 
 import stopwise as sw
 from bare_paths import FILTERS, STEP, VALUES, bare
-from stopwise.rules import search
 from stopwise.rules.base import clock_grid, stop_at
 from stopwise.rules.search import first_true, minimise
 
@@ -201,13 +200,12 @@ def test_every_iterate_is_found_where_it_is_the_first_to_rise(name):
 @pytest.mark.parametrize(
     "t", [1, 2, 63, 64, 65, 66, 67, 97, 98, 99, 100, 101, 102, 1234, 5678, 23_456, 131_500, 133_000, 150_001]
 )
-@pytest.mark.parametrize("scan", [search._SCAN, 50])
-def test_a_valley_between_the_iterates_of_the_grid_is_met_to_the_step(t, scan, monkeypatch):
+@pytest.mark.parametrize("scan", [2**17, 50])
+def test_a_valley_between_the_iterates_of_the_grid_is_met_to_the_step(t, scan):
     """Also where single iterates are given up early for a grid."""
-    monkeypatch.setattr(search, "_SCAN", scan)
     path = bare("descent")
     for reading in ("local", "global"):
-        stop = minimise(path, valley(t * STEP * (1 + 1e-7)), reading)
+        stop = minimise(path, valley(t * STEP * (1 + 1e-7)), reading, scan=scan)
         assert (stop.iteration, stop.reason) == (t, sw.Reason.MINIMUM)
         assert stop.details["criterion"] == valley(t * STEP * (1 + 1e-7))(np.asarray([t * STEP]))[0]
 

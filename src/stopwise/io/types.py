@@ -130,7 +130,8 @@ def build(cls: type[Any], fields: dict[str, Any]) -> Any:
         fields = {"n_observations": fields.get("weight"), **fields}  # before weights had no unit, they were the same
     needed = {f.name for f in known if f.default is f.default_factory is dataclasses.MISSING}
     if not needed <= set(fields) <= {f.name for f in known}:
-        raise ValueError(f"{type_name(cls)} has the fields {[f.name for f in known]}, the file gives {sorted(fields)}")
+        name = type_name(cls) or cls.__name__
+        raise ValueError(f"{name} has the fields {[f.name for f in known]}, the file gives {sorted(fields)}")
     check_fields(cls, fields)
     if cls.__dataclass_params__.init:
         return cls(**fields)

@@ -21,7 +21,6 @@ _COARSE = 8
 _LEAST_LEFT = 1e-10
 CEILING = 1e9
 """The largest inverse penalty looked at, times the kernel's mean diagonal: what fits better beyond is rounding."""
-_ENTRIES = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -32,6 +31,8 @@ class LeftOut:
     """
 
     path: Path
+    entries: int = 4_000_000
+    """Of a table of readings by rows that is made at once (32 MB)."""
 
     @property
     def _rows(self) -> Array:
@@ -53,14 +54,14 @@ class LeftOut:
 
     def mean(self, step_sums: Array) -> Array:
         """The mean over samples at each clock reading, in tiles."""
-        count = max(1, _ENTRIES // self._weights.size)
+        count = max(1, self.entries // self._weights.size)
         parts = [self(step_sums[i : i + count]).sum(axis=1) for i in range(0, len(step_sums), count)]
         return cast(Array, np.concatenate(parts) / self.path.n_samples)
 
     def excess(self, step_sums: Array, best: Array) -> tuple[Array, Array]:
         """How much larger the mean is than that of the errors `best`, and the standard error of this difference."""
         n, counts = self.path.n_samples, self._counts
-        at_once = max(1, _ENTRIES // counts.size)
+        at_once = max(1, self.entries // counts.size)
         above, spread = [], []
         for i in range(0, len(step_sums), at_once):
             gap = (self(step_sums[i : i + at_once]) - best) / counts

@@ -21,8 +21,6 @@ Criterion: TypeAlias = Callable[[Array], Array]
 """Values at some clock readings, for one response."""
 Table: TypeAlias = Callable[[Index, Array], Array]
 """(columns, step_sums) -> values of shape (len(step_sums), len(columns))."""
-_SCAN = 2**17
-"""Iterations looked at one by one, for one response, before a local minimum is sought on a grid."""
 _ENTRIES = 2**20
 """Entries of a table that is asked for in a scan."""
 _POINTS = 17
@@ -35,11 +33,12 @@ def check_reading(reading: str) -> None:
         raise ValueError(f'reading must be "local", "literal" or "global", got {reading!r}')
 
 
-def minimise(path: Path, criterion: Criterion, reading: Reading = "global") -> Stop:
+def minimise(path: Path, criterion: Criterion, reading: Reading = "global", *, scan: int = 2**17) -> Stop:
     """Where a risk estimate is smallest along a path.
 
     "global": over the whole clock. "local": the first t with risk(t+1) > risk(t), what RWY14 means. "literal": one
-    step earlier, as printed (E12).
+    step earlier, as printed (E12). `scan` iterations are looked at one by one for a first rise before a grid takes
+    over: a blink for one response.
     """
     check_reading(reading)
     if path.step_sum_cap == 0:
@@ -49,7 +48,7 @@ def minimise(path: Path, criterion: Criterion, reading: Reading = "global") -> S
         raise ValueError('reading="literal" counts iterations: it needs a filter with steps')
     if stepped:
         nearest: Reading = "global" if reading == "global" else "local"
-        at = float(minimise_each(path, 1, _as_table(criterion), nearest, ratio=1.1, scan=_SCAN)[0])
+        at = float(minimise_each(path, 1, _as_table(criterion), nearest, ratio=1.1, scan=scan)[0])
         at_end = at == float(path.filter.snap(path.step_sum_cap)) and (at > 0 or reading != "global")
     else:
         at, at_end = _between_points(path, criterion, reading)

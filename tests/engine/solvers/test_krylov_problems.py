@@ -69,8 +69,7 @@ def columns(wanted: bool) -> Iterator[pytest.MonkeyPatch]:
     """Small problems treated like large ones, whose eigenvalues are bounded from columns of the matrix."""
     with pytest.MonkeyPatch.context() as patch:
         if wanted:
-            patch.setattr(krylov_module, "_COLUMNS_PAY", 0)
-            patch.setattr(krylov_module, "_COLUMNS", 5.0)
+            patch.setattr(krylov_module.KrylovSolver, "columns", krylov_module.ColumnBounds(0, 5.0))
         yield patch
 
 

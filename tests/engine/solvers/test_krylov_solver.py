@@ -65,7 +65,7 @@ def test_an_unfinished_spectrum_never_stops_late(seed, n, blocks, width):
 @pytest.mark.parametrize("by_columns", [True, False])
 def test_tiles_threads_and_row_order_change_nothing_but_rounding(by_columns, monkeypatch):
     if by_columns:
-        monkeypatch.setattr(krylov_module, "_COLUMNS_PAY", 200)
+        monkeypatch.setattr(krylov_module.KrylovSolver, "columns", krylov_module.ColumnBounds(200))
     x, y = draw_problem(5, 300, "random")
     kernel, v = KERNELS["matern32"], np.random.default_rng(0).standard_normal((300, 5))
     whole = Dense(kernel(x)).multiply(v)
@@ -222,7 +222,7 @@ def test_a_bound_from_columns_makes_the_stop_later_and_not_too_late(monkeypatch)
     monkeypatch.setattr(krylov_module.Host, "column_limit", lambda self, problem, plan: 32)
     with pytest.warns(UnsettledWarning):
         plain = make("krylov", kernel, rule, "descent").fit(x, y)
-    monkeypatch.setattr(krylov_module, "_COLUMNS_PAY", 0)
+    monkeypatch.setattr(krylov_module.KrylovSolver, "columns", krylov_module.ColumnBounds(0))
     with pytest.warns(UnsettledWarning):
         sharper = make("krylov", kernel, rule, "descent").fit(x, y)
     crossings = [model.stop_.details["critical_step_sum"] for model in (plain, sharper, dense)]

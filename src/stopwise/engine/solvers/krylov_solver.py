@@ -6,8 +6,8 @@ import bisect
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, Protocol, cast
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
 
@@ -32,10 +32,6 @@ _READABLE = 0.002
 """The residual of an estimate, relative to the responses, beyond which its path is not read."""
 _WIDE_ROWS = 25_000
 """Beyond so many rows blocks are wide: a column then costs less, and more of them are needed."""
-_COLUMNS_PAY, _COLUMNS = 25_000, 10.0
-"""Beyond so many rows eigenvalues are bounded from columns of K, and from how many, in units of the root of rows."""
-_MORE_COLUMNS, _MOST_EFFORT = 1.5, 2
-"""How many times as many columns are taken where they alone keep the bracket wide, and how often."""
 _FEW = 16
 """Columns of a block where eigenvalues, not statistics, settle the stop."""
 _MOST_LOOKS = 4
@@ -82,8 +78,24 @@ class Host:
         return float(np.finfo(plan.dtype).eps)
 
 
+@dataclass(frozen=True)
+class ColumnBounds:
+    """When eigenvalues are bounded from columns of K, and from how many."""
+
+    from_rows: int = 25_000
+    """Beyond so many rows products cost more than the columns do."""
+    per_root: float = 10.0
+    """Columns, in units of the root of the number of rows."""
+    growth: float = 1.5
+    """How many times as many are taken where they alone keep the bracket wide,"""
+    rounds: int = 2
+    """and how often."""
+
+
 class KrylovSolver:
     """Products with K until the bracket on the stop is at most `tol` wide and the estimate's residual is small."""
+
+    columns: ClassVar[ColumnBounds] = ColumnBounds()
 
     def __init__(
         self,
@@ -108,7 +120,7 @@ class KrylovSolver:
         if getattr(operator, "rational", False):
             counting = _counting(operator, plan)
             probes = min(probes, 7) if counting is None else int(not np.all(np.any(responses != 0, axis=0)))
-        below = _from_columns(operator, problem, plan)
+        below = _from_columns(operator, problem, plan, self.columns)
         if below is not None:  # what is left for the space to find is the responses' part
             probes = min(probes, _FEW - 1)
         store = self._store(operator, limit, problem)
@@ -311,20 +323,22 @@ def probe_count(problem: Problem, plan: Plan, few: int | None = None, many: int 
     return int(max(1, min(wanted - problem.responses.shape[1], problem.n_rows - 1)))
 
 
-def _from_columns(operator: Operator, problem: Problem, plan: Plan) -> Callable[[int], Array | None] | None:
+def _from_columns(
+    operator: Operator, problem: Problem, plan: Plan, bounds: ColumnBounds
+) -> Callable[[int], Array | None] | None:
     """Where products are dear and the bound decides, columns of K bound the eigenvalues for the price of one product.
 
     Not in single precision, nor for an exact stop: rounding would cost, or the shift would.
     """
-    if not (isinstance(operator, Tiled) and problem.n_rows > _COLUMNS_PAY and decided_by_bound(plan)):
+    if not (isinstance(operator, Tiled) and problem.n_rows > bounds.from_rows and decided_by_bound(plan)):
         return None
     if plan.tol == 0 or plan.dtype != np.float64:
         return None
     order = canonical_order(problem)[np.random.default_rng([problem.seed, 1]).permutation(problem.n_rows)]
 
     def values(effort: int) -> Array | None:
-        count = round(_COLUMNS * _MORE_COLUMNS**effort * math.sqrt(problem.n_rows))
-        if effort > _MOST_EFFORT or (effort > 0 and (count > problem.n_rows / 2 or 64 * count**2 > free_bytes())):
+        count = round(bounds.per_root * bounds.growth**effort * math.sqrt(problem.n_rows))
+        if effort > bounds.rounds or (effort > 0 and (count > problem.n_rows / 2 or 64 * count**2 > free_bytes())):
             return None
         return operator.values_from_columns(order[:count])
 
