@@ -6,10 +6,11 @@ import pytest
 
 import stopwise as sw
 from stopwise.problem import make_problem
-from stopwise.selection.candidates import left_out
-from stopwise.selection.choice import KERNELS
+from stopwise.selection.candidates import Part, judge, left_out
+from stopwise.selection.choice import worse_unseen
 from stopwise.selection.length_scales import Host
 from stopwise.selection.rows import look_at_features, make_sample
+from stopwise.views.facts import parts
 
 ESTIMATORS = [sw.KernelGradientRegressor, sw.KernelRidgeRegressor]
 each_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda cls: cls.__name__)
@@ -68,7 +69,7 @@ def test_merged_copies_have_the_evidence_of_the_rows_written_out():
     X = np.repeat(rng.normal(size=(20, 2)), 3, axis=0)
     y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=60)
     problem = make_problem(X, y[:, None], None, intercept=True, seed=0)
-    merged = make_sample(problem, look_at_features(X, None), 10_000)
+    merged = make_sample(problem, look_at_features(X, None), 600)
     assert (merged.n_rows, merged.n_samples) == (20, 60)
     score = left_out(merged, sw.kernels.Gaussian()(merged.covariates), Host())
     standard = (X - X.mean(axis=0)) / X.std(axis=0)
@@ -87,7 +88,7 @@ def test_leave_one_out_leaves_one_replicate_out():
     X = np.repeat(rng.normal(size=(15, 1)), rng.integers(1, 4, size=15), axis=0)
     y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=len(X))
     problem = make_problem(X, y[:, None], None, intercept=True, seed=0)
-    sample = make_sample(problem, look_at_features(X, None), 10_000)
+    sample = make_sample(problem, look_at_features(X, None), 600)
     ridge = left_out(sample, sw.kernels.Matern()(sample.covariates), Host())
     at, total = 20, 0.0
     penalty = sample.n_samples / ridge.ratios[at]
@@ -126,11 +127,13 @@ def test_the_table_says_what_was_tried_and_what_was_chosen():
     X, y = data()
     model = sw.KernelRidgeRegressor().fit(X, y)
     table = model.selection_
-    assert {kernel.name for kernel in KERNELS} <= {row["kernel"] for row in table}
+    plain = {"gaussian", "matern32", "productmatern32", "laplace", "productlaplace"}
+    names = {row["kernel"] for row in table if not row["chosen"]}
+    assert names == plain | {"linear"} | {f"linear + {name}" for name in plain}
     assert sum(row["chosen"] for row in table) == 1
     assert table[0] is table.chosen
-    assert table.chosen["kernel"] == model.kernel_.name
-    np.testing.assert_allclose(table.chosen["length_scale"], model.kernel_.scales)
+    first = next(part for part in parts(model.kernel_) if hasattr(part, "scales"))
+    np.testing.assert_allclose(table.chosen["length_scale"], first.scales)
     assert 0.1 < table.chosen["left_out_rmse"] < np.std(y)
     frame = table.to_frame()
     assert isinstance(frame, pd.DataFrame)
@@ -154,6 +157,85 @@ def test_a_sobolev_kernel_takes_its_interval_from_the_data_when_told_to():
     np.testing.assert_allclose(model.predict(X), unit.predict((X + 3) / 15), rtol=1e-8)
 
 
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("linear", [False, True])
+def test_left_out_rows_are_those_of_ridge_fitted_without_them(intercept, linear):
+    if linear and not intercept:
+        return
+    X, y = data(25)
+    X[3] = X[4]  # replicates are left out one at a time, and their errors added
+    problem = make_problem(X, y[:, None], None, intercept=intercept, seed=0)
+    features = look_at_features(X, None)
+    sample = make_sample(problem, features, 600)
+    sample = sample.with_linear() if linear else sample
+    kernel = sw.kernels.ProductMatern(2.0)
+    ridge = left_out(sample, kernel(sample.covariates), Host())
+    rows, at = features.standardise(X), int(ridge.best[0])
+    gram, design = ridge.ratios[at] / 25 * kernel(rows), sample.design(rows)
+    target = y - (y.mean() if intercept else 0.0)
+    target = target / np.sqrt(np.mean(target**2))
+    errors, p = np.zeros(sample.n_rows), design.shape[1]
+    for i in range(25):
+        kept = np.arange(25) != i
+        fixed = design[kept]
+        system = np.block([[gram[np.ix_(kept, kept)] + np.eye(24), fixed], [fixed.T, np.zeros((p, p))]])
+        solved = np.linalg.solve(system, np.append(target[kept], np.zeros(p)))
+        predicted = gram[i, kept] @ solved[:24] + design[i] @ solved[24:]
+        errors[np.argmin(np.abs(sample.covariates - rows[i]).sum(axis=1))] += (target[i] - predicted) ** 2
+    assert ridge.rows[:, 0] == pytest.approx(errors, rel=1e-6)
+
+
+def test_a_straight_truth_is_fitted_by_least_squares():
+    rng = np.random.default_rng(11)
+    X = rng.normal(size=(100, 4)) * [1.0, 1e3, 1e-3, 5.0]
+    y = X @ [1.0, 2e-3, -1e3, 0.0] + rng.normal(size=100)
+    model = sw.KernelGradientRegressor().fit(X, y)
+    assert model.selection_.chosen["linear"]
+    assert model.n_iter_ < 1000
+    design = np.column_stack([np.ones(100), X])
+    np.testing.assert_allclose(model.linear_coef_, np.linalg.lstsq(design, y, rcond=None)[0][1:], rtol=0.2, atol=0.05)
+    assert not sw.KernelGradientRegressor("gaussian").fit(X, y).selection_.chosen["linear"]
+
+
+def test_in_a_small_sample_the_smoothest_of_equals_is_taken_with_one_length_scale():
+    rng = np.random.default_rng(12)
+    X = rng.normal(size=(40, 3))
+    y = np.sin(X[:, 0]) + rng.normal(size=40)
+    chosen = sw.KernelRidgeRegressor().fit(X, y).selection_.chosen
+    assert not chosen["per_feature"]
+    assert "gaussian" in chosen["kernel"]
+
+
+def test_noisy_data_get_an_average_and_the_table_says_so():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(120, 3))
+    y = np.sin(3 * X[:, 0]) + np.abs(X[:, 1]) + rng.normal(size=120)
+    model = sw.KernelRidgeRegressor().fit(X, y)
+    assert isinstance(model.kernel_, sw.kernels.Sum)
+    assert "averaged" in model.selection_.reason
+    assert model.kernel_.diagonal(X[:3]) == pytest.approx(1.0)
+    assert isinstance(sw.KernelRidgeRegressor("matern32").fit(X, y).kernel_, sw.kernels.Matern)
+
+
+def test_a_truth_rough_along_the_axes_gets_a_product_of_kernels():
+    rng = np.random.default_rng(13)
+    X = rng.uniform(-1, 1, size=(200, 4))
+    y = np.where(X[:, 0] > 0.2, 1.0, 0.0) * np.where(X[:, 1] > -0.3, 2.0, 1.0) + 0.5 * (X[:, 2] > 0)
+    assert "product" in sw.KernelRidgeRegressor().fit(X, y).selection_.chosen["kernel"]
+
+
+def test_length_scales_that_do_worse_on_unseen_rows_lose_to_one_for_all():
+    rng = np.random.default_rng(14)
+    X = rng.normal(size=(300, 4))
+    y = np.sin(X.sum(axis=1)) + 0.1 * rng.normal(size=300)
+    rows = make_sample(make_problem(X, y[:, None], None, intercept=True, seed=0), look_at_features(X, None), 600)
+    sample, place = rows.first(200), Host()
+    good = judge(sample, [Part(1.0, sw.kernels.Gaussian(), np.full(4, 2.0))], place, per_feature=False)
+    wrong = judge(sample, [Part(1.0, sw.kernels.Gaussian(), np.array([2.0, 2.0, 2.0, 1e3]))], place, per_feature=True)
+    assert worse_unseen(wrong, good, rows, place)
+    assert not worse_unseen(good, wrong, rows, place)
+
+
 def test_several_responses_share_one_kernel():
     X, y = data()
     model = sw.KernelRidgeRegressor().fit(X, np.column_stack([y, -4 * y, 1e3 * y]))
@@ -165,7 +247,7 @@ def test_the_sample_is_drawn_from_distinct_rows_only():
     rng = np.random.default_rng(1)
     X = rng.integers(0, 12, size=(5_000, 2)).astype(float)
     problem = make_problem(X, rng.normal(size=(5_000, 1)), None, intercept=True, seed=0)
-    sample = make_sample(problem, look_at_features(X, None), 10_000)
+    sample = make_sample(problem, look_at_features(X, None), 600)
     assert sample.n_rows == sample.n_distinct == 144
     assert sample.n_samples == 5_000
     means = pd.DataFrame(X).assign(y=problem.responses[:, 0]).groupby([0, 1]).y.mean()

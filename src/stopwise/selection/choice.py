@@ -165,7 +165,7 @@ class Search:
                 best = self._typical(sample.with_linear(), self.kernels[0])
                 return best, [*tried, *finalists]
         one = [c for c in _ranked(finalists) if not c.per_feature]
-        if best.per_feature and one and not self.forced and _worse_unseen(best, one[0], rows, self.place):
+        if best.per_feature and one and not self.forced and worse_unseen(best, one[0], rows, self.place):
             best = one[0]
         best = self._averaged(best, finalists)
         return best, [*tried, *(c for c in finalists if c not in tried)]
@@ -296,7 +296,7 @@ def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda c: round(c.score, 9))
 
 
-def _worse_unseen(best: Candidate, other: Candidate, rows: Sample, place: Place) -> bool:
+def worse_unseen(best: Candidate, other: Candidate, rows: Sample, place: Place) -> bool:
     """Whether the best predicts rows outside the sample worse than another, by more than one standard error."""
     unseen = np.arange(best.sample.n_rows, rows.n_rows)
     if unseen.size < LEAST_ROWS:

@@ -105,6 +105,7 @@ def _row(candidate: Candidate, best: Candidate, features: Features, unit: float)
         "kernel": candidate.name,
         "per_feature": candidate.per_feature,
         "linear": candidate.linear,
+        "average": len(candidate.parts) > 1,
         "length_scale": [float(v) for v in candidate.scales * features.spread] if candidate.parts else None,
         "rows": candidate.sample.n_rows,
         "evidence": candidate.evidence,
@@ -134,6 +135,6 @@ def sentence(rows: Sequence[Row]) -> str:
         kind = "one per feature" if other["per_feature"] else "one for all features"
         told += f"; {kind} has {100 * abs(other['excess']):.1f}% {'more' if other['excess'] >= 0 else 'less'} squared "
         told += f"error on left-out rows (standard error {100 * other['excess_error']:.1f}%)"
-    if any(part[0].isdigit() for part in chosen["kernel"].split(" + ")):  # shares of an average
+    if chosen["average"]:
         told += "; averaged with kernels that left-out rows cannot tell from the best"
     return told
