@@ -1,10 +1,10 @@
 """How a text table is written is found out, said, and may be given instead."""
 
 import pytest
-from stopwise.tables.cells import as_number, parse_dates, parse_hours, parse_numbers
-from stopwise.tables.sniffing import find_decimal, sniff
 
 from stopwise.tables import Given, TableError
+from stopwise.tables.reading.cells import as_number, parse_dates, parse_hours, parse_numbers
+from stopwise.tables.reading.sniffing import find_decimal, sniff
 
 
 @pytest.fixture
