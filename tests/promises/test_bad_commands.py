@@ -146,7 +146,7 @@ good.csv --target y --noise-std= | noise_std must be a positive number
 good.csv --target y --rule best | 'best' is not one of
 good.csv --target y --filter newton | 'newton' is not one of
 good.csv --target y --solver fast | 'fast' is not one of
-good.csv --target y --solver line --kernel gaussian | solver="line" multiplies Sobolev kernels on 1 covariate
+good.csv --target y --solver line --kernel gaussian | solver="line" takes one covariate and the kernels sobolev1
 good.csv --target y --landmarks 0 | 0 is not in the range
 good.csv --target y --landmarks few | 'few' is not a valid integer
 good.csv --target y --seed -1 | -1 is not in the range

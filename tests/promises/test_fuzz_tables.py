@@ -196,8 +196,8 @@ def bomb(path, suffix, size):
 
 @pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "zip"])
 def test_a_file_that_unpacks_to_far_more_than_a_table_is_refused(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr("stopwise.tables.opening.UNPACKED", 2**20)
-    monkeypatch.setattr("stopwise.tables.opening.RATIO", 100)
+    monkeypatch.setattr("stopwise.tables.reading.opening.UNPACKED", 2**20)
+    monkeypatch.setattr("stopwise.tables.reading.opening.RATIO", 100)
     path = tmp_path / f"bomb.csv.{suffix}"
     bomb(path, suffix, 2**22)
     with watchdog(60), pytest.raises(TableError, match="unpacks to more than 100 times its size"):
@@ -208,7 +208,7 @@ def test_a_parquet_file_of_rows_without_end_is_refused(tmp_path, monkeypatch):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    monkeypatch.setattr("stopwise.tables.parquet.UNPACKED", 2**20)
+    monkeypatch.setattr("stopwise.tables.reading.parquet.UNPACKED", 2**20)
     path = tmp_path / "bomb.parquet"
     constant = pa.chunked_array([pa.array(np.zeros(100_000))] * 40)
     pq.write_table(pa.table({"a": constant, "y": constant}), path)
