@@ -94,4 +94,14 @@ def in_bins(rows: LineRows, count: int) -> LineRows:
     within = np.add.reduceat(spread, starts, axis=0)
     counts = np.add.reduceat(rows.counts, starts)
     deviations = rows.deviations + (rows.responses - mean[bin_of])[rows.place_of]
-    return LineRows(covariate, weights, mean, within, counts, bin_of[rows.place_of], rows.row_weights, deviations)
+    return LineRows(
+        covariate,
+        weights,
+        mean,
+        within,
+        counts,
+        bin_of[rows.place_of],
+        rows.row_weights,
+        deviations,
+        rows.row_counts,
+    )
