@@ -137,11 +137,15 @@ class Intake:
             return self
         labels = np.asarray(groups)
         if labels.ndim != 1 or len(labels) != self.n_given:
-            raise ValueError(f"groups must hold one label for each of the {self.n_given} rows, got shape {labels.shape}")
+            raise ValueError(
+                f"groups must hold one label for each of the {self.n_given} rows, got shape {labels.shape}"
+            )
         labels = labels if self.kept_rows is None else labels[self.kept_rows]
         numbers = np.unique(labels, return_inverse=True)[1]
         if numbers.max(initial=0) < 1:
-            raise ValueError("groups must name at least 2 groups, got 1: leave them out, or say which rows belong together")
+            raise ValueError(
+                "groups must name at least 2 groups, got 1: leave them out, or say which rows belong together"
+            )
         return replace(self, subjects=numbers)
 
     def observations(self, *, square: bool = False) -> Intake:

@@ -200,4 +200,3 @@ def warn_of_dependence(ridge: Path, by_blocks: float, alone: float) -> None:
             DependentRowsWarning,
             stacklevel=2,
         )
-

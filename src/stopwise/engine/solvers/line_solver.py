@@ -280,4 +280,3 @@ class _Run:
             solver="line",
             mean_row=mean_row,
         )
-
