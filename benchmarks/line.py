@@ -104,7 +104,12 @@ def show(rows: list[dict[str, object]], n: int) -> None:
             for design in ("even", "random"):
                 cells = {}
                 for method in methods:
-                    own = [r for r in rows if r["n"] == n and (r["method"], r["truth"], r["noise"], r["design"]) == (method, truth, noise, design)]
+                    own = [
+                        r
+                        for r in rows
+                        if r["n"] == n
+                        and (r["method"], r["truth"], r["noise"], r["design"]) == (method, truth, noise, design)
+                    ]
                     good = [float(r["error"]) ** 2 for r in own if "error" in r]  # type: ignore[arg-type]
                     cells[method] = (np.sqrt(np.mean(good)) if good else np.nan, len(good))
                 best = np.nanmin([v for m, (v, _) in cells.items() if m != "stopwise"] or [np.nan])

@@ -61,7 +61,12 @@ def celerite(x: np.ndarray, y: np.ndarray, new: np.ndarray) -> Answer:
 
     spread, span = np.log(y.std()), float(x[-1] - x[0])
     start = [spread, np.log(0.2 * span), spread - 0.7, y.mean()]
-    bounds = [(spread - 8, spread + 8), (np.log(1e-3 * span), np.log(1e2 * span)), (spread - 8, spread + 3), (None, None)]
+    bounds = [
+        (spread - 8, spread + 8),
+        (np.log(1e-3 * span), np.log(1e2 * span)),
+        (spread - 8, spread + 3),
+        (None, None),
+    ]
     found = minimize(cost, start, method="L-BFGS-B", bounds=bounds)
     mean, variance = process(found.x).predict(y, t=new, return_var=True) if len(x) <= 20_000 else (None, None)
     if mean is None:

@@ -74,6 +74,16 @@ class Problem:
     counts: Array | None = None
     shared_scales: tuple[tuple[int, ...], ...] = ()
     """Groups of columns that share a length scale, such as the levels of one category; all others have their own."""
+    subjects: Array | None = None
+    """For each row the number, from 0, of the group that it belongs to; None where no groups were given."""
+    block: int | None = None
+    """How many neighbouring rows share their noise, where a rule was told so."""
+
+    @property
+    def order(self) -> Array | None:
+        """Rows in the order of their only covariate; None for several."""
+        x = on_host(self.covariates)
+        return np.argsort(x[:, 0], kind="stable") if x.ndim == 2 and x.shape[1] == 1 else None
 
     @property
     def n_rows(self) -> int:
@@ -141,7 +151,15 @@ class Problem:
         weights = None if self.weights is None else self.weights[rows]
         if weights is not None:  # they add up to the observations of this part
             weights = weights * ((len(rows) if counts is None else counts.sum()) / weights.sum())
-        part = replace(self, covariates=covariates, responses=self.responses[rows], weights=weights, counts=counts)
+        subjects = None if self.subjects is None else self.subjects[rows]
+        part = replace(
+            self,
+            covariates=covariates,
+            responses=self.responses[rows],
+            weights=weights,
+            counts=counts,
+            subjects=subjects,
+        )
         means = part.mean_response()
         return replace(part, responses=part.responses - means, offset=means, scale=np.ones_like(self.scale))
 

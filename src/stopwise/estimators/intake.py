@@ -122,13 +122,33 @@ class Intake:
     """How many observations each row stands for; None for one each."""
     row_of: Array | None = None
     """For every row given the row here that it became, -1 for none; None where they are the same."""
+    subjects: Array | None = None
+    """For each row the number of its group; None where no groups were given."""
 
     def problem(self, *, intercept: bool, seed: int) -> Problem:
         """The rows as the rooms behind want them."""
         made = make_problem(
             self.covariates, self.responses, self.weights, intercept=intercept, seed=seed, counts=self.counts
         )
-        return replace(made, shared_scales=self.shared_scales) if self.shared_scales else made
+        made = replace(made, shared_scales=self.shared_scales) if self.shared_scales else made
+        return made if self.subjects is None else replace(made, subjects=self.subjects)
+
+    def with_groups(self, groups: object) -> Intake:
+        """The same rows with the group that each of the rows given belongs to."""
+        if groups is None:
+            return self
+        labels = np.asarray(groups)
+        if labels.ndim != 1 or len(labels) != self.n_given:
+            raise ValueError(
+                f"groups must hold one label for each of the {self.n_given} rows, got shape {labels.shape}"
+            )
+        labels = labels if self.kept_rows is None else labels[self.kept_rows]
+        numbers = np.unique(labels, return_inverse=True)[1]
+        if numbers.max(initial=0) < 1:
+            raise ValueError(
+                "groups must name at least 2 groups, got 1: leave them out, or say which rows belong together"
+            )
+        return replace(self, subjects=numbers)
 
     def observations(self, *, square: bool = False) -> Intake:
         """One row for every different observation; `square`: covariates are a matrix between all pairs of rows."""

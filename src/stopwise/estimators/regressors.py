@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, cast
 
@@ -46,7 +47,7 @@ from stopwise.kernels import Kernel, Precomputed, as_kernel
 from stopwise.kernels.stationary import Stationary
 from stopwise.losses import Loss, Squared, as_loss
 from stopwise.noise import as_noise
-from stopwise.rules import Critical, as_rule
+from stopwise.rules import Critical, LeaveBlockOut, as_rule
 
 _NOT_KEPT = ("_on_device", "_lock", "_told", "_calibrated")
 """What a copy or a pickle of an estimator makes anew."""
@@ -106,7 +107,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
 
     # ---- fit ------------------------------------------------------------------------------------------------------
 
-    def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
+    def fit(self, X: object, y: object, sample_weight: object = None, groups: object = None) -> Self:
         """Fit by early-stopped descent (or ridge at the same clock), stopping where the rule says.
 
         Parameters
@@ -120,8 +121,13 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         sample_weight : array-like of shape (n_samples,), optional
             Relative precisions: only their ratios count. A weight of 2 is the row twice, 0 is absence; a row that
             was written down twice is one observation of twice the precision (see "Weights and copies" in the docs).
+        groups : array-like of shape (n_samples,), optional
+            Which rows hang together (one subject's measurements): `rule=sw.rules.LeaveBlockOut()` leaves out a whole
+            group at a time, and is the default rule where groups are given.
         """
         self._validate_params()
+        if groups is not None and (self._under_loss or is_dask(X) or self.solver == "dask"):
+            raise ValueError("groups are for squared loss on rows in memory: leave them out, or fit an array")
         if self._under_loss and (self.solver not in ("auto", "dense", "nystrom") or is_dask(X)):
             raise ValueError(
                 'a loss other than squared is fitted to arrays with solver "auto", "dense" or "nystrom", got '
@@ -135,9 +141,12 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
             self._fitted = fit_responses(self._take(on_host(X), y, sample_weight), self.loss_plan())
             return self
         with blas_threads(limit_of(self.n_jobs)), Progress(self.verbose, "taking rows") as progress:
-            rows = self._take(X, y, sample_weight)
+            rows = self._take(X, y, sample_weight).with_groups(groups)
             problem = rows.problem(intercept=self.fit_intercept, seed=self.random_seed())
             rule, noise = as_rule(self.rule), as_noise(self.noise_std)
+            if groups is not None and self.rule == "auto":
+                rule = LeaveBlockOut()
+            problem = replace(problem, block=rule.block)
             linear = self.solver in ("auto", "dense") and problem.n_rows <= DENSE_ROWS and not rule.splits_rows
             progress.show(f"choosing a kernel for {problem.n_rows:,} rows")
             chosen = choose_kernel_for(
@@ -147,7 +156,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
                 linear=linear,
                 host=rule.splits_rows or noise.needs_rows,
             )
-            plan = self.plan(chosen.kernel).for_rows(rows.kept_rows)
+            plan = replace(self.plan(chosen.kernel), rule=rule).for_rows(rows.kept_rows)
             progress.show(f"fitting {problem.n_rows:,} rows")
             solution = choose_solver(chosen.problem, plan).solve(chosen.problem, plan)
             ranges = tensor_range if is_tensor(problem.covariates) else feature_range

@@ -5,6 +5,7 @@ from __future__ import annotations
 from stopwise.rules.base import Certainty, Data, Evidence, HeldOut, Reason, Rule, Stop, clock_grid, stop_at
 from stopwise.rules.critical import Critical
 from stopwise.rules.holdout import HoldOut
+from stopwise.rules.left_out_blocks import DependentRowsWarning, LeaveBlockOut
 from stopwise.rules.prudent import Prudent
 from stopwise.rules.risk import GCV, SURE, Discrepancy, Fixed, LeaveOneOut, Minimax, Oracle
 from stopwise.rules.search import minimise
@@ -16,11 +17,13 @@ __all__ = [
     "Certainty",
     "Critical",
     "Data",
+    "DependentRowsWarning",
     "Discrepancy",
     "Evidence",
     "Fixed",
     "HeldOut",
     "HoldOut",
+    "LeaveBlockOut",
     "LeaveOneOut",
     "Minimax",
     "Oracle",

@@ -147,9 +147,9 @@ class Data:
     kernel_scale: float = 1.0
     """The kernel's mean diagonal before centring: what a penalty is small or large against."""
     subjects: Array | None = None
-    """The group of each row, where rows of one subject are to be left out together."""
-    order: Callable[[], Array] | None = None
-    """Rows in the order of the covariate, where there is one."""
+    """For each row the number, from 0, of the group that `fit` was given for it."""
+    order: Array | None = None
+    """Rows in the order of their only covariate; None where there are several: the order given."""
 
 
 class Rule(ABC):
@@ -176,6 +176,11 @@ class Rule(ABC):
 
     reads_clock_only: ClassVar[bool] = False
     """True where the stop was given, so that nothing but the filter's clock is read."""
+
+    @property
+    def block(self) -> int | None:
+        """How many neighbouring rows the rule takes to share their noise; None for independent rows."""
+        return None
 
     @property
     def left_out_allowance(self) -> float | None:

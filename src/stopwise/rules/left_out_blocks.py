@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from stopwise.path import Path
 from stopwise.rules.base import Data, Reason, Rule, Stop, clock_grid, stop_at
 from stopwise.rules.critical import Critical
 
-_ENTRIES = 4_000_000
 _ALONE = 0.5
 """Share of leave-one-out's degrees of freedom below which rows are said to hang together."""
 
@@ -31,65 +30,86 @@ class DependentRowsWarning(StopwiseWarning):
 
 
 @dataclass(frozen=True)
+class LeftOutSet:
+    """Rows that are left out together, and which of them are then predicted and scored."""
+
+    rows: Array
+    scored: Array
+    """Positions in `rows`."""
+
+
+def by_label(labels: Array) -> list[LeftOutSet]:
+    """One set for each label, scored whole."""
+    order = np.argsort(labels, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
+    return [LeftOutSet(rows, np.arange(len(rows))) for rows in parts]
+
+
+def consecutive(order: Array, size: int) -> list[LeftOutSet]:
+    """Blocks of `size` rows that follow each other in `order`, half a block apart, each scored in its middle half.
+
+    So every row is scored once, with at least a quarter of a block between it and the rows that predict it: next to
+    the edge, noise that hangs together would still help.
+    """
+    n, step = len(order), max(1, size // 2)
+    margin = (size - step) // 2
+    sets = []
+    for first in range(0, n, step):
+        last = min(first + step, n)
+        low, high = max(first - margin, 0), min(last + (size - step - margin), n)
+        sets.append(LeftOutSet(order[low:high], np.arange(first - low, last - low)))
+    return sets
+
+
+@dataclass(frozen=True)
 class Blocks:
-    """Left-out errors of ridge along a path, block by block."""
+    """Left-out errors of ridge along a path, set by set."""
 
     path: Path
-    labels: Array
-    """The number of each row's block, from 0."""
-
-    def members(self) -> list[Array]:
-        """The rows of every block."""
-        order = np.argsort(self.labels, kind="stable")
-        return np.split(order, np.flatnonzero(np.diff(self.labels[order])) + 1)
+    sets: list[LeftOutSet]
 
     def errors(self, step_sum: float) -> Array:
-        """Weighted squared errors of every block when it is left out, at one clock reading."""
+        """Weighted squared errors of every set's scored rows when all of it is left out, at one clock reading."""
         path, basis = self.path, self.path.spectrum.basis
-        assert basis is not None
-        vectors, n_rows = basis.vectors, len(self.labels)
+        assert basis is not None and path.response is not None
+        vectors, n_rows = basis.vectors, len(path.response)
         root = np.ones(n_rows) if path.root_weights is None else path.root_weights
         gain = path.filter.gain(path.spectrum.eigenvalues, np.asarray(step_sum))
-        residual = root * path.residual_rows(np.asarray(step_sum))
-        constant = root / np.sqrt(path.n_samples) if path.intercept else np.zeros(n_rows)
+        residual = root * path._residual_rows(np.asarray(step_sum))
+        free = path.fixed
+        if free is None:
+            free = (root / np.sqrt(path.n_samples))[:, None] if path.intercept else np.zeros((n_rows, 0))
         out = []
-        for rows in self.members():
-            part = vectors[rows]
-            left = np.eye(len(rows)) - (part * gain) @ part.T - np.outer(constant[rows], constant[rows])
-            out.append(_squared_solution(left, residual[rows]))
+        for each in self.sets:
+            part, fixed = vectors[each.rows], free[each.rows]
+            left = np.eye(len(each.rows)) - (part * gain) @ part.T - fixed @ fixed.T
+            out.append(_squared_solution(left, residual[each.rows], each.scored))
         return np.array(out)
 
 
-def _squared_solution(left: Array, residual: Array) -> float:
-    """|S_BB^-1 r_B|^2; infinite where the block is all there is to know of its own fit."""
+def _squared_solution(left: Array, residual: Array, scored: Array) -> float:
+    """|S_BB^-1 r_B|^2 over the scored rows; infinite where the set is all there is to know of its own fit."""
     try:
         solved = np.linalg.solve(left, residual)
     except np.linalg.LinAlgError:
         return float("inf")
-    value = float(solved @ solved)
+    value = float(solved[scored] @ solved[scored])
     return value if np.isfinite(value) else float("inf")
-
-
-def consecutive(order: Array, size: int) -> Array:
-    """Blocks of `size` rows that follow each other in `order`; a short rest joins the last block."""
-    count = max(1, len(order) // size)
-    labels = np.empty(len(order), dtype=np.int64)
-    labels[order] = np.minimum(np.arange(len(order)) // size, count - 1)
-    return labels
 
 
 @dataclass(frozen=True)
 class LeaveBlockOut(Rule):
     """The earliest stop whose error on left-out blocks is within `allowance` standard errors of the smallest.
 
-    `size`: rows in a block that follow each other in the first covariate (rows with several covariates: in the order
-    given). Where `fit` was given `groups`, these are the blocks and `size` is not used; it may then be left out. The
-    error is ridge's, exact at each penalty; another filter stops at the same reading of the clock. A warning says when
-    blocks ask for less than half of the degrees of freedom that single rows ask for.
+    `size`: rows in a block that follow each other in the only covariate (rows with several covariates: in the order
+    given); a block is scored in its middle half. Where `fit` was given `groups`, these are the blocks and `size` is not used; it may then be left out. The
+    error is ridge's, exact at each penalty; another filter stops at the same reading of the clock. One standard error is
+    allowed, twice the default rule's: blocks are few. A warning says when they clearly ask for less than half of the
+    degrees of freedom that single rows ask for.
     """
 
     size: int | None = None
-    allowance: float = 0.5
+    allowance: float = 1.0
     name: ClassVar[str] = "leave-block-out"
     needs_rows: ClassVar[bool] = True
     divides_by_freedom: ClassVar[bool] = True
@@ -100,19 +120,22 @@ class LeaveBlockOut(Rule):
         if not (is_finite(self.allowance) and self.allowance >= 0):
             raise ValueError(f"allowance must be a number of at least 0 standard errors, got {self.allowance!r}")
 
+    @property
+    def block(self) -> int | None:
+        return None if self.size is None else int(self.size)
+
     def without_rows(self) -> Rule:
         return Critical(hilbert_radius="self")
 
-    def labels(self, n_rows: int, data: Data | None) -> Array:
-        """The block of each row."""
-        given = None if data is None or data.subjects is None else data.subjects
-        if given is not None:
-            return cast(Array, given)
+    def sets(self, n_rows: int, data: Data | None) -> list[LeftOutSet]:
+        """What is left out together."""
+        if data is not None and data.subjects is not None:
+            return by_label(data.subjects)
         if self.size is None:
             raise ValueError("LeaveBlockOut needs size= (rows in a block) or fit(..., groups=)")
         if self.size * 2 > n_rows:
             raise ValueError(f"size must be at most half of the {n_rows} rows, got {self.size}: two blocks at least")
-        order = np.arange(n_rows) if data is None or data.order is None else data.order()
+        order = np.arange(n_rows) if data is None or data.order is None else data.order
         return consecutive(order, int(self.size))
 
     def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
@@ -124,12 +147,13 @@ class LeaveBlockOut(Rule):
                 'LeaveBlockOut needs all eigenvectors: use solver="dense" (or "line" for one covariate), or fewer rows'
             )
         ridge = path.along(Ridge())
-        blocks = Blocks(ridge, self.labels(len(basis.rows), data))
+        blocks = Blocks(ridge, self.sets(len(basis.rows), data))
         grid = clock_grid(ridge)[1::4]
         table = np.stack([blocks.errors(float(s)) for s in grid])
         stop, best, excess, spread = earliest_within(table, ridge.n_samples, self.allowance)
-        alone = np.asarray(ridge.leave_one_out_error(grid))
-        warn_of_dependence(ridge, float(grid[best]), float(grid[int(np.nanargmin(alone))]))
+        alone = int(np.nanargmin(ridge.leave_one_out_error(grid)))
+        if _tell_apart(table, best, alone):
+            warn_of_dependence(ridge, float(grid[best]), float(grid[alone]))
         lowest = float(table[best].sum()) / ridge.n_samples
         return stop_at(
             path.filter,
@@ -158,6 +182,14 @@ def earliest_within(table: Array, n_samples: float, allowance: float) -> tuple[i
     return stop, best, float(excess[stop]), float(spread[stop])
 
 
+def _tell_apart(table: Array, best: int, alone: int) -> bool:
+    """Whether the error on left-out blocks is more than a standard error larger at leave-one-out's stop."""
+    gap = table[alone] - table[best]
+    if not np.isfinite(gap).all():
+        return True
+    return float(gap.sum()) > float(np.sqrt(((gap - gap.mean()) ** 2).sum()))
+
+
 def warn_of_dependence(ridge: Path, by_blocks: float, alone: float) -> None:
     """Say when blocks ask for less than half the degrees of freedom that single rows ask for."""
     few, many = (float(ridge.degrees_of_freedom(s)) for s in (by_blocks, alone))
@@ -168,6 +200,3 @@ def warn_of_dependence(ridge: Path, by_blocks: float, alone: float) -> None:
             DependentRowsWarning,
             stacklevel=2,
         )
-
-
-__all__ = ["Blocks", "DependentRowsWarning", "LeaveBlockOut", "cast", "consecutive"]

@@ -105,7 +105,7 @@ def choose_kernel(problem: Problem, given: Kernel | None, relevance: bool | str,
         kernel.check(problem.covariates)
         return Chosen(kernel, problem)
     if one_covariate.takes(problem, given):
-        kernel, table = one_covariate.choose(problem, given)
+        kernel, table = one_covariate.choose(problem, given, problem.block)
         return Chosen(kernel, problem, None, table)
     kernels = KERNELS if given is None else (given.with_length_scale(1.0),)
     # A kernel asked for by name keeps one length scale unless more are asked for.

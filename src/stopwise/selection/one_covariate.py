@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.engine.line.merged_rows import merge_rows
+from stopwise.engine.line.merged_rows import LineRows, in_bins, merge_rows
 from stopwise.engine.line.scores import ScaleFound, best_scale
 from stopwise.kernels import Kernel, Laplace, Matern
 from stopwise.problem import Problem
@@ -47,12 +47,17 @@ def takes(problem: Problem, given: Kernel | None) -> bool:
     return varies and np.unique(x[:, 0]).size >= LEAST_PLACES
 
 
-def choose(problem: Problem, given: Kernel | None) -> tuple[Kernel, Selection]:
-    """The kernel in the covariate's own units, and the table of what was tried."""
+def choose(problem: Problem, given: Kernel | None, block: int | None = None) -> tuple[Kernel, Selection]:
+    """The kernel in the covariate's own units, and the table of what was tried.
+
+    `block`: neighbouring rows that share their noise; they then count as one observation, their mean.
+    """
     centred = problem.responses - problem.mean_response()
     spread = np.sqrt(np.average(centred**2, axis=0, weights=problem.weights))
     used = spread > 0
     rows = merge_rows(problem.covariates[:, 0], centred[:, used] / spread[used], problem.weights, problem.counts)
+    if block is not None:
+        rows = _means(rows, block)
     found = [best_scale(rows, p, intercept=problem.intercept, most_places=_PLACES) for p in states_of(given)]
     best = min(found, key=lambda each: round(each.score, 9))
     unit = float(spread[0] * problem.scale[0]) if len(spread) == 1 else 1.0
@@ -67,6 +72,13 @@ def choose(problem: Problem, given: Kernel | None) -> tuple[Kernel, Selection]:
         "relevance": 1.0,
     }
     return kernel, Selection(tuple(table), (feature,), told, best.n_places, rows.n_places, problem.n_samples)
+
+
+def _means(rows: LineRows, block: int) -> LineRows:
+    """The means of blocks as observations of equal precision: what differs inside a block says nothing of the noise."""
+    means = in_bins(rows, max(2, rows.n_places // block))
+    ones = np.ones(means.n_places)
+    return merge_rows(means.covariate, means.responses, ones)
 
 
 def _row(found: ScaleFound, unit: float, chosen: bool) -> Row:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from stopwise._support.arrays import Array
 from stopwise.engine.line.fits import fit_at
@@ -88,34 +87,41 @@ class ExactStop:
         )
 
     def _lowest(self, grid: Array, totals: Array) -> float:
+        """The log penalty of the smallest mean error: rounds of readings around the lowest, an eighth as far apart."""
         at = int(np.argmin(totals))
         if at in (0, len(grid) - 1):
             return float(grid[at])
-        found = minimize_scalar(
-            lambda u: float(self.errors(np.array([u])).sum()),
-            bounds=(grid[at - 1], grid[at + 1]),
-            method="bounded",
-            options={"xatol": 1e-9 if self.rows.n_places <= _FEW_PLACES else 1e-3},
-        )
-        return float(found.x) if found.fun <= totals[at] else float(grid[at])
+        best, lowest, step = float(grid[at]), float(totals[at]), float(grid[1] - grid[0])
+        for _ in range(5 if self._few else 2):
+            step /= 8
+            some = best + step * np.arange(-8, 9)
+            values = self.errors(some).sum(axis=0)
+            if values.min() <= lowest:
+                best, lowest = float(some[int(np.argmin(values))]), float(values.min())
+        return best
 
     def _earliest(self, grid: Array, errors: Array, best: float, at_best: Array) -> float:
-        def within(some: Array) -> Array:
+        """The end of the stretch beyond the best in which the excess stays within the allowance."""
+
+        def fails(some: Array) -> Array:
             above, spread = self.excess(some, at_best)
-            return np.asarray(above <= self.allowance * spread)
+            return np.flatnonzero(above > self.allowance * spread)
 
         after = grid > best
         if self.allowance == 0 or not after.any():
             return best
-        fails = np.flatnonzero(~within(errors[:, after]))
-        places = grid[after]
-        if not fails.size:
+        places, wrong = grid[after], fails(errors[:, after])
+        if not wrong.size:
             return float(places[-1])
-        fail, good = float(places[fails[0]]), float(places[fails[0] - 1]) if fails[0] else best
-        for _ in range(30 if self.rows.n_places <= _FEW_PLACES else 10):
-            middle = (fail + good) / 2
-            if within(self.errors(np.array([middle])))[0]:
-                good = middle
-            else:
-                fail = middle
+        good, bad = float(places[wrong[0] - 1]) if wrong[0] else best, float(places[wrong[0]])
+        for _ in range(8 if self._few else 3):
+            inside = np.linspace(good, bad, 14)[1:-1]
+            wrong = fails(self.errors(inside))
+            first = int(wrong[0]) if wrong.size else len(inside)
+            good = float(inside[first - 1]) if first else good
+            bad = float(inside[first]) if first < len(inside) else bad
         return good
+
+    @property
+    def _few(self) -> bool:
+        return self.rows.n_places <= _FEW_PLACES

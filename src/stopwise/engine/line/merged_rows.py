@@ -95,5 +95,13 @@ def in_bins(rows: LineRows, count: int) -> LineRows:
     counts = np.add.reduceat(rows.counts, starts)
     deviations = rows.deviations + (rows.responses - mean[bin_of])[rows.place_of]
     return LineRows(
-        covariate, weights, mean, within, counts, bin_of[rows.place_of], rows.row_weights, deviations, rows.row_counts
+        covariate,
+        weights,
+        mean,
+        within,
+        counts,
+        bin_of[rows.place_of],
+        rows.row_weights,
+        deviations,
+        rows.row_counts,
     )

@@ -72,6 +72,8 @@ def decide(problem: Problem, plan: Plan, path: Path, column: int) -> tuple[Stop,
         split=lambda train, test: held_out(problem, plan, column, train, test),
         seed=problem.seed,
         kernel_scale=problem.kernel_scale(plan.kernel),
+        subjects=problem.subjects,
+        order=problem.order,
     )
     return plan.rule.decide(path.column(column), sigma, data), sigma
 

@@ -1,0 +1,137 @@
+"""One covariate through solver="line": the same stops and fits as all eigenpairs, whatever filter, ties and weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import stopwise as sw
+from stopwise.engine.line.merged_rows import in_bins, merge_rows
+from stopwise.engine.line.repeated_solves import LineFactor, LineProduct
+from stopwise.engine.line.transitions import state_space
+
+KERNELS = ["sobolev1", "sobolev2", "laplace", "matern32", "matern52"]
+
+
+def data(n=330, digits=3, seed=0):
+    rng = np.random.default_rng(seed)
+    x = np.round(rng.random(n), digits)
+    return x[:, None], np.sin(7 * x) + 0.3 * rng.standard_normal(n), rng.uniform(0.5, 2.0, n)
+
+
+def resolved(name):
+    return sw.kernels.Matern(0.3, smoothness=int(name[-2]) / 2) if name.startswith("matern") else name
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("estimator", [sw.KernelGradientRegressor, sw.KernelRidgeRegressor])
+def test_the_default_stop_and_its_fit_are_those_of_all_eigenpairs(estimator, name):
+    x, y, weights = data()
+    kernel = sw.kernels.Laplace(0.3) if name == "laplace" else resolved(name)
+    new = np.linspace(0.05, 0.95, 40)[:, None]
+    dense = estimator(kernel, solver="dense").fit(x, y, weights)
+    line = estimator(kernel, solver="line").fit(x, y, weights)
+    assert line.solver_ == "line"
+    assert line.step_sum_ == pytest.approx(dense.step_sum_, rel=1e-5)
+    assert line.stop_.evidence.criterion == pytest.approx(dense.stop_.evidence.criterion, rel=1e-8)
+    assert line.noise_std_ == pytest.approx(dense.noise_std_, rel=1e-4)
+    np.testing.assert_allclose(line.predict(new), dense.predict(new), atol=1e-5)
+    assert line.stop_.certainty.settled
+
+
+@pytest.mark.parametrize("filter", ["descent", "flow"])
+@pytest.mark.parametrize("step_sum", [30.0, 1e4, 1e7])
+def test_filters_at_a_given_reading_are_dense_to_1e_8(filter, step_sum):
+    x, y, weights = data()
+    kernel = sw.kernels.Matern(0.3, smoothness=1.5)
+    rule = sw.rules.Fixed(step_sum=step_sum)
+    models = [
+        sw.KernelGradientRegressor(kernel, filter=filter, rule=rule, schedule=0.5, solver=s).fit(x, y, weights)
+        for s in ("dense", "line")
+    ]
+    dense, line = (m.predict(x) for m in models)
+    assert models[0].step_sum_ == models[1].step_sum_
+    np.testing.assert_allclose(line, dense, atol=3e-8)
+
+
+def test_a_line_of_two_covariates_is_refused_with_a_remedy():
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match='one covariate.*solver="krylov"'):
+        sw.KernelRidgeRegressor("matern32", solver="line").fit(rng.random((40, 2)), rng.random(40))
+
+
+def test_the_papers_rule_on_the_line_agrees_with_all_eigenpairs():
+    x, y, _ = data(n=300)
+    kernel = sw.kernels.Matern(0.3, smoothness=1.5)
+    rule = sw.rules.Critical(hilbert_radius=3.0)
+    dense, line = (
+        sw.KernelGradientRegressor(kernel, rule=rule, noise_std=0.3, solver=s, tol=0).fit(x, y)
+        for s in ("dense", "line")
+    )
+    assert line.n_iter_ == dense.n_iter_
+
+
+def test_auto_takes_the_line_for_one_covariate_and_says_what_it_tried():
+    x, y, _ = data(n=500, digits=12)
+    model = sw.KernelGradientRegressor().fit(x, y)
+    assert model.solver_ == "line"
+    assert {row["kernel"] for row in model.selection_} == {"laplace", "matern32", "matern52"}
+    truth = np.sin(7 * x[:, 0])
+    assert np.sqrt(np.mean((model.predict(x) - truth) ** 2)) < 0.07
+    mean, std = model.predict(x, return_std=True)
+    assert 0.7 < np.mean(np.abs(mean - truth) <= 1.645 * std) <= 1.0
+
+
+def test_units_of_the_covariate_do_not_matter():
+    x, y, _ = data(n=400, digits=12)
+    plain = sw.KernelGradientRegressor().fit(x, y)
+    moved = sw.KernelGradientRegressor().fit(1e5 * x - 3e4, 1e-3 * y)
+    np.testing.assert_allclose(moved.predict(1e5 * x - 3e4), 1e-3 * plain.predict(x), rtol=0, atol=1e-7)
+
+
+def test_standard_deviations_grow_to_the_priors_between_and_beyond_the_data():
+    rng = np.random.default_rng(1)
+    x = np.concatenate([rng.random(200) * 0.3, 0.7 + rng.random(200) * 0.3])
+    model = sw.KernelRidgeRegressor(sw.kernels.Matern(0.05, smoothness=1.5), solver="line").fit(
+        x[:, None], np.sin(9 * x) + 0.2 * rng.standard_normal(400)
+    )
+    _, std = model.predict(np.array([[0.15], [0.5], [0.99]]), return_std=True)
+    assert std[1] > 3 * std[0]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_repeated_solves_and_products_are_those_of_the_matrix(name):
+    rng = np.random.default_rng(4)
+    kernel = sw.kernels.Sobolev(int(name[-1])) if name.startswith("sobolev") else resolved(name)
+    kernel = sw.kernels.Laplace(0.2) if name == "laplace" else kernel
+    x, weights, block = np.sort(rng.random(150)), rng.uniform(0.5, 2, 150), rng.standard_normal((150, 2))
+    gram, new = kernel(x[:, None], x[:, None]), rng.random(20)
+    inverse = np.linalg.inv(gram + np.diag(0.02 / weights))
+    ones = inverse @ np.ones(150)
+    projected = inverse - np.outer(ones, ones) / ones.sum()
+    factor = LineFactor(merge_rows(x, block, weights), state_space(kernel), 0.02, intercept=True)
+    np.testing.assert_allclose(
+        factor.solve(block), projected @ block, rtol=0, atol=1e-8 * np.abs(projected @ block).max()
+    )
+    product = LineProduct(state_space(kernel), x)
+    np.testing.assert_allclose(product.own(block), gram @ block, atol=1e-9)
+    np.testing.assert_allclose(product.at(new, block), kernel(new[:, None], x[:, None]) @ block, atol=1e-9)
+
+
+def test_bins_keep_every_sum_of_the_rows():
+    rng = np.random.default_rng(5)
+    rows = merge_rows(np.round(rng.random(1000), 3), rng.standard_normal((1000, 2)), rng.uniform(0.5, 2, 1000))
+    binned = in_bins(rows, 64)
+    assert binned.n_places == 64
+    assert binned.n_samples == pytest.approx(rows.n_samples)
+    total = (rows.weights[:, None] * rows.responses**2 + rows.within).sum(axis=0)
+    np.testing.assert_allclose((binned.weights[:, None] * binned.responses**2 + binned.within).sum(axis=0), total)
+
+
+@pytest.mark.parametrize(
+    "x", [np.r_[np.zeros(200), np.linspace(0, 1, 200)], np.r_[np.linspace(0, 1e-9, 200), np.linspace(0.5, 1, 200)]]
+)
+def test_designs_that_splines_refuse_are_fitted(x):
+    rng = np.random.default_rng(6)
+    model = sw.KernelRidgeRegressor("sobolev2", solver="line").fit(x[:, None], x + 0.1 * rng.standard_normal(len(x)))
+    assert np.all(np.isfinite(model.predict(x[:, None])))

@@ -1,0 +1,116 @@
+"""Left-out blocks and groups against leaving them out by hand."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn import config_context
+from sklearn.model_selection import cross_val_score
+
+import stopwise as sw
+from stopwise.filters import Ridge
+from stopwise.rules import DependentRowsWarning
+from stopwise.rules.left_out_blocks import Blocks, by_label, consecutive
+
+
+def by_hand(kernel, x, y, weights, labels, penalty):
+    """Squared errors of each group when a ridge with an intercept is fitted to all the others."""
+    out = []
+    for label in np.unique(labels):
+        rest, own = labels != label, labels == label
+        inverse = np.linalg.inv(kernel(x[rest]) + np.diag(penalty / weights[rest]))
+        ones = np.ones(rest.sum())
+        level = (ones @ inverse @ y[rest]) / (ones @ inverse @ ones)
+        predicted = kernel(x[own], x[rest]) @ inverse @ (y[rest] - level) + level
+        out.append((weights[own] * (y[own] - predicted) ** 2).sum())
+    return np.array(out)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_leaving_out_a_group_equals_fitting_the_others(weighted):
+    rng = np.random.default_rng(0)
+    x, labels = rng.random((60, 2)), rng.integers(0, 12, 60)
+    y = np.sin(5 * x[:, 0]) + 0.3 * rng.standard_normal(60)
+    weights = rng.uniform(0.5, 2, 60) if weighted else np.ones(60)
+    kernel = sw.kernels.Matern(0.4, smoothness=1.5)
+    model = sw.KernelRidgeRegressor(kernel, rule=sw.rules.Fixed(step_sum=50.0), solver="dense").fit(x, y, weights)
+    path = model.path_.along(Ridge())
+    weights = weights * 60 / weights.sum()
+    errors = Blocks(path, by_label(labels)).errors(50.0) * float(path.scale) ** 2
+    np.testing.assert_allclose(errors, by_hand(kernel, x, y, weights, labels, 60 / 50.0), rtol=1e-10)
+
+
+def test_blocks_in_a_row_score_every_row_once_away_from_its_predictors():
+    sets = consecutive(np.arange(103), 20)
+    scored = np.concatenate([each.rows[each.scored] for each in sets])
+    assert sorted(scored) == list(range(103))
+    for each in sets[1:-1]:
+        assert each.scored.min() >= 5
+        assert len(each.rows) - 1 - each.scored.max() >= 5 or each.rows[-1] == 102
+
+
+def shared_noise(seed, rho=0.8, n=400):
+    rng = np.random.default_rng(seed)
+    noise = np.zeros(n + 100)
+    for t in range(1, n + 100):
+        noise[t] = rho * noise[t - 1] + np.sqrt(1 - rho**2) * rng.standard_normal()
+    x = (np.arange(n) + 0.5) / n
+    return x[:, None], np.sin(6 * x), 0.3 * noise[100:]
+
+
+def test_blocks_do_not_follow_noise_that_neighbours_share_and_say_so():
+    risks = []
+    for seed in range(4):
+        x, truth, noise = shared_noise(seed)
+        with pytest.warns(DependentRowsWarning, match="degrees of freedom"):
+            blocks = sw.KernelRidgeRegressor("sobolev2", rule=sw.rules.LeaveBlockOut(20)).fit(x, truth + noise)
+        single = sw.KernelRidgeRegressor("sobolev2", rule="loo").fit(x, truth + noise)
+        risks.append([np.mean((m.predict(x) - truth) ** 2) for m in (blocks, single)])
+    by_blocks, alone = np.mean(risks, axis=0)
+    assert by_blocks < 0.5 * alone
+
+
+def test_independent_rows_get_no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DependentRowsWarning)
+        for seed in range(3):
+            x, truth, noise = shared_noise(seed, rho=0.0)
+            sw.KernelRidgeRegressor("sobolev2", rule=sw.rules.LeaveBlockOut(20)).fit(x, truth + noise)
+
+
+def test_groups_make_leave_group_out_the_default_and_travel_through_routing():
+    rng = np.random.default_rng(3)
+    subject = np.repeat(np.arange(20), 5)
+    x = rng.random((100, 1))
+    y = np.sin(6 * x[:, 0]) + 0.5 * rng.standard_normal(20)[subject] + 0.1 * rng.standard_normal(100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = sw.KernelRidgeRegressor("matern32").fit(x, y, groups=subject)
+        assert model.stop_.evidence.rule == "leave-block-out"
+        with config_context(enable_metadata_routing=True):
+            routed = sw.KernelRidgeRegressor("matern32").set_fit_request(groups=True)
+            scores = cross_val_score(routed, x, y, cv=3, params={"groups": subject})
+    assert np.all(np.isfinite(scores))
+
+
+@pytest.mark.parametrize(
+    ("rule", "groups", "message"),
+    [
+        (sw.rules.LeaveBlockOut(), None, "size="),
+        (sw.rules.LeaveBlockOut(40), None, "at most half of the 50 rows, got 40"),
+        (sw.rules.LeaveBlockOut(5), np.zeros(50), "at least 2 groups"),
+        (sw.rules.LeaveBlockOut(5), np.zeros(7), "one label for each of the 50 rows"),
+    ],
+)
+def test_what_cannot_be_left_out_is_refused(rule, groups, message):
+    rng = np.random.default_rng(4)
+    with pytest.raises(ValueError, match=message):
+        sw.KernelRidgeRegressor("matern32", rule=rule).fit(rng.random((50, 1)), rng.random(50), groups=groups)
+
+
+@pytest.mark.parametrize("size", [0, 2.5, float("nan")])
+def test_a_block_is_a_whole_number_of_rows(size):
+    with pytest.raises(ValueError, match="whole number"):
+        sw.rules.LeaveBlockOut(size)
