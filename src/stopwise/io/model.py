@@ -25,9 +25,7 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: fitted_f
 """From what was learned in a schema to the next one. To change it: raise SCHEMA and add the step from the old one."""
 OLDEST = 1
 
-_ESTIMATORS = {
-    cls.__name__: cls for cls in (KernelGradientRegressor, KernelRidgeRegressor, KernelGradientClassifier)
-}
+_ESTIMATORS = {cls.__name__: cls for cls in (KernelGradientRegressor, KernelRidgeRegressor, KernelGradientClassifier)}
 _LIFTED = {"kernel": "kernel", "stop": "stops", "solver": "solver", "feature_names": "feature_names"}
 """Parts that stand at the top of the document, where people look for them."""
 _MALFORMED = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -121,7 +119,7 @@ def _checked(model: Model, learned: dict[str, Any]) -> Fitted | LossFitted:
         check_loss_fitted(under_loss)
         model.loss_plan(1 if under_loss.classes is None else len(under_loss.classes))
         return cast(LossFitted, under_loss)
-    fitted = replace(build(Fitted, learned), device=None)  # where it was fitted is no place here
+    fitted: Fitted = replace(build(Fitted, learned), device=None)  # where it was fitted is no place here
     check_fitted(fitted)
     model.plan(fitted.kernel)
     model.random_seed()
