@@ -8,6 +8,7 @@ is which kappa is best, and how the error falls with n.
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import cast
 
 import numpy as np
 
@@ -50,7 +51,7 @@ def product(x: Array, block: Array) -> Array:
     below = np.cumsum(x[:, None] * block, axis=0)
     total = block.sum(axis=0)
     above = total - np.cumsum(block, axis=0)
-    return (total + below + x[:, None] * above) / len(x)
+    return cast(Array, (total + below + x[:, None] * above) / len(x))
 
 
 def chunk(name: str, n: int, alpha: float, seed: int, index: int, size: int) -> list[Tally]:
