@@ -61,6 +61,8 @@ def compare(data: Path | None, holdout: float, figure: Path | None, as_json: boo
         training = read_table(data, given.pop("example"), columns, writing).training
     for note in training.notes:
         notes.add(note)
+    if training.of_classes:
+        raise click.UsageError(f"compare is for a target of numbers, and '{shown(training.roles.target)}' holds text")
     kernel = options.kernel_for(given["kernel"], given["length_scale"], one_covariate(training))
     settings = {"kernel": kernel, "solver": given["solver"]}
     settings |= {"noise_std": options.noise_for(given["noise_std"]), "fit_intercept": given["intercept"]}

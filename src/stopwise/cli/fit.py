@@ -17,15 +17,21 @@ from stopwise.cli import options
 from stopwise.cli.fit_cluster import fit_in_chunks
 from stopwise.cli.output import Notes, emit_json, print_facts
 from stopwise.cli.table_options import Columns, Writing, read_table, table_options
-from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
+from stopwise.estimators import KernelGradientClassifier, KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.examples import EXAMPLES
 from stopwise.io import atomic_path, write_model
 from stopwise.rules.explanation import explain
 from stopwise.tables import EncodedFrame, FittedTable, Kind, Recipe, TableEncoder, Training, input_files, quoted, shown
 from stopwise.views.facts import Model, describe, number
 
+LOSSES = ("squared", "huber", "quantile", "poisson")
+
 
 def _estimator(training: Training | None, rule: str, filter: str, given: dict[str, Any]) -> Model:
+    if training is not None and training.of_classes:
+        return _classifier(training, rule, given)
+    if filter == "ridge" and given["loss"] != "squared":
+        raise click.UsageError("--filter ridge is for squares: leave out one of --filter and --loss")
     settings: dict[str, Any] = {
         "kernel": options.kernel_for(given["kernel"], given["length_scale"], one_covariate(training)),
         "rule": rule,
@@ -35,7 +41,23 @@ def _estimator(training: Training | None, rule: str, filter: str, given: dict[st
         "n_landmarks": given["landmarks"] or "auto",
         "random_state": given["seed"],
     }
-    return KernelRidgeRegressor(**settings) if filter == "ridge" else KernelGradientRegressor(filter=filter, **settings)
+    if filter == "ridge":
+        return KernelRidgeRegressor(**settings)
+    return KernelGradientRegressor(filter=filter, loss=given["loss"], quantile=given["quantile"], **settings)
+
+
+def _classifier(training: Training, rule: str, given: dict[str, Any]) -> Model:
+    """For a target of text: options that only squares know are refused."""
+    for name, default in (("loss", "squared"), ("solver", "auto"), ("noise_std", "auto")):
+        if given[name] != default:
+            raise click.UsageError(f"--{name.replace('_', '-')} is for a target of numbers, and the target holds text")
+    return KernelGradientClassifier(
+        options.kernel_for(given["kernel"], given["length_scale"], one_covariate(training)),
+        rule=rule,
+        fit_intercept=given["intercept"],
+        n_landmarks=given["landmarks"] or "auto",
+        random_state=given["seed"],
+    )
 
 
 def one_covariate(training: Training | None) -> Array | None:
@@ -90,6 +112,12 @@ def _write(fitted: TableFit, out: Path | None, report: Path | None, notes: Notes
 @click.option(
     "--filter", type=click.Choice(options.FILTERS), default="descent", show_default=True, help="What to stop."
 )
+@click.option(
+    "--loss", type=click.Choice(LOSSES), default="squared", show_default=True, help="How far a fit is from the target."
+)
+@click.option(
+    "--quantile", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.5, help="For --loss quantile."
+)
 @click.option("--out", type=options.FILE, help="Save the model here (.stopwise).")
 @click.option("--report", type=options.FILE, help="Write an HTML report here.")
 @options.output_options
@@ -118,6 +146,10 @@ def fit(data: Path | None, out: Path | None, report: Path | None, as_json: bool,
         read = read_table(data, example, columns, writing)
     for note in read.training.notes:
         notes.add(note)
+    if report and (read.training.of_classes or given["loss"] != "squared"):
+        raise click.UsageError(
+            "--report is for --loss squared and a target of numbers: leave it out (info tells the rest)"
+        )
     with notes.progress(f"fitting {len(read.training.target):,} rows"), notes.listening():
         estimator = _estimator(read.training, given["rule"], given["filter"], given)
         fitted = TableFit.of(estimator, read.training, columns.encoder())
@@ -148,16 +180,26 @@ def print_summary(result: dict[str, Any], why: str) -> None:
     if result["length_scale"] is not None:
         kernel += f", length scale {number(result['length_scale'])}"
     steps = f"{number(result['iteration'])} steps, " if result["iteration"] is not None else ""
+    if result.get("loss") is not None:
+        quality = [("loss", result["loss"]), ("error", f"left-out loss {number(result['left_out_loss'])} a row")]
+        if result["classes"]:
+            slope, temperature = number(result["calibration_slope"], 3), number(result["temperature"], 3)
+            quality.append(("classes", shown(", ".join(result["classes"]), 300)))
+            quality.append(("calibration", f"slope {slope} on left-out rows, temperature {temperature}"))
+    else:
+        quality = [
+            ("noise level", number(result["noise_std"])),
+            ("radius", number(result["hilbert_radius"])),
+            ("error", f"root mean square {number(result['rmse_fit'])}, leave-one-out {number(result['rmse_loo'])}"),
+        ]
     facts = [
         *((label, shown(result[key], 300)) for label, key in _WRITTEN if result.get(key)),
         ("data", f"{result['rows']:,} rows, {count} feature{'' if count == 1 else 's'} ({quoted(result['features'])})"),
         ("kernel", kernel),
-        ("noise level", number(result["noise_std"])),
-        ("radius", number(result["hilbert_radius"])),
         ("stop", f"{steps}step_sum {number(result['step_sum'])} (rule {result['rule']})"),
         ("why", why),
         ("complexity", f"{number(result['degrees_of_freedom'])} degrees of freedom"),
-        ("error", f"root mean square {number(result['rmse_fit'])}, leave-one-out {number(result['rmse_loo'])}"),
+        *quality,
         ("solver", result["solver"]),
     ]
     if result.get("landmarks"):

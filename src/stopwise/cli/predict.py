@@ -19,6 +19,7 @@ from stopwise.cli.prediction_writers import WRITTEN, Cells, JsonWriter, Writer, 
 from stopwise.cli.streams import is_stream
 from stopwise.cli.table_options import Writing, writing_options
 from stopwise.estimators.fitted import Fitted, fitted_of
+from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.training_range import Mask, outside
 from stopwise.exceptions import ExtrapolationWarning
 from stopwise.io import read_model
@@ -166,7 +167,21 @@ class Predictor:
                 inside &= (X[:, 0] >= left) & (X[:, 0] <= right)
         return inside
 
+    def _classes(self, X: Array, usable: Mask) -> dict[str, Array]:
+        """The likeliest class of each row, and the probability of every class."""
+        labels = [str(label) for label in self.model.classes_]
+        p = np.full((len(X), len(labels)), np.nan)
+        if usable.any():
+            p[usable] = cast(LossFitted, fitted_of(self.model)).natural(X[usable], self.model.n_jobs)
+        named = np.array([labels[k] for k in p[usable].argmax(axis=1)], dtype=object)
+        best = np.full(len(X), None, dtype=object)
+        best[usable] = named
+        names = told_apart(["prediction", *(f"probability {label}" for label in labels)])
+        return dict(zip(names, [best, *p.T], strict=True))
+
     def _columns(self, X: Array, usable: Mask) -> dict[str, Array]:
+        if hasattr(self.model, "classes_"):
+            return self._classes(X, usable)
         outputs = 1 if self.model.dual_coef_.ndim == 1 else self.model.dual_coef_.shape[1]
         kinds = ["prediction", *(["std"] if self.std else []), *(["lower", "upper"] if self.interval else [])]
         values = np.full((len(kinds), len(X), outputs), np.nan)
@@ -253,6 +268,8 @@ def predict(
     fitted = fitted_of(saved.model)
     known = known_columns(fitted)
     with open_tables(data, writing.asked(known.names if known else ())) as tables:
+        if std and isinstance(fitted, LossFitted):
+            raise click.UsageError("--std is for models of --loss squared; this one has the loss " + fitted.loss.name)
         predictor = Predictor(
             saved.model,
             columns_of(known, fitted.n_features, tables),

@@ -56,7 +56,7 @@ def reproduce(
 ) -> None:
     """Re-run the paper's experiments and say which claims hold.
 
-    NAMES are some of path, rates, rules, ridge, classes, bounds, robustness; all without any.
+    NAMES are some of path, rates, rules, ridge, classes, bounds, robustness, boosting; all without any.
     """
     chosen = names or tuple(EXPERIMENTS)
     try:

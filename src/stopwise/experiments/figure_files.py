@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stopwise._support.matplotlib import library
-from stopwise.experiments.more_figures import draw_bounds, draw_classes, draw_robustness
+from stopwise.experiments.more_figures import draw_boosting, draw_bounds, draw_classes, draw_robustness
 from stopwise.experiments.paper_figures import draw_path, draw_rates, draw_ridge, draw_rules
 from stopwise.experiments.runner import Outcome, replace_file
 from stopwise.experiments.tally import Row
@@ -40,6 +40,7 @@ FIGURES: dict[str, Callable[[Sequence[Row]], dict[str, Figure]]] = {
     "classes": draw_classes,
     "bounds": draw_bounds,
     "robustness": draw_robustness,
+    "boosting": draw_boosting,
 }
 
 

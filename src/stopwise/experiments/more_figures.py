@@ -90,3 +90,21 @@ def draw_robustness(rows: Sequence[Row]) -> dict[str, Figure]:
     for spine in axes.spines.values():
         spine.set_visible(False)
     return {"robustness": figure}
+
+
+def draw_boosting(rows: Sequence[Row]) -> dict[str, Figure]:
+    """Kernel boosting: error against n for each stop (7n)^kappa, a panel for each loss."""
+    out = {}
+    for name in dict.fromkeys(row.reading for row in rows):
+        figure, axes = panel()
+        stops = sorted({row.at for row in pick(rows, reading=name) if row.at is not None})
+        for at, shade in zip(stops, COLOURS.values(), strict=False):
+            part = by_size(rows, reading=name, at=at)
+            spread = 2 * column(part, "standard_error")
+            axes.errorbar(column(part, "n"), column(part, "mean"), spread, marker="o", color=shade, label=f"{at:.2f}")
+        log_log(axes)
+        axes.set(xlabel="sample size n", ylabel="mean squared error")
+        axes.set_title(f"{name} loss, stopped after (7n)^kappa steps; bars: 2 standard errors")
+        axes.legend(title="kappa")
+        out[f"boosting-{name}"] = figure
+    return out

@@ -9,14 +9,14 @@ from types import ModuleType
 import joblib
 from threadpoolctl import threadpool_limits
 
-from stopwise.experiments import bounds, classes, paths, rates, ridge, robustness, rules
+from stopwise.experiments import boosting, bounds, classes, paths, rates, ridge, robustness, rules
 from stopwise.experiments.claims import Claim, as_json, as_markdown
 from stopwise.experiments.tally import Row, Tally, as_csv, merged, pick
 from stopwise.experiments.task import Config, Task
 from stopwise.io import atomic_path
 
 EXPERIMENTS: dict[str, ModuleType] = {
-    module.NAME: module for module in (paths, rates, rules, ridge, classes, bounds, robustness)
+    module.NAME: module for module in (paths, rates, rules, ridge, classes, bounds, robustness, boosting)
 }
 """In the order of the paper; each has `tasks(config)` and `claims(rows)`."""
 

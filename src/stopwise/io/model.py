@@ -25,9 +25,7 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: fitted_f
 """From what was learned in a schema to the next one. To change it: raise SCHEMA and add the step from the old one."""
 OLDEST = 1
 
-_ESTIMATORS = {
-    cls.__name__: cls for cls in (KernelGradientRegressor, KernelRidgeRegressor, KernelGradientClassifier)
-}
+_ESTIMATORS = {cls.__name__: cls for cls in (KernelGradientRegressor, KernelRidgeRegressor, KernelGradientClassifier)}
 _LIFTED = {"kernel": "kernel", "stop": "stops", "solver": "solver", "feature_names": "feature_names"}
 """Parts that stand at the top of the document, where people look for them."""
 _MALFORMED = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
@@ -14,6 +15,8 @@ from stopwise.tables.table import Column, Kind, Mask, TableError, text_column
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 OTHER, MISSING = "(other)", "(missing)"
+MOST_CLASSES = 100
+"""Text with more different values is no target: it names rows."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,19 @@ def numbers_of(column: Column, name: str) -> Floats:
             "value must be finite; make it a gap or leave the row out"
         )
     return values
+
+
+def labels_of(column: Column, name: str) -> npt.NDArray[np.object_]:
+    """The labels of a text column, gaps as None; text that hardly repeats is no label."""
+    held = column.values[~column.missing]
+    distinct = len(set(held.tolist()))
+    rare = min(Counter(held.tolist()).values(), default=0) < 2
+    if rare or distinct > MOST_CLASSES or 2 * distinct > held.size:
+        raise TableError(
+            f"the column '{shown(name)}' must hold numbers, but it holds text{stray_number(column)}; as classes it has "
+            f"{distinct:,} values in {held.size:,} rows, and classes are at most {MOST_CLASSES}, of 2 rows or more each"
+        )
+    return np.array([None if gap else cell for cell, gap in zip(column.values, column.missing, strict=True)], object)
 
 
 def as_text(column: Column) -> Column:

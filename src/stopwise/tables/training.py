@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.tables.encodings import numbers_of
+from stopwise.tables.encodings import labels_of, numbers_of
 from stopwise.tables.names import quoted, shown
-from stopwise.tables.table import Mask, Table, TableError
+from stopwise.tables.table import Kind, Mask, Table, TableError
 
 MISSING = ("impute", "drop", "refuse")
 """What to do with rows that have a gap: fill it, leave the row out, or stop."""
@@ -61,13 +61,20 @@ class Training:
     roles: Roles
     notes: tuple[str, ...] = field(default=())
 
+    @property
+    def of_classes(self) -> bool:
+        """Whether the target is text."""
+        return self.target.dtype == object
+
 
 def prepare(table: Table, roles: Roles, chosen: Sequence[str], missing: str = "impute") -> Training:
     """The chosen columns and the rows of a fit. A row without a target is left out whatever `missing` says."""
     if table.n_rows < 2:
         raise TableError(f"a fit needs at least 2 rows; the table has {table.n_rows}")
-    response = numbers_of(table.columns[roles.target], roles.target)
-    unknown = np.isnan(response)
+    answer = table.columns[roles.target]
+    classes = answer.kind is Kind.TEXT
+    response = labels_of(answer, roles.target) if classes else numbers_of(answer, roles.target)
+    unknown = answer.missing.copy() if classes else np.isnan(response)
     holes = {name: table.columns[name].missing for name in chosen}
     empty = [name for name, mask in holes.items() if mask.all()]
     gaps = _any([mask for name, mask in holes.items() if name not in empty], table.n_rows)
@@ -78,6 +85,9 @@ def prepare(table: Table, roles: Roles, chosen: Sequence[str], missing: str = "i
     if left < 2:
         raise TableError(f"a fit needs at least 2 rows; {left} of {table.n_rows} can be used")
     notes = _notes(unknown, gaps, missing, roles.target)
+    if classes:
+        count = len(set(response[~leave].tolist()))
+        notes = (f"'{shown(roles.target)}' holds text: a classifier of its {count} values is fitted", *notes)
     return Training(table.select(chosen).take(~leave), response[~leave], roles, notes)
 
 

@@ -1,0 +1,110 @@
+"""Kernel boosting as published: logistic and exponential loss on the first-order Sobolev class (WYW17, Section 5).
+
+Kernel 1 + min(x, z), x_i = i/n, truth abs(x - 1/2) - 1/4, labels of which the truth is the population minimiser; steps
+T = (7n)^kappa of f <- f - alpha K phi'(y, f). The constants of the paper's figure are from memory: what is asked here
+is which kappa is best, and how the error falls with n.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import cast
+
+import numpy as np
+
+from stopwise._support.arrays import Array
+from stopwise.experiments.claims import Claim, shown, verdict
+from stopwise.experiments.setting import generator
+from stopwise.experiments.tally import Key, Row, Tally, one, pick, tally
+from stopwise.experiments.task import Config, Task
+from stopwise.losses import Exponential, Logistic, Loss
+
+NAME = "boosting"
+SIZES = (100, 200, 400, 800)
+KAPPAS = (1 / 3, 2 / 3, 1.0)
+STEP_SIZE, MOST_TRIALS = 0.75, 300
+"""The largest n is run for 7n steps in every trial, so that there are fewer trials than elsewhere."""
+UNTOLD, LARGEST_ERROR = "cannot be told from these trials", 0.05
+"""The verdict where stops are within two standard errors, or a slope is known no better than this."""
+LOSSES: dict[str, tuple[Loss, float]] = {"logistic": (Logistic(), 1.0), "exponential": (Exponential(), 2.0)}
+"""Each loss, and the factor from its minimiser to the log odds."""
+
+
+def tasks(config: Config) -> list[Task]:
+    """A chunk of trials for each loss and size."""
+    alpha = (config.alphas or (STEP_SIZE,))[0]
+    return [
+        Task(NAME, chunk, (name, n, alpha, config.seed, index, size), size)
+        for name in LOSSES
+        for n in config.sizes or SIZES
+        for index, size in config.chunks(MOST_TRIALS)
+    ]
+
+
+def stops(n: int) -> list[int]:
+    """T = (7n)^kappa, rounded."""
+    return [round((7 * n) ** kappa) for kappa in KAPPAS]
+
+
+def product(x: Array, block: Array) -> Array:
+    """K block for the kernel 1 + min(x, z) over n, by running sums; x ascending."""
+    below = np.cumsum(x[:, None] * block, axis=0)
+    total = block.sum(axis=0)
+    above = total - np.cumsum(block, axis=0)
+    return cast(Array, (total + below + x[:, None] * above) / len(x))
+
+
+def chunk(name: str, n: int, alpha: float, seed: int, index: int, size: int) -> list[Tally]:
+    """Squared errors ||f_T - f*||_n^2 of each trial at each stop."""
+    loss, factor = LOSSES[name]
+    x = np.arange(1, n + 1) / n
+    truth = np.abs(x - 0.5) - 0.25
+    draws = generator(seed, NAME, n, sorted(LOSSES).index(name), index).random((n, size))
+    y = (draws < 1 / (1 + np.exp(-factor * truth[:, None]))).astype(np.float64)
+    f, done, found = np.zeros((n, size)), 0, []
+    for kappa, stop in zip(KAPPAS, stops(n), strict=True):
+        for _ in range(stop - done):
+            slope = loss.slope(y.ravel(), f.reshape(-1, 1)).reshape(n, size)
+            f = f - alpha * product(x, slope)
+        done = stop
+        error = ((f - truth[:, None]) ** 2).mean(axis=0)
+        found.append(tally(Key(NAME, "error", n, "published", name, "labels", alpha, at=round(kappa, 2)), error))
+    return found
+
+
+def slope_of(rows: Sequence[Row]) -> tuple[float, float]:
+    """The least-squares slope of log error on log n, and its Monte-Carlo standard error."""
+    log_n = np.log([row.n for row in rows])
+    weights = (log_n - log_n.mean()) / ((log_n - log_n.mean()) ** 2).sum()
+    errors = np.array([(row.standard_error or 0.0) / row.mean for row in rows])
+    return float(weights @ np.log([row.mean for row in rows])), float(np.sqrt(weights**2 @ errors**2))
+
+
+def claims(rows: Sequence[Row]) -> list[Claim]:
+    """Which kappa is best, and how fast the error falls with it."""
+    return [claim for name in LOSSES for claim in (_best(rows, name), _rate(rows, name))]
+
+
+def _best(rows: Sequence[Row], name: str) -> Claim:
+    largest = max(row.n for row in pick(rows, reading=name))
+    last = [one(rows, reading=name, n=largest, at=round(kappa, 2)) for kappa in KAPPAS]
+    order = sorted(last, key=lambda row: row.mean)
+    gaps = [(b.mean - a.mean) / math.hypot(a.standard_error or 0, b.standard_error or 0) for a, b in pairwise(order)]
+    seen = f"n = {largest}: " + "; ".join(f"kappa {row.at:.2f}: {shown(row)}" for row in last)
+    told = verdict(order[0].at == round(KAPPAS[1], 2)) if gaps[0] > 2 else UNTOLD
+    numbers = {f"kappa {row.at:.2f}": row.mean for row in last}
+    text = f"Of T = (7n)^kappa, kappa = .33, .67 and 1, the {name} loss is best stopped with .67"
+    return Claim(f"boosting-{name}-kappa", text, "WYW17, Section 5", seen, told, numbers)
+
+
+def _rate(rows: Sequence[Row], name: str) -> Claim:
+    found = {
+        kappa: slope_of(sorted(pick(rows, reading=name, at=round(kappa, 2)), key=lambda row: row.n)) for kappa in KAPPAS
+    }
+    slope, error = found[KAPPAS[1]]
+    seen = "; ".join(f"kappa {kappa:.2f}: slope {s:.3f} (s.e. {e:.1g})" for kappa, (s, e) in found.items())
+    seen += "; the rate is asymptotic, and these are small samples"
+    numbers = {f"slope, kappa {kappa:.2f}": s for kappa, (s, _) in found.items()}
+    text = f"With kappa = .67 the error under the {name} loss falls like n^(-2/3)"
+    told = verdict(abs(slope + 2 / 3) < 2 * error) if error < LARGEST_ERROR else UNTOLD
+    return Claim(f"boosting-{name}-rate", text, "WYW17, Section 5", seen, told, numbers)

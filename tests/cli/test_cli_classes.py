@@ -1,0 +1,78 @@
+"""The command line and targets of text: fit, predict and info, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+from click.testing import CliRunner
+from sklearn.datasets import load_iris
+
+from stopwise.cli import main
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    path = tmp_path_factory.mktemp("iris") / "iris.csv"
+    data = load_iris()
+    with path.open("w", newline="") as out:
+        rows = csv.writer(out)
+        rows.writerow(["length", "width", "species"])
+        for x, code in list(zip(data.data, data.target, strict=True))[::2]:
+            rows.writerow([x[2], x[3], data.target_names[code]])
+    return path
+
+
+def run(*words):
+    return CliRunner().invoke(main, [str(word) for word in words], standalone_mode=True)
+
+
+def test_a_target_of_text_is_fitted_predicted_and_told(table, tmp_path):
+    model, out = tmp_path / "iris.stopwise", tmp_path / "out.csv"
+    done = run("fit", table, "--target", "species", "--kernel", "gaussian", "--out", model, "--json")
+    assert done.exit_code == 0, done.output
+    facts = json.loads(done.stdout)
+    assert facts["classes"] == ["setosa", "versicolor", "virginica"]
+    assert "holds text: a classifier of its 3 values" in facts["warnings"][0]
+    assert facts["loss"] == "softmax"
+    assert run("predict", model, table, "--out", out, "-q").exit_code == 0
+    rows = list(csv.DictReader(out.open()))
+    truth = list(csv.DictReader(table.open()))
+    hits = [row["prediction"] == given["species"] for row, given in zip(rows, truth, strict=True)]
+    assert sum(hits) > 0.9 * len(hits)
+    assert all(abs(sum(float(v) for k, v in row.items() if k.startswith("probability")) - 1) < 1e-9 for row in rows)
+    told = run("info", model)
+    assert told.exit_code == 0
+    assert "setosa, versicolor, virginica" in told.stdout
+
+
+def test_counts_are_fitted_with_their_loss(table, tmp_path):
+    counts = tmp_path / "counts.csv"
+    counts.write_text("x,y\n" + "".join(f"{i / 10},{i % 4 + i // 10}\n" for i in range(40)))
+    done = run("fit", counts, "--target", "y", "--loss", "poisson", "--kernel", "gaussian", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["loss"] == "poisson"
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (["--loss", "huber"], "--loss is for a target of numbers"),
+        (["--report", "page.html"], "--report is for"),
+        (["--solver", "krylov"], "--solver is for a target of numbers"),
+    ],
+)
+def test_what_classes_cannot_have_is_refused_and_nothing_is_written(table, tmp_path, words, match):
+    out = tmp_path / "model.stopwise"
+    words = [str(tmp_path / word) if word.endswith(".html") else word for word in words]
+    done = run("fit", table, "--target", "species", "--out", out, *words)
+    assert done.exit_code == 2
+    assert match in done.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_comparing_rules_is_for_numbers(table):
+    done = run("compare", table, "--target", "species")
+    assert done.exit_code == 2
+    assert "holds text" in done.output
