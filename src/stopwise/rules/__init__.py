@@ -6,7 +6,7 @@ from stopwise.rules.base import Certainty, Data, Evidence, HeldOut, Reason, Rule
 from stopwise.rules.critical import Critical
 from stopwise.rules.holdout import HoldOut
 from stopwise.rules.prudent import Prudent
-from stopwise.rules.risk import GCV, SURE, Discrepancy, Fixed, LeaveOneOut, Minimax, Oracle
+from stopwise.rules.risk import GCV, SURE, Discrepancy, Fixed, LeaveOneOut, MarginalLikelihood, Minimax, Oracle
 from stopwise.rules.search import minimise
 from stopwise.rules.stopping_times import stopping_time
 
@@ -22,6 +22,7 @@ __all__ = [
     "HeldOut",
     "HoldOut",
     "LeaveOneOut",
+    "MarginalLikelihood",
     "Minimax",
     "Oracle",
     "Prudent",
@@ -43,6 +44,7 @@ _NAMED: dict[str, Rule] = {
     "loo": LeaveOneOut(),
     "discrepancy": Discrepancy(),
     "holdout": HoldOut(),
+    "evidence": MarginalLikelihood(),
     "auto": Prudent(),
     "prudent": Prudent(),
 }
