@@ -12,14 +12,31 @@ import numpy as np
 from stopwise._support.arrays import Array, Index
 from stopwise.complexity import critical_target, step_sums_at
 from stopwise.experiments.trials import Half, Trials, own, take
-from stopwise.filters import SteppedFilter
-from stopwise.rules import GCV, SURE, Critical, Discrepancy, HoldOut, LeaveOneOut, Minimax, Oracle, Rule
-from stopwise.rules.base import Reading
+from stopwise.filters import Ridge, SteppedFilter
+from stopwise.rules import (
+    GCV,
+    SURE,
+    Critical,
+    Discrepancy,
+    HoldOut,
+    LeaveOneOut,
+    MarginalLikelihood,
+    Minimax,
+    Oracle,
+    Prudent,
+    Rule,
+)
+from stopwise.rules.base import Reading, clock_grid
 from stopwise.rules.critical import RADIUS_CAP, RADIUS_ROUNDS, SELF_CONSTANT
+from stopwise.rules.prudent import CEILING
 from stopwise.rules.search import first_true_each, minimise_each
 
 COSTLY: dict[str, Any] = {"ratio": 1.1, "scan": 128, "tolerance": 0.03}
 """Where each reading costs a product with the kernel matrix: a coarser grid, sooner, within a percent of the stop."""
+
+
+_ENTRIES = 4_000_000
+"""Squared errors that are held at once, 32 megabytes."""
 
 
 @singledispatch
@@ -137,6 +154,39 @@ def _(rule: LeaveOneOut, trials: Trials) -> Array:
         return np.concatenate([rule.criterion(part, step_sum[i : i + 1]) for i in range(len(step_sum))])
 
     return minimise_each(path, trials.count, criterion, rule.reading, **COSTLY)
+
+
+@stops.register
+def _(rule: MarginalLikelihood, trials: Trials) -> Array:
+    path = trials.path
+    return minimise_each(path, trials.count, lambda c, s: rule.criterion(take(path, c), s))
+
+
+@stops.register
+def _(rule: Prudent, trials: Trials) -> Array:
+    """On the grid of the clock alone, a tenth of its reading apart: `select` goes on between two of its points."""
+    ridge = trials.path.along(Ridge())
+    grid = clock_grid(ridge)
+    grid = grid[grid <= CEILING]
+    left = ridge.leverage_left(grid)
+    out, at_once = np.empty(trials.count), max(1, _ENTRIES // left.size)
+    for first in range(0, trials.count, at_once):
+        columns = np.arange(first, min(first + at_once, trials.count))
+        squares = (take(ridge, columns).residual_rows(grid) / left[:, :, None]) ** 2
+        out[columns] = grid[_earliest(squares, rule.allowance)]
+    return trials.path.filter.snap(out)
+
+
+def _earliest(squares: Array, allowance: float) -> Index:
+    """For squared errors (readings, rows, columns): where the stretch within the allowance before the least begins."""
+    n = squares.shape[1]
+    best = np.argmin(squares.mean(axis=1), axis=0)
+    gap = squares - np.take_along_axis(squares, best[None, None, :], axis=0)
+    above = gap.mean(axis=1)
+    spread = np.sqrt(((gap - above[:, None, :]) ** 2).sum(axis=1)) / n
+    readings = np.arange(len(squares))[:, None]
+    fails = (above > allowance * spread) & (readings < best)
+    return cast(Index, np.where(fails.any(axis=0), len(squares) - np.argmax(fails[::-1], axis=0), 0))
 
 
 @stops.register

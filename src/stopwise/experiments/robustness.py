@@ -22,7 +22,19 @@ from stopwise.experiments.setting import (
 from stopwise.experiments.tally import Key, Row, Tally, pick, tally, tally_ratio
 from stopwise.experiments.task import Config, Task
 from stopwise.experiments.trials import draw_trials
-from stopwise.rules import GCV, SURE, Critical, Discrepancy, HoldOut, LeaveOneOut, Minimax, Oracle, Rule
+from stopwise.rules import (
+    GCV,
+    SURE,
+    Critical,
+    Discrepancy,
+    HoldOut,
+    LeaveOneOut,
+    MarginalLikelihood,
+    Minimax,
+    Oracle,
+    Prudent,
+    Rule,
+)
 
 NAME = "robustness"
 SIZES = (100,)
@@ -67,6 +79,8 @@ RULES: tuple[tuple[Rule, str], ...] = (
     (LeaveOneOut(), "global"),
     (Discrepancy(), "first"),
     (HoldOut(), "global, random, refit"),
+    (Prudent(), "the default"),
+    (MarginalLikelihood(), "of ridge"),
 )
 
 

@@ -50,7 +50,15 @@ _ROOMS: dict[str, tuple[type[Any], ...]] = {
         *(noise.SpectralTail, noise.ResidualGCV, noise.Evidence),
     ),
     "rules": (
-        *(rules.Critical, rules.Minimax, rules.SURE, rules.GCV, rules.LeaveOneOut, rules.Prudent),
+        *(
+            rules.Critical,
+            rules.Minimax,
+            rules.SURE,
+            rules.GCV,
+            rules.LeaveOneOut,
+            rules.MarginalLikelihood,
+            rules.Prudent,
+        ),
         *(rules.Discrepancy, rules.HoldOut, rules.Oracle, rules.Fixed),
         *(rules.Stop, Evidence, Certainty),
     ),

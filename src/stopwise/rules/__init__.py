@@ -7,7 +7,7 @@ from stopwise.rules.critical import Critical
 from stopwise.rules.holdout import HoldOut
 from stopwise.rules.left_out_blocks import DependentRowsWarning, LeaveBlockOut
 from stopwise.rules.prudent import Prudent
-from stopwise.rules.risk import GCV, SURE, Discrepancy, Fixed, LeaveOneOut, Minimax, Oracle
+from stopwise.rules.risk import GCV, SURE, Discrepancy, Fixed, LeaveOneOut, MarginalLikelihood, Minimax, Oracle
 from stopwise.rules.search import minimise
 from stopwise.rules.stopping_times import stopping_time
 
@@ -25,6 +25,7 @@ __all__ = [
     "HoldOut",
     "LeaveBlockOut",
     "LeaveOneOut",
+    "MarginalLikelihood",
     "Minimax",
     "Oracle",
     "Prudent",
@@ -46,6 +47,7 @@ _NAMED: dict[str, Rule] = {
     "loo": LeaveOneOut(),
     "discrepancy": Discrepancy(),
     "holdout": HoldOut(),
+    "evidence": MarginalLikelihood(),
     "auto": Prudent(),
     "prudent": Prudent(),
 }

@@ -10,6 +10,7 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise._support.checks import is_finite
 from stopwise.complexity import critical_target, step_sum_at
+from stopwise.filters import Ridge
 from stopwise.path import Path
 from stopwise.rules.base import Data, Reading, Reason, Rule, Stop, stop_at
 from stopwise.rules.critical import SELF_CONSTANT, check_radius, estimated_radius
@@ -77,6 +78,30 @@ class LeaveOneOut(Rule):
 
     def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
         return minimise(path, lambda s: self.criterion(path, s), self.reading)
+
+
+@dataclass(frozen=True)
+class MarginalLikelihood(Rule):
+    """Where y ~ N(0, s^2 (I + step_sum K)) is most likely, s^2 profiled out; other filters stop at ridge's reading.
+
+    -2 log likelihood = m log((1/m) sum_j ytilde_j^2 / (1 + eta lambda_j)) + sum_j log(1 + eta lambda_j), m = n less the
+    directions that an intercept takes out.
+    """
+
+    name: ClassVar[str] = "evidence"
+
+    def criterion(self, path: Path, step_sum: Array) -> Array:
+        """-2 log likelihood at each clock reading, up to a constant."""
+        free = path.n_samples - path.n_fixed
+        values, sums = path.spectrum.eigenvalues, np.asarray(step_sum, dtype=np.float64)[..., None]
+        variance = (1 / (1 + sums * values)) @ path.coefficients**2 + path.unseen_energy
+        spread = path.beside_responses(path.density.total(np.log1p(sums * path.density.values)))
+        return cast(Array, free * np.log(np.maximum(variance / free, np.finfo(float).tiny)) + spread)
+
+    def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
+        ridge = path.along(Ridge())
+        found = minimise(ridge, lambda s: self.criterion(ridge, s))
+        return stop_at(path.filter, found.step_sum, found.reason, criterion=found.evidence.criterion)
 
 
 @dataclass(frozen=True)

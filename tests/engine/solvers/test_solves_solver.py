@@ -7,7 +7,7 @@ import pytest
 
 import stopwise as sw
 from stopwise._support.torch import has_torch
-from stopwise.engine.solvers import gpu_solver, solves_solver
+from stopwise.engine.solvers import gpu_solver, solver_choice, solves_solver
 from stopwise.filters import CutOff, GradientFlow, Ridge
 from stopwise.kernels import Gaussian, Laplace, Matern
 
@@ -152,6 +152,20 @@ def test_weights_and_several_responses_agree_with_dense(solver, intercept):
     for mine, theirs in zip(chosen.stop_, exact.stop_, strict=True):
         assert mine.evidence.lowest == pytest.approx(theirs.evidence.lowest, rel=2e-3)
         assert mine.evidence.rule == theirs.evidence.rule
+
+
+@pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")
+def test_a_krylov_space_is_asked_the_same_rule_on_rows_left_out(monkeypatch):
+    generator = np.random.default_rng(11)
+    x = generator.uniform(-1, 1, (2_600, 2))
+    truth = np.sin(3 * x[:, 0]) + x[:, 1] ** 2
+    y = truth + generator.normal(size=2_600)
+    monkeypatch.setattr(solver_choice, "HOST_PATIENCE", 0.0)
+    model = sw.KernelRidgeRegressor(Gaussian(0.7)).fit(x, y)
+    assert model.solver_ == "krylov"
+    assert model.stop_.evidence.rule == "prudent"
+    assert np.sqrt(np.mean((model.predict(x) - truth) ** 2)) < 0.15  # noise 1, about 20 degrees of freedom
+    assert model.stop_.certainty.regret < 0.1
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from stopwise._support.arrays import Array
 from stopwise._support.memory import free_bytes, gibibytes
 from stopwise._support.progress import say
 from stopwise._support.torch import has_gpu, has_torch, is_tensor
+from stopwise.engine.gpu.device_operator import predict_on_device
 from stopwise.engine.gpu.plain_tiles import free_bytes as device_free_bytes
 from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.tiles import Tiled
 from stopwise.engine.solvers import gpu_solver as cuda
 from stopwise.engine.solvers.dense_solver import DenseSolver
 from stopwise.engine.solvers.gpu_solver import CudaSolver
+from stopwise.engine.solvers.krylov_left_out import KrylovLeftOut
 from stopwise.engine.solvers.krylov_solver import KrylovSolver
 from stopwise.engine.solvers.landmark_solver import NystromSolver
 from stopwise.engine.solvers.line_solver import LINE_ROWS, LineSolver, on_the_line
@@ -74,6 +77,8 @@ def choose_solver(problem: Problem, plan: Plan) -> Solver:
     if name == "dense":
         _check_dense_fits(problem, plan)
         return DenseSolver()
+    if name in ("krylov", "cuda") and plan.solver == "auto" and _by_solves(plan) and problem.n_rows > DENSE_ROWS:
+        return _krylov_left_out(name, plan)
     if name == "krylov":
         return KrylovSolver("krylov", _tiled)
     if name == "line":
@@ -87,6 +92,20 @@ def choose_solver(problem: Problem, plan: Plan) -> Solver:
     raise ValueError(
         f"solver must be one of dense, factor, preconditioned, krylov, line, nystrom, cuda and dask, got {name!r}"
     )
+
+
+def _krylov_left_out(name: str, plan: Plan) -> Solver:
+    """A Krylov space that asks the default rule of rows left out."""
+    if name == "cuda":
+        return KrylovLeftOut(CudaSolver(plan.precision), _predict_there)
+    return KrylovLeftOut(
+        KrylovSolver("krylov", _tiled), lambda part, plan, new, dual: plan.kernel(new, part.covariates) @ dual
+    )
+
+
+def _predict_there(part: Problem, plan: Plan, new: Array, dual: Array) -> Array:
+    device = cuda.device_for(part.covariates)
+    return cast(Array, predict_on_device(plan.kernel, new, part.covariates, dual, device=device))
 
 
 def _by_solves(plan: Plan) -> bool:

@@ -24,8 +24,8 @@ _ORDER = 5
 _MOST_READINGS = 24
 _SIGMAS, _TOGETHER, _READ_OFF = 2.5, 8.0, 4.0
 """What a bound allows for: standard errors of a sampled difference; the variance that leaving rows out together adds,
-in units of their share; and times the gap between two orders of interpolation. Chosen so that at most one in a hundred of
-200 random problems exceeds the bound (tests/engine/solvers/test_solves_solver.py)."""
+in units of their share; and times the gap between two orders of interpolation. Chosen so that at most one in a hundred
+of 200 random problems exceeds the bound (tests/engine/solvers/test_solves_solver.py)."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 `FactorSystem` holds the matrix and factors it anew at each penalty; every row is left out, exactly. `FoldSystem`
 multiplies only; a random twentieth of the rows (at most 4,000) is left out together, by giving them weight zero: one
 solve a penalty, and leave-one-out but for the share they take. (Unit vectors would leave each out alone, but take a
-column of the block for every row: a thousand times the products.) More folds follow until the stop is known well enough.
+column of the block for every row: a thousand times the products.) More folds follow until the stop is well known.
 """
 
 from __future__ import annotations
