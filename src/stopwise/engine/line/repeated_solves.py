@@ -176,7 +176,9 @@ def _times_start(diagonal: list[Entry], off: list[list[Entry | None]], block: Ar
     for i in range(p):
         for j in range(i):
             lower[i, j] = float(np.real(np.asarray(number(off[i][j]))))
-    return cast(Array, lower @ (np.array([float(np.real(np.asarray(d))) for d in diagonal])[:, None] * (lower.T @ block)))
+    return cast(
+        Array, lower @ (np.array([float(np.real(np.asarray(d))) for d in diagonal])[:, None] * (lower.T @ block))
+    )
 
 
 def _open_loop(lanes: Lanes) -> Array:
