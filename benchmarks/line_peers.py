@@ -1,4 +1,4 @@
-"""The peers of `line.py`: one covariate, each as fit(x, y, new) -> (mean, half width of a 90 percent interval or None)."""
+"""The peers of `line.py`: one covariate, each as fit(x, y, new) -> (mean, half width at 90 percent or None)."""
 
 from __future__ import annotations
 

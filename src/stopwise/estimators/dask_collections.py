@@ -14,9 +14,9 @@ from stopwise._support.dask import connected, dask, is_dask, is_frame
 from stopwise.engine.cluster.chunks import Chunks, PartitionError, Rows, chunks_of_collections
 from stopwise.engine.landmarks.decomposition import Decomposition
 from stopwise.engine.landmarks.features import Landmarks, Moments, Stream, moments_of
+from stopwise.engine.landmarks.landmark_left_out import Smoother, left_out_squares
 from stopwise.engine.landmarks.sampling import MOST, Index, draw_rows
 from stopwise.engine.solvers.cluster_solver import ClusterKrylov
-from stopwise.engine.solvers.landmark_left_out import Smoother, left_out_squares
 from stopwise.engine.solvers.landmark_solver import solve_source
 from stopwise.estimators.fitted import Fitted, Learner, fitted_of, make_fitted
 from stopwise.estimators.intake import take_rows

@@ -27,7 +27,11 @@ from stopwise.estimators.dask_collections import fit_collections, predict_lazily
 from stopwise.estimators.doubts import lost_digits, warn_of_doubts
 from stopwise.estimators.fitted import Fitted, fitted_of, make_fitted
 from stopwise.estimators.intake import Intake, check_weights, take_covariates, take_responses, take_rows
-from stopwise.estimators.intervals import (
+from stopwise.estimators.loss_fit import LossFitted, LossPlan, fit_responses
+from stopwise.estimators.notebook import StopDisplay
+from stopwise.estimators.prediction.device import like, moved, placed, predict_on, take_new_tensor
+from stopwise.estimators.prediction.host import predict_rows
+from stopwise.estimators.prediction.intervals import (
     Uncertainty,
     check_level,
     check_of,
@@ -35,10 +39,6 @@ from stopwise.estimators.intervals import (
     training_rows,
     uncertainty_of,
 )
-from stopwise.estimators.loss_fit import LossFitted, LossPlan, fit_responses
-from stopwise.estimators.notebook import StopDisplay
-from stopwise.estimators.prediction.device import like, moved, placed, predict_on, take_new_tensor
-from stopwise.estimators.prediction.host import predict_rows
 from stopwise.estimators.prediction.training_range import feature_range, warn_outside
 from stopwise.estimators.tensors import choose_kernel_for, stays_on_device, take_tensors, tensor_range
 from stopwise.exceptions import ExtrapolationWarning

@@ -71,7 +71,8 @@ class Blocks:
     def errors(self, step_sum: float) -> Array:
         """Weighted squared errors of every set's scored rows when all of it is left out, at one clock reading."""
         path, basis = self.path, self.path.spectrum.basis
-        assert basis is not None and path.response is not None
+        assert basis is not None
+        assert path.response is not None
         vectors, n_rows = basis.vectors, len(path.response)
         root = np.ones(n_rows) if path.root_weights is None else path.root_weights
         gain = path.filter.gain(path.spectrum.eigenvalues, np.asarray(step_sum))
@@ -102,8 +103,9 @@ class LeaveBlockOut(Rule):
     """The earliest stop whose error on left-out blocks is within `allowance` standard errors of the smallest.
 
     `size`: rows in a block that follow each other in the only covariate (rows with several covariates: in the order
-    given); a block is scored in its middle half. Where `fit` was given `groups`, these are the blocks and `size` is not used; it may then be left out. The
-    error is ridge's, exact at each penalty; another filter stops at the same reading of the clock. One standard error is
+    given); a block is scored in its middle half. Where `fit` was given `groups`, these are the blocks, and `size` may
+    be left out. The error is ridge's, exact at each penalty; another filter stops at the same reading of the clock. One
+    standard error is
     allowed, twice the default rule's: blocks are few. A warning says when they clearly ask for less than half of the
     degrees of freedom that single rows ask for.
     """

@@ -88,9 +88,11 @@ def _candidates(proposed: Kernel, table: Selection) -> list[Kernel]:
     best: dict[str, Row] = {}
     for row in table:
         name = row["kernel"]
-        if name in _KINDS and not row["per_feature"] and row["score"] is not None and math.isfinite(row["score"]):
-            if name not in best or (-row["rows"], row["score"]) < (-best[name]["rows"], best[name]["score"]):
-                best[name] = row
+        scored = row["score"] is not None and math.isfinite(row["score"])
+        if name not in _KINDS or row["per_feature"] or not scored:
+            continue
+        if name not in best or (-row["rows"], row["score"]) < (-best[name]["rows"], best[name]["score"]):
+            best[name] = row
     for name, row in best.items():
         out.append(_KINDS[name].with_length_scale(row["length_scale"]))
     if best:

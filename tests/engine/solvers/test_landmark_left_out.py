@@ -6,7 +6,7 @@ import pytest
 import stopwise as sw
 from bare_paths import FILTERS, bare
 from stopwise.engine.landmarks.features import Landmarks
-from stopwise.engine.solvers.landmark_left_out import Smoother, left_out_squares, lowest_in_few_passes
+from stopwise.engine.landmarks.landmark_left_out import Smoother, left_out_squares, lowest_in_few_passes
 from stopwise.rules import Reason, clock_grid
 
 PENALTIES = np.array([0.3, 4.0, 100.0])

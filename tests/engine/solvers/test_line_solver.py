@@ -56,7 +56,7 @@ def test_filters_at_a_given_reading_are_dense_to_1e_8(filter, step_sum):
 
 def test_a_line_of_two_covariates_is_refused_with_a_remedy():
     rng = np.random.default_rng(0)
-    with pytest.raises(ValueError, match='one covariate.*solver="krylov"'):
+    with pytest.raises(ValueError, match=r'one covariate.*solver="krylov"'):
         sw.KernelRidgeRegressor("matern32", solver="line").fit(rng.random((40, 2)), rng.random(40))
 
 

@@ -2,7 +2,7 @@
 
 G is the kernel's matrix between distinct places, W their weights, a the penalty of the unscaled matrix (n / step_sum),
 C = G + a W^-1. With an intercept C^-1 becomes P = C^-1 - C^-1 1 1'C^-1 / (1'C^-1 1). Everything follows from the mean
-and variance at each place given all the other places: e_i = y_i - mean_i, 1 / P_ii = variance_i + a / w_i, P y = e P_ii.
+and variance at each place given all others: e_i = y_i - mean_i, 1 / P_ii = variance_i + a / w_i, P y = e P_ii.
 """
 
 from __future__ import annotations

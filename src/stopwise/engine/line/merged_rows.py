@@ -79,7 +79,7 @@ def merge_rows(
 
 
 def in_bins(rows: LineRows, count: int) -> LineRows:
-    """Neighbouring places merged into at most `count` weighted ones, as many of them in each: what a fit whose detail is
+    """Neighbouring places merged into at most `count` weighted ones, as many in each: what a fit whose detail is
     wider than a bin sees. The spread inside a bin stays in `within`."""
     n = rows.n_places
     if n <= count:

@@ -1,6 +1,6 @@
 """One pass over the rows in each direction, on many lanes at once.
 
-Forward: the distribution of the state at a row given the rows before it, as a covariance (a Kalman filter in Bierman and
+Forward: the distribution of the state at a row given those before it, as a covariance (a Kalman filter in Bierman and
 Thornton's form). Backward: what the rows after it tell of the state, as an information matrix. Put together they give
 the distribution at a row given all the others: the left-out fit, with nothing subtracted from anything.
 

@@ -1,4 +1,4 @@
-"""Predictions on a line at m new places from n rows in O(n + m): values from any weights, variances from the posterior."""
+"""Predictions on a line at m new places from n rows in O(n + m): values from any weights, posterior variances."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Many solves at one penalty, and products with the kernel's matrix: passes that move means alone.
 
-One pass over covariances gives every row's gain; after it (G + a W^-1)^-1 b costs a mean filter and its adjoint (de Jong
+One pass over covariances gives each row's gain; then (G + a W^-1)^-1 b costs a mean filter and its adjoint (de Jong
 1989, smoothing errors). Both are linear recurrences: stretches start from zero, and each stretch's true start enters
 through how much its rows depend on it.
 """

@@ -1,4 +1,4 @@
-"""How good is a kernel on a line: evidence and leave-one-out error of ridge, at many length scales and penalties at once.
+"""How good is a kernel on a line: evidence and leave-one-out error of ridge, at many scales and penalties at once.
 
 Both are those of the table with every row written out: rows at one place add their spread to the noise and nothing to
 the determinant, and leaving out one of m of them divides its residual by 1 - h / m.
@@ -29,7 +29,7 @@ def evidence(fit: LineFit) -> Array:
 
 
 def left_out_errors(fit: LineFit) -> Array:
-    """Weighted squared errors of every place when its rows are left out one at a time, (places, penalties, responses)."""
+    """Weighted squared errors of each place, its rows left out one at a time, (places, penalties, responses)."""
     rows = fit.rows
     taken = (1.0 - fit.leverage_left) / rows.counts[:, None]
     together = (1.0 - taken)[:, :, None]
@@ -126,7 +126,7 @@ def best_scale(rows: LineRows, states: int, *, intercept: bool, most_places: int
 
 
 BINS_PER_DEGREE = 8
-"""Bins for each degree of freedom: a fit's detail is then about eight bins wide, and what bins blur is below a percent."""
+"""Bins for each degree of freedom: a fit's detail is then about eight bins wide; what bins blur is below a percent."""
 _COARSE_SCALE, _COARSE_RATIO = 0.8, 1.8
 """Steps of the first grid, in natural logarithms of length scale and ratio."""
 _FINEST_RATIO = 0.4

@@ -1,4 +1,4 @@
-"""Products T diag(d) T' with T unit triangular: how a covariance or an information matrix is carried without square roots.
+"""Products T diag(d) T' with T unit triangular: how covariance and information matrices are carried without roots.
 
 Entries are numbers or arrays of one shape ("lanes": many independent problems at once), real or complex. Nothing here
 subtracts two positive numbers, so no matrix loses its definiteness whatever the scales of its rows (Bierman 1977,

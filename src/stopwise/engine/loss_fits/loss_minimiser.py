@@ -44,7 +44,7 @@ _LEAST_LEFT = 1e-8
 
 @dataclass(frozen=True)
 class LossProblem:
-    """Rows as features (n, r), responses or class codes (n,), weights (n,), the loss, and whether a constant is free."""
+    """Rows as features (n, r), responses or class codes (n,), weights (n,), the loss; is a constant free?"""
 
     features: Array
     """Principal ones: orthogonal over the weighted rows, the largest first."""
@@ -228,7 +228,7 @@ class Minimiser:
 
     @cached_property
     def left_out_losses(self) -> Array:
-        """phi of every row at its left-out prediction, (n,), its label doubted by one in n + 2 (the rule of succession);
+        """phi of every row at its left-out prediction, (n,), its label doubted by one in n + 2 (rule of succession);
         infinite where a row fits itself alone."""
         problem = self.problem
         with np.errstate(over="ignore", invalid="ignore"):

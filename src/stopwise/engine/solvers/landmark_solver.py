@@ -10,8 +10,8 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise.engine.landmarks.decomposition import Bracket, Decomposition, bracket_stop, decompose
 from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Stream, make_landmarks, moments_of
+from stopwise.engine.landmarks.landmark_left_out import Smoother, left_out_squares, lowest_in_few_passes
 from stopwise.engine.landmarks.sampling import Choice, Index, Uniform, as_points
-from stopwise.engine.solvers.landmark_left_out import Smoother, left_out_squares, lowest_in_few_passes
 from stopwise.engine.solvers.plan import Plan, Solution
 from stopwise.path import Path
 from stopwise.problem import Problem

@@ -40,9 +40,9 @@ from stopwise.spectrum import Basis, Density, Spectrum, spread_density
 LINE_ROWS = 300
 """From here on one covariate is solved on the line: below, all eigenpairs take a blink."""
 _SEARCH_PLACES = 16_384
-"""Bins on which the stop is looked for, no wider than an eighth of the fit's detail; its errors are those of all rows."""
+"""Bins on which the stop is looked for, no wider than an eighth of the fit's detail; errors are those of all rows."""
 _ACCURACY, _ACCURACY_MANY, _MANY = 1e-8, 1e-6, 100_000
-"""How far the filter's approximation may be off, and from how many rows on a hundred times more is allowed: the error of
+"""How far the filter's approximation may be off, and from how many rows a hundred times that is allowed: the error of
 an estimate from so many rows is a thousand times larger."""
 _RIDGE_STEPS = 4
 _SPECTRUM_PLACES = 1_000

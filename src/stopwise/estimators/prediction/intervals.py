@@ -23,7 +23,7 @@ from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.engine.solvers.line_solver import LineSolver, on_the_line
 from stopwise.estimators.fitted import Fitted
 from stopwise.estimators.prediction.posterior import Free, LinePosterior, Posterior, Variance, posterior_of_rows
-from stopwise.estimators.varying_noise import VaryingNoise, find_varying_noise
+from stopwise.estimators.prediction.varying_noise import VaryingNoise, find_varying_noise
 from stopwise.filters import Ridge
 from stopwise.kernels import Precomputed
 from stopwise.problem import make_trend
