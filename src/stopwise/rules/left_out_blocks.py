@@ -76,7 +76,7 @@ class Blocks:
         vectors, n_rows = basis.vectors, len(path.response)
         root = np.ones(n_rows) if path.root_weights is None else path.root_weights
         gain = path.filter.gain(path.spectrum.eigenvalues, np.asarray(step_sum))
-        residual = root * path._residual_rows(np.asarray(step_sum))
+        residual = root * path.residual_rows(np.asarray(step_sum))
         free = path.fixed
         if free is None:
             free = (root / np.sqrt(path.n_samples))[:, None] if path.intercept else np.zeros((n_rows, 0))
