@@ -183,3 +183,19 @@ def test_a_large_offset_costs_no_more_than_its_digits(rng):
     assert model.score(X, y + 2e14) > 0.99
     quiet = sw.KernelGradientRegressor("gaussian").fit(X, y + 1e9)
     assert quiet.score(X, y + 1e9) > 0.999
+
+
+def test_one_sentinel_does_not_silence_a_covariate(rng):
+    X, Z = rng.normal(size=(200, 3)), rng.normal(size=(200, 3))
+    y = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=200)
+    X[5, 0] = -9999
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StopwiseWarning)
+        model = sw.KernelGradientRegressor().fit(X, y)
+    assert model.score(Z, np.sin(2 * Z[:, 0]) + 0.5 * Z[:, 1]) > 0.9
+
+
+def test_a_column_that_loses_its_digits_is_not_dropped_in_silence(rng):
+    X = np.c_[rng.uniform(size=100) + 5e14, rng.normal(size=100)]
+    with pytest.warns(StopwiseWarning, match="column 0 of X has lost its digits"):
+        sw.KernelGradientRegressor("gaussian").fit(X, X[:, 1])
