@@ -73,6 +73,18 @@ def test_predictions_go_to_standard_output_parquet_or_json(fitted, tmp_path):
     assert "prediction" not in run_json("predict", path, tmp_path / "new.csv", "--out", tmp_path / "o.csv")
 
 
+def test_intervals_are_columns_and_those_of_the_library(fitted, tmp_path):
+    path, frame = fitted
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    printed = run_json("predict", path, tmp_path / "new.csv", "--interval", "0.8", "--std")
+    assert {"prediction", "std", "lower", "upper"} <= printed.keys()
+    lower, value, upper = (np.array(printed[name]) for name in ("lower", "prediction", "upper"))
+    np.testing.assert_allclose((lower + upper) / 2, value)
+    wider = run_json("predict", path, tmp_path / "new.csv", "--interval", "0.9")
+    assert np.all(np.array(wider["upper"]) > upper)
+    assert run("predict", path, tmp_path / "new.csv", "--interval", "1.5").exit_code == 2
+
+
 def test_rows_outside_the_range_of_training_are_counted(fitted, tmp_path):
     path, frame = fitted
     new = frame.assign(a=[*([7.0] * 3), *frame["a"][3:]], b=[-1.0, *frame["b"][1:]], kind=[*frame["kind"][:-1], "w"])

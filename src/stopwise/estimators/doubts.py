@@ -103,7 +103,7 @@ def _of_stop(path: Path, stop: Stop, sigma: float, kept_rows: Array | None = Non
             f"{100 * freedom:.0f}% of all degrees of freedom are spent; give noise_std= if the noise is larger"
         )
     elif freedom <= _FULL and path.response is not None and n >= _OUTLIER_ROWS and not _costly(path):
-        reasons += _of_outliers(path, stop, kept_rows) or _of_tails(path, stop)
+        reasons += outlier_lines(path, stop, kept_rows) or _of_tails(path, stop)
     if stop.evidence.radius_capped:
         reasons.append("the estimated Hilbert radius hit its cap: give hilbert_radius= or another rule")
     return reasons
@@ -129,7 +129,10 @@ def outliers(path: Path, step_sum: float) -> Array:
     return found[np.argsort(-ratios[found])] if few else found[:0]
 
 
-def _of_outliers(path: Path, stop: Stop, kept_rows: Array | None) -> list[str]:
+def outlier_lines(path: Path, stop: Stop, kept_rows: Array | None) -> list[str]:
+    """A sentence that names the outliers of a fit, as rows of the table given; nothing where there are none."""
+    if path.n_samples < _OUTLIER_ROWS or float(path.energy) == 0:
+        return []
     found = outliers(path, stop.step_sum)
     if not found.size:
         return []

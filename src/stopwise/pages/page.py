@@ -10,10 +10,11 @@ from typing import Any
 import jinja2
 
 from stopwise._support.arrays import ArrayLike
+from stopwise.estimators.doubts import outlier_lines
 from stopwise.estimators.fitted import fitted_of
 from stopwise.io.model import versions
 from stopwise.pages.payload import MOST_PAIRS, MOST_POINTS, Payload, as_script
-from stopwise.rules import Stop
+from stopwise.rules import Reason, Stop
 from stopwise.rules.explanation import explain
 from stopwise.tables import shown
 from stopwise.views.curves import Chosen, chosen, has_rows, stops
@@ -59,6 +60,8 @@ def render(
             profiles=len(data["profiles"] or ()),
             target=payload.target,
             why=explain(model).splitlines(),
+            crossed=of.stop.reason is Reason.CROSSING,
+            decided_by=of.rule,
             facts=_facts(of, payload),
             notes=_notes(of, payload),
             rules=_rules(of),
@@ -119,7 +122,7 @@ def _notes(of: Chosen, payload: Payload) -> list[str]:
             f"Curves use the {MOST_PAIRS} leading of {total:,} eigenpairs, which leaves out "
             f"{number(payload.omitted(), 2)} (root mean square) of the fit at the chosen stop, and more far beyond it."
         )
-    return out
+    return [*out, *outlier_lines(of.path, of.stop, fitted_of(of.model).kept_rows)] if has_rows(of.path) else out
 
 
 def _rules(of: Chosen) -> list[dict[str, Any]]:
