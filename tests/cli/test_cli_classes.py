@@ -37,8 +37,8 @@ def test_a_target_of_text_is_fitted_predicted_and_told(table, tmp_path):
     assert "holds text: a classifier of its 3 values" in facts["warnings"][0]
     assert facts["loss"] == "softmax"
     assert run("predict", model, table, "--out", out, "-q").exit_code == 0
-    rows = list(csv.DictReader(out.open()))
-    truth = list(csv.DictReader(table.open()))
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    truth = list(csv.DictReader(table.read_text().splitlines()))
     hits = [row["prediction"] == given["species"] for row, given in zip(rows, truth, strict=True)]
     assert sum(hits) > 0.9 * len(hits)
     assert all(abs(sum(float(v) for k, v in row.items() if k.startswith("probability")) - 1) < 1e-9 for row in rows)

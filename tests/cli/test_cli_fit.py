@@ -181,7 +181,7 @@ def test_compare_puts_every_rule_on_one_path(table):
     order = np.random.default_rng(0).permutation(40)
     held, kept = np.sort(order[:10]), np.sort(order[10:])
     X, y = frame[["a", "b"]].to_numpy(), frame["y"].to_numpy()
-    for rule in ("critical", "minimax", "sure", "gcv", "loo", "discrepancy", "holdout", "auto"):
+    for rule in ("critical", "minimax", "sure", "gcv", "loo", "discrepancy", "holdout", "prudent"):
         model = sw.KernelGradientRegressor("gaussian", rule=rule, random_state=0).fit(X[kept], y[kept])
         assert rows[rule]["step_sum"] == pytest.approx(model.step_sum_, rel=1e-9)
         error = np.sqrt(np.mean((model.predict(X[held]) - y[held]) ** 2))
@@ -225,10 +225,10 @@ def test_predictions_at_other_stops_are_those_of_a_model_stopped_there(intercept
         (sw.rules.Critical(1.2, "self"), {}, "one step later it is above"),
         ("sure", {}, "Stein's unbiased estimate of the risk is smallest there"),
         ("holdout", {}, "the error on the held-out rows is smallest there"),
-        ("discrepancy", {"noise_std": 0.2}, "the residual has come down to the noise level"),
+        ("discrepancy", {"noise_std": 0.2}, "has come down to the noise level"),
         (sw.rules.Fixed(iteration=1), {}, "stopped after 1 step (step_sum"),
         ("critical", {"noise_std": 1e6}, "took no step: at this noise level no step is justified"),
-        ("discrepancy", {"noise_std": 1e-9}, "the limit of the path"),
+        ("discrepancy", {"noise_std": 1e-9}, "where the path ends"),
         (sw.rules.Critical(1.2, "self"), {"filter": "flow"}, "meets its threshold"),
     ],
     ids=str,

@@ -38,7 +38,7 @@ BAD_X = {
     "None among objects": (lambda: np.where(X > 0.9, None, X.astype(object)), "X contains NaN"),
     "masked": (lambda: np.ma.masked_array(X, mask=X > 0.9), "masked entries, which count as missing"),
     "complex": (lambda: X + 1j, "Complex data not supported"),
-    "text": (lambda: [["red", "blue"]] * 20, "could not convert string to float: 'red' ... encode text"),
+    "text": (lambda: [["red", "blue"]] * 20, "could not convert string to float: 'red' ... encode"),
     "dates": (lambda: np.full((20, 2), np.datetime64("2020-01-01")), "X holds dates or durations"),
     "durations": (lambda: np.full((20, 2), np.timedelta64(3, "s")), "X holds dates or durations"),
     "sparse": (lambda: scipy.sparse.csr_array(X), "Sparse data was passed for X"),
@@ -140,8 +140,6 @@ BAD_WEIGHTS = {
 }
 TOO_FEW = {
     "one row": (lambda: np.eye(20)[0], "at least 2 rows that do not have zero weight, got 1"),
-    "shares of one": (lambda: np.full(20, 0.05), "sample_weight must add up to at least 2, got 1: a weight says"),
-    "shares of less": (lambda: np.full(20, 0.01), "sample_weight must add up to at least 2, got 0.2: a weight says"),
 }
 METHODS = {
     "fit": lambda estimator, *rows: estimator(KERNEL).fit(*rows),
@@ -234,7 +232,7 @@ def test_weights_that_are_none_are_refused_everywhere(estimator, method, make, w
 
 @each_estimator
 @cases(TOO_FEW)
-def test_weights_that_stand_for_less_than_two_samples_are_refused(estimator, make, words):
+def test_weights_that_leave_less_than_two_rows_are_refused(estimator, make, words):
     refused(lambda: estimator(KERNEL).fit(X, y, make()), words)
 
 

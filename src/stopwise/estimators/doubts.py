@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 
@@ -26,6 +27,8 @@ of fewer rows than this, interpolation says nothing."""
 _FALL = {"short": 0.05, "long": 0.25}
 """How much the score may still fall in the last step; at the long end a straight truth makes it fall for ever."""
 _TAIL, _TAIL_SHARE, _TAIL_ROWS = 0.01, 0.5, 100
+_VISIBLE = 0.05
+"""An outlier is off by at least this share of the responses' own spread."""
 _OUTLYING, _OUTLIER_SHARE, _OUTLIER_ROWS = 8.0, 0.05, 20
 """Standard deviations from which on a row is an outlier, the share of rows that may be, and of how many at least."""
 _MEDIAN = 0.6745
@@ -124,7 +127,9 @@ def outliers(path: Path, step_sum: float) -> Array:
     counts = 1.0 if ridge.counts is None else ridge.counts
     ratios = np.abs(ridge.residual_rows(at)) * np.sqrt(ridge.row_weights / (counts * left))
     level = float(np.median(ratios)) / _MEDIAN
-    found = np.flatnonzero(ratios > _OUTLYING * level)
+    # Beside responses of unit size a tiny gap is the kernel's, where there is next to no noise: not an outlier.
+    visible = _VISIBLE * math.sqrt(float(path.energy) / path.n_samples)
+    found = np.flatnonzero(ratios > max(_OUTLYING * level, visible))
     few = level > 0 and found.size <= _OUTLIER_SHARE * ratios.size
     return found[np.argsort(-ratios[found])] if few else found[:0]
 

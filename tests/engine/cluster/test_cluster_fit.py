@@ -65,7 +65,7 @@ def chunked(values, sizes):
 @pytest.fixture(scope="module")
 def in_memory():
     covariates, y = data()
-    weights = np.random.default_rng(2).integers(1, 4, N).astype(float)
+    weights = np.random.default_rng(2).uniform(0.5, 2.0, N)
     return sw.KernelGradientRegressor(KERNEL, solver="nystrom", n_landmarks=80).fit(covariates, y, weights), weights
 
 
