@@ -63,11 +63,8 @@ def chunk_moments(
 def chunk_left_out(rows: Rows, smoother: Smoother, features: Array | None, shift: Array, unit: Array) -> Array:
     """The sum of squared leave-one-out residuals of one chunk."""
     covariates = rows.covariates if features is None else rows.covariates[:, features]
-    weights, counts = rows.weights, None
-    if weights is not None:
-        counts = weights if np.all(weights == np.floor(weights)) else None
-        weights = weights * smoother.weight_unit
-    return left_out_squares(smoother, covariates, (rows.responses - shift) / unit, weights, counts)
+    weights = None if rows.weights is None else rows.weights * smoother.weight_unit
+    return left_out_squares(smoother, covariates, (rows.responses - shift) / unit, weights)
 
 
 def chunk_take(rows: Rows, index: Index) -> Rows:

@@ -167,7 +167,7 @@ def moments_of(
 ) -> Moments:
     """One pass over rows in tiles: responses (n, q), weights, and how many observations each row stands for.
 
-    Without `counts` a whole-number weight says so, as a repeated row does; other rows are one observation each.
+    Without `counts` every row is one observation.
     """
     r, q, n = landmarks.rank, responses.shape[1], len(covariates)
     gram: Array = np.zeros((r, r), order="F")
@@ -197,8 +197,7 @@ def moments_of(
 def _observations(n_rows: int, weights: Array | None, counts: Array | None) -> float:
     if counts is not None:
         return float(counts.sum())
-    whole = weights is not None and np.all(weights == np.floor(weights))
-    return float(weights.sum()) if weights is not None and whole else float(n_rows)
+    return float(n_rows if weights is None else np.count_nonzero(weights))
 
 
 def _add_gram(total: Array, features: Array) -> Array:

@@ -38,11 +38,9 @@ class ClusterKrylov:
             covariates = covariates[:, self.features]
         weights = None if rows[0].weights is None else np.concatenate([part.weights for part in rows])
         responses = np.concatenate([part.responses for part in rows])
-        # Rows stay where their chunk is, so copies are not looked for: whole-number weights count observations.
-        counts = weights if weights is not None and np.all(weights == np.floor(weights)) else None
-        if weights is not None and counts is None:
+        if weights is not None:  # rows stay where their chunk is: copies are not looked for
             weights = weights / weights.mean()
-        return make_problem(covariates, responses, weights, intercept=intercept, seed=seed, counts=counts)
+        return make_problem(covariates, responses, weights, intercept=intercept, seed=seed)
 
     def _operator(self, problem: Problem, plan: Plan) -> Operator:
         take = dask().delayed(chunk_covariates, pure=False)
