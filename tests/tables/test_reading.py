@@ -270,3 +270,21 @@ def test_names_are_shown_on_one_line_without_control_characters():
     assert shown("two\nlines\x1b[31m") == "two\\nlines\\x1b[31m"
     assert shown("x" * 10_000) == "x" * 60 + "... (10,000 characters)"
     assert quoted("abcdefg", 3) == "'a', 'b', 'c' and 4 more"
+
+
+def test_dates_whose_day_could_be_their_month_are_said(tmp_path):
+    path = write(tmp_path / "t.csv", "when,y\n01/02/2020,1\n03/04/2020,2\n")
+    with pytest.warns(UserWarning, match="are read as month/day/year, and each could be day/month/year"):
+        assert str(read(path).columns["when"].values[0]).startswith("2020-01-02")
+    write(tmp_path / "sure.csv", "when,dotted,y\n01/13/2020,01.02.2020,1\n03/04/2020,03.04.2020,2\n")
+    assert str(read(tmp_path / "sure.csv").columns["dotted"].values[0]).startswith("2020-02-01")
+    (tmp_path / "u.csv").write_text("when;y\n01/02/2020;1,5\n03/04/2020;2,5\n")
+    with pytest.warns(UserWarning, match="are read as day/month/year"):
+        assert str(read(tmp_path / "u.csv").columns["when"].values[0]).startswith("2020-02-01")
+
+
+def test_a_target_that_is_true_or_false_is_said_to_be_fitted_as_numbers():
+    table = Table({"a": Column(Kind.NUMBER, np.arange(3.0)), "y": Column(Kind.BOOLEAN, np.array([0.0, 1.0, 1.0]))})
+    training = prepare(table, Roles("y"), ["a"])
+    assert training.notes == ("'y' is true or false: it is fitted as the numbers 1 and 0",)
+    assert training.target.tolist() == [0, 1, 1]

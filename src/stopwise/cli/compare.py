@@ -57,7 +57,7 @@ def compare(data: Path | None, holdout: float, figure: Path | None, as_json: boo
         options.optional("stopwise.plot", "--figure")
     notes = Notes(quiet=quiet or as_json)
     columns, writing = Columns.taken(given), Writing.taken(given)
-    with notes.progress("reading"):
+    with notes.progress("reading"), notes.listening():
         training = read_table(data, given.pop("example"), columns, writing).training
     for note in training.notes:
         notes.add(note)

@@ -142,7 +142,7 @@ def fit(data: Path | None, out: Path | None, report: Path | None, as_json: bool,
         model, result = fit_in_chunks(estimator, data, out, report, columns, writing, notes)
         _tell(model, result | {"warnings": notes.lines, **written}, as_json, quiet)
         return
-    with notes.progress("reading"):
+    with notes.progress("reading"), notes.listening():
         read = read_table(data, example, columns, writing)
     for note in read.training.notes:
         notes.add(note)

@@ -282,7 +282,8 @@ def predict(
             inside = as_json and out is None
             writer = JsonWriter(files) if inside else files.enter_context(file_writer(out))
             progress = files.enter_context(notes.progress("predicting"))
-            _stream(predictor, tables, writing, writer, progress)
+            with notes.listening():
+                _stream(predictor, tables, writing, writer, progress)
             if inside:
                 _finish(predictor, notes, writer, model, out, started, as_json=True)
         if not inside:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -21,6 +22,7 @@ from stopwise.tables.reading.cells import (
 from stopwise.tables.table import Column, Kind, TableError, text_column
 
 _GAPS = MISSING_MARKS | DOUBTFUL_MARKS
+_EITHER = frozenset(["month/day/year", "day/month/year"])
 _WORDS = {"number": Kind.NUMBER, "text": Kind.TEXT, "date": Kind.DATE, "boolean": Kind.BOOLEAN}
 
 
@@ -82,6 +84,9 @@ class Guess:
             if len(self.possible) == 1:
                 self.stray = self.stray or _first_stray(self.possible[0], cells, line)
             self.possible = self.possible[1:]
+        if self.possible and self.possible[0].how in _EITHER:
+            first, *rest = self.possible
+            self.possible = [first, *(made for made in rest if made.how not in _EITHER or self._allows(made, cells))]
 
     @staticmethod
     def _allows(kind: ColumnType, cells: Sequence[str]) -> bool:
@@ -145,6 +150,17 @@ def _by_word(name: str, word: str, types: list[ColumnType]) -> list[ColumnType]:
 def settle(name: str, guess: Guess, kind: Kind | None) -> ColumnType:
     """The type that every cell allowed, or an error that names the first cell that does not fit."""
     if guess.possible:
-        return guess.possible[0]
+        found = guess.possible[0]
+        others = {made.how for made in guess.possible[1:] if made.kind is Kind.DATE and not made.lenient}
+        doubt = found.kind is Kind.DATE and found.how in _EITHER and others & (_EITHER - {found.how})
+        if doubt:
+            other = next(iter(doubt))
+            warnings.warn(
+                f"dates in '{shown(name)}' are read as {found.how}, and each could be {other}: if so, say "
+                f"--as '{shown(name)}={other}'",
+                UserWarning,
+                stacklevel=2,
+            )
+        return found
     what = "numbers" if kind is None else kind.value
     raise TableError(f"the column '{shown(name)}' must hold {what}, but {guess.stray} is not")

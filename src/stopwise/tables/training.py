@@ -88,6 +88,8 @@ def prepare(table: Table, roles: Roles, chosen: Sequence[str], missing: str = "i
     if classes:
         count = len(set(response[~leave].tolist()))
         notes = (f"'{shown(roles.target)}' holds text: a classifier of its {count} values is fitted", *notes)
+    if answer.kind is Kind.BOOLEAN:
+        notes = (f"'{shown(roles.target)}' is true or false: it is fitted as the numbers 1 and 0", *notes)
     return Training(table.select(chosen).take(~leave), response[~leave], roles, notes)
 
 

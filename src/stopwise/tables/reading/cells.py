@@ -157,7 +157,7 @@ DATE_FORMATS = {
     made.name: made
     for made in [
         _format("year-month-day", rf"{_YEAR}(?P<sep>[-/.]){_MONTH}(?P=sep){_DAY}"),
-        _format("month/day/year", rf"{_MONTH}(?P<sep>[-/.]){_DAY}(?P=sep){_SHORT}"),
+        _format("month/day/year", rf"{_MONTH}(?P<sep>[-/]){_DAY}(?P=sep){_SHORT}"),
         _format("day/month/year", rf"{_DAY}(?P<sep>[-/.]){_MONTH}(?P=sep){_SHORT}"),
         _format("day month-name year", rf"(?:[A-Za-z]{{3,9}},?\s)?{_DAY}[-/. ]?\s?{_WORD}[-/. ,]?\s?{_SHORT}"),
         _format("month-name day, year", rf"{_WORD}\s{_DAY},?\s{_SHORT}"),
