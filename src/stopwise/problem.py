@@ -42,7 +42,9 @@ def make_trend(covariates: Array, weights: Array | None) -> Trend:
     rows = covariates.astype(np.float64)
     root = np.ones(len(rows)) if weights is None else np.sqrt(weights)
     centre = np.average(rows, axis=0, weights=weights)
-    spread = np.sqrt(np.average((rows - centre) ** 2, axis=0, weights=weights))
+    reach = np.abs(rows - centre).max(axis=0)  # divided by before squaring: no magnitude overflows
+    reach = np.where(reach > 0, reach, 1.0)
+    spread = reach * np.sqrt(np.average(((rows - centre) / reach) ** 2, axis=0, weights=weights))
     spread = np.where(spread > 0, spread, 1.0)
     columns = np.column_stack([np.ones(len(rows)), (rows - centre) / spread])
     _, values, directions = np.linalg.svd(root[:, None] * columns, full_matrices=False)

@@ -14,9 +14,9 @@ NAMES = SHARED | {
     "rpath": MODEL.path_.along("ridge"),
 }
 FILES = r"""
-sw.save(None, "/tmp/x.stopwise") | ... KernelRidgeRegressor and KernelGradientClassifier; got NoneType
+sw.save(None, "/tmp/x.stopwise") | sw.save writes ... and KernelGradientClassifier; got NoneType
 sw.save(sw.KernelRidgeRegressor(), "/tmp/x.stopwise") | This KernelRidgeRegressor instance is not fitted yet. Call
-sw.save(path, "/tmp/x.stopwise") | ... KernelRidgeRegressor and KernelGradientClassifier; got Path
+sw.save(path, "/tmp/x.stopwise") | sw.save writes ... and KernelGradientClassifier; got Path
 sw.save(model, None) | a file's name must be text or a path, got None
 sw.save(model, 3) | a file's name must be text or a path, got 3
 sw.save(model, "") | a file's name must be text without null characters, got ''

@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 import little_memory
@@ -166,7 +165,7 @@ def test_threads_that_cannot_be_started_are_a_memory_error_with_words(monkeypatc
 
 
 SHORT = {
-    "reading": ("stopwise.cli.fit.read_training", MemoryError("malloc of size 131072 failed")),
+    "reading": ("stopwise.cli.fit.read_table", MemoryError("malloc of size 131072 failed")),
     "fitting": ("stopwise.estimators.regressors.choose_solver", MemoryError("Unable to allocate 9 GiB")),
     "writing": ("stopwise.io.container.save_file", MemoryError()),
 }
