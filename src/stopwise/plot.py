@@ -5,6 +5,7 @@ Every function takes a fitted estimator and optionally the axes to draw on, and 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -155,7 +156,9 @@ def fit(
         names = ["x"] if made.feature_names is None else made.feature_names
         at = np.linspace(rows.min(), rows.max(), 400)
         mean = predict_rows(fitted_of(model), at[:, None], None)[:, response]
-        ends = model.predict_interval(at[:, None], BAND, "mean").reshape(len(at), -1, 2)[:, response]
+        with warnings.catch_warnings():  # the one column is the model's own, under whatever name
+            warnings.filterwarnings("ignore", message="X does not have valid feature names")
+            ends = model.predict_interval(at[:, None], BAND, "mean").reshape(len(at), -1, 2)[:, response]
         ax.plot(rows, target, ".", color=_GREY, alpha=0.6, markersize=4, label="data")
         label = f"{BAND:.0%} interval of the curve"
         ax.fill_between(at, ends[:, 0], ends[:, 1], color=BLUE, alpha=0.2, linewidth=0, label=label)

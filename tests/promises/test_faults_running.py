@@ -165,7 +165,7 @@ def test_threads_that_cannot_be_started_are_a_memory_error_with_words(monkeypatc
 
 
 SHORT = {
-    "reading": ("stopwise.cli.fit.read_table", MemoryError("malloc of size 131072 failed")),
+    "reading": ("stopwise.cli.table_options.open_tables", MemoryError("malloc of size 131072 failed")),
     "fitting": ("stopwise.estimators.regressors.choose_solver", MemoryError("Unable to allocate 9 GiB")),
     "writing": ("stopwise.io.container.save_file", MemoryError()),
 }

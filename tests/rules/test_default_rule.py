@@ -1,13 +1,15 @@
 """The default rule: what it computes, its weak spots, and the warnings that come with doubtful fits."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise.estimators.doubts import TrustWarning
+from stopwise.estimators.doubts import TrustWarning, doubts
 from stopwise.rules.prudent import LeftOut
+from stopwise.selection.result import Selection
 
 FILTERS = ["descent", "flow", "cutoff", "nu-method"]
 
@@ -182,7 +184,8 @@ def test_too_few_rows_to_choose_by_are_warned_of():
         sw.KernelRidgeRegressor().fit(X, np.array([0.0, 1.0, 0.5, 2.0, 1.0]))
 
 
-def test_a_score_that_still_falls_at_the_edge_is_warned_of():
-    X = np.random.default_rng(2).normal(size=(60, 2))
-    with pytest.warns(TrustWarning, match="still falling at the long end"):
-        sw.KernelRidgeRegressor("gaussian").fit(X, X.sum(axis=1))
+def test_a_score_that_still_falls_at_the_edge_is_doubted():
+    nothing = SimpleNamespace(stops=())
+    for edge, fall, doubted in (("short", 0.2, True), ("short", 0.01, False), ("long", 0.5, True), (None, 1.0, False)):
+        table = Selection((), (), "", n_samples=100.0, at_edge=edge, edge_fall=fall)
+        assert any(f"still falling at the {edge} end" in line for line in doubts(table, nothing)) == doubted
