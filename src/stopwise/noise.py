@@ -140,6 +140,9 @@ class _FromRows(NoiseEstimator):
             weights = at_least_zero(weights, "weights")
             if weights.shape != response.shape:
                 raise ValueError(f"weights must have one entry per row, {len(response)}; got shape {weights.shape}")
+        counted = len(response) if weights is None else int(np.count_nonzero(weights))
+        if counted < self.least_rows:
+            raise ValueError(f"{type(self).__name__} needs at least {self.least_rows} rows, got {counted}")
         found = find_observations(covariates, response[:, None], weights)
         rows = found.first
         return self.estimate_from(sample_of(covariates[rows], response[rows], found.weights, found.counts))

@@ -10,6 +10,7 @@ from sklearn.linear_model import LinearRegression
 
 import reference
 import stopwise as sw
+from stopwise.views.curves import directions
 
 INVERSE_PENALTIES = np.geomspace(1e-3, 1e6, 19)
 
@@ -116,6 +117,7 @@ FILTERS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:row")
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("name", FILTERS)
 def test_the_mean_of_sure_over_noise_is_the_exact_risk(data, name, fit_intercept):
@@ -184,11 +186,12 @@ def test_the_standard_deviation_of_a_prediction_is_that_of_a_linear_smoother(dat
         return descent(X, response, rule=rule, schedule=0.5, fit_intercept=fit_intercept)
 
     weights = np.column_stack([fitted(unit).predict(new) for unit in np.eye(n)])
-    mean, std = fitted(y).predict(new, return_std=True)
-    np.testing.assert_allclose(mean, weights @ y, atol=1e-10)
-    np.testing.assert_allclose(std, 0.3 * np.sqrt(np.sum(weights**2, axis=1)), rtol=1e-8)
-    with_noise = fitted(y).predict(new, return_std=True, interval="new")[1]
-    np.testing.assert_allclose(with_noise, np.sqrt(std**2 + 0.3**2), rtol=1e-12)
+    model = fitted(y)
+    np.testing.assert_allclose(model.predict(new), weights @ y, atol=1e-10)
+    psi, outside = directions(model, new)
+    gain = model.path_.filter.weight(model.eigenvalues_, model.step_sum_)
+    variance = psi**2 @ gain**2 + outside * model.step_sum_**2 + (1 / n if fit_intercept else 0.0)
+    np.testing.assert_allclose(variance, np.sum(weights**2, axis=1), rtol=1e-8)
 
 
 def test_a_precomputed_gram_matrix_gives_the_same_model_as_its_kernel(data, rng):

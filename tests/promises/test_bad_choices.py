@@ -76,11 +76,11 @@ r.Prudent(inf) | allowance must be a number of at least 0 standard errors, got i
 r.Prudent("little") | allowance must be a number of at least 0 standard errors, got 'little'
 r.Prudent(None) | allowance must be a number of at least 0 standard errors, got None
 r.Prudent(1j) | allowance must be a number of at least 0 standard errors, got 1j
-r.as_rule("best") | "discrepancy", "holdout", "auto" or a sw.rules instance; got 'best'
-r.as_rule(None) | "discrepancy", "holdout", "auto" or a sw.rules instance; got None
-r.as_rule(["gcv"]) | "discrepancy", "holdout", "auto" or a sw.rules instance; got ['gcv']
+r.as_rule("best") | "discrepancy", "holdout", "evidence", "auto", "prudent" or a sw.rules instance; got 'best'
+r.as_rule(None) | "discrepancy", "holdout", "evidence", "auto", "prudent" or a sw.rules instance; got None
+r.as_rule(["gcv"]) | "discrepancy", "holdout", "evidence", "auto", "prudent" or a sw.rules instance; got ['gcv']
 r.as_rule(r.GCV) | "auto" or a sw.rules instance; got <class 'stopwise.rules.risk.GCV'>
-r.as_rule(3) | "loo", "discrepancy", "holdout", "auto" or a sw.rules instance; got 3
+r.as_rule(3) | "loo", "discrepancy", "holdout", "evidence", "auto", "prudent" or a sw.rules instance; got 3
 r.SURE().select(path) | the rule SURE needs a noise level: give noise_std
 r.SURE().select(path, nan) | noise_std must be finite and at least 0, got nan
 r.SURE().select(path, -1.0) | noise_std must be finite and at least 0, got -1.0
@@ -135,7 +135,6 @@ z.Rice().estimate(x[:1], y[:1]) | Rice needs at least 2 rows, got 1
 z.Rice().estimate(x[:0], y[:0]) | Rice needs at least 2 rows, got 0
 z.Rice().estimate([["a"]] * 20, y) | ['a'], ['a'], ['a'], ['a'], ['a'], ['a'], ['a'], ['a'], ['a'], ['a...
 z.Rice().estimate(x, ["a"] * 20) | 'a', 'a', 'a', 'a', 'a', 'a', 'a', 'a', 'a', 'a', 'a', 'a', 'a',...
-z.Rice().estimate(x, y, weights=np.full(20, 0.5)) | the noise estimator Rice compares rows and needs whole-number
 z.Rice().estimate(x, y, weights=np.full(20, -1.0)) | weights must be at least 0, got -1.0
 z.Rice().estimate(x, y, weights=np.full(20, nan)) | weights must be finite, got nan
 z.Rice().estimate(x, y, weights=np.ones(3)) | weights must have one entry per row, 20; got shape

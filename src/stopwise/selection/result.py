@@ -85,6 +85,8 @@ def _text(value: Any) -> str:
 
 def describe(problem: Problem, features: Features, best: Candidate, tried: Sequence[Candidate]) -> Selection:
     """The table of everything tried, in user units, the chosen one first."""
+    if not best.sample.means.shape[1]:
+        return Selection((), features.table(best.scales, False), "no response varies: the fit is constant")
     unit = problem.spread() if problem.responses.shape[1] == 1 else 1.0
     rows = [_row(c, best, features, unit) for c in [best, *(c for c in tried if c is not best)]]
     return Selection(
