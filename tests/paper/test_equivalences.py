@@ -172,6 +172,7 @@ def test_the_leave_one_out_shortcut_is_called_an_approximation_for_descent_and_i
     assert "approximation" in sw.rules.LeaveOneOut.__doc__
 
 
+@pytest.mark.filterwarnings("ignore:row")
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("name", ["descent", "ridge"])
 def test_the_standard_deviation_of_a_prediction_is_that_of_a_linear_smoother(data, rng, name, fit_intercept):

@@ -79,7 +79,7 @@ r.Prudent(1j) | allowance must be a number of at least 0 standard errors, got 1j
 r.as_rule("best") | "discrepancy", "holdout", "evidence", "auto", "prudent" or a sw.rules instance; got 'best'
 r.as_rule(None) | "discrepancy", "holdout", "evidence", "auto", "prudent" or a sw.rules instance; got None
 r.as_rule(["gcv"]) | "discrepancy", "holdout", "evidence", "auto", "prudent" or a sw.rules instance; got ['gcv']
-r.as_rule(r.GCV) | "auto" or a sw.rules instance; got <class 'stopwise.rules.risk.GCV'>
+r.as_rule(r.GCV) | rule must be one of ... or a sw.rules instance; got <class
 r.as_rule(3) | "loo", "discrepancy", "holdout", "evidence", "auto", "prudent" or a sw.rules instance; got 3
 r.SURE().select(path) | the rule SURE needs a noise level: give noise_std
 r.SURE().select(path, nan) | noise_std must be finite and at least 0, got nan
