@@ -224,7 +224,7 @@ def _resolved(estimator: Learner, rows: Intake, stream: Stream, chosen: Chosen, 
 
 
 def _with_stream(estimator: object) -> tuple[Fitted, Stream]:
-    fitted: Fitted | None = vars(estimator).get("_fitted")
+    fitted: Fitted | None = getattr(estimator, "__dict__", {}).get("_fitted")
     if fitted is None or fitted.stream is None:
         raise ValueError(
             f'{type(estimator).__name__} holds no sums to merge: fit it by partial_fit, or with solver="nystrom"'

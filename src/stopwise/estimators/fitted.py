@@ -120,7 +120,7 @@ class Fitted:
         """Checked covariates as the kernel takes them."""
         if isinstance(self.kernel, Precomputed):
             return X if self.kept_rows is None else cast(Array, X[:, self.kept_rows])
-        X = X.astype(self.covariates.dtype, copy=False)
+        X = X.astype(np.dtype(str(self.covariates.dtype).removeprefix("torch.")), copy=False)
         X = X if self.features is None else X[:, self.features]
         self.kernel.check(X)
         return X

@@ -15,6 +15,7 @@ from stopwise.engine.gpu.device_store import DeviceBasis  # noqa: E402
 from stopwise.engine.solvers import gpu_solver as cuda  # noqa: E402
 from stopwise.engine.solvers.dense_solver import Plan  # noqa: E402
 from stopwise.kernels.forms import NoForm  # noqa: E402
+from stopwise.problem import make_problem  # noqa: E402
 
 FIT = {"float64": 1e-8, "float32": 1e-4, "auto": 1e-4}
 CRITICAL = {"rule": sw.rules.Critical(hilbert_radius=5.0), "noise_std": 0.3}
@@ -213,7 +214,7 @@ def test_memory_is_planned_before_the_start_and_told_when_it_cannot_fit(rng, on_
 
 def test_the_plan_counts_rows_blocks_and_columns(rng):
     x, y = data(rng, 1000)
-    problem, _ = model()._problem(x, y, None)
+    problem = make_problem(x, y[:, None], None, intercept=True, seed=0)
     place = cuda.OnGpu(torch.device("cpu"), "float32")
     assert place.working_bytes(problem) > 8 * 1000 * 64
     plan = Plan(sw.kernels.Gaussian(), model()._filter(), sw.rules.GCV(), sw.noise.Evidence())
