@@ -24,6 +24,7 @@ def test_squares_are_untouched_by_the_parameter(sine):
     assert np.array_equal(one.fit(X, y).predict(X), other.fit(X, y).predict(X))
 
 
+@pytest.mark.filterwarnings("ignore:row")
 def test_outliers_do_not_rule_huber(sine):
     X, truth, y = sine
     rng = np.random.default_rng(1)

@@ -226,8 +226,9 @@ def _optimism(fitted: Fitted) -> float:
     """sqrt((n + p) / (n - p)): what p parameters chosen on n rows flatter errors by (Akaike 1970)."""
     parameters, n = float(fitted.rule.reads_data), fitted.path.n_samples
     if fitted.selection is not None and len(fitted.selection):
-        chosen = fitted.selection.chosen
-        parameters += (len(chosen["length_scale"]) if chosen["per_feature"] else 1) + 1
+        chosen = next((row for row in fitted.selection if row.get("chosen")), {})
+        scales = chosen.get("length_scale")
+        parameters += (len(scales) if chosen.get("per_feature") and isinstance(scales, list) else 1) + 1
         n = min(n, float(fitted.selection.n_rows or n))
     parameters = min(parameters, n / 2)
     return math.sqrt((n + parameters) / (n - parameters))
