@@ -31,6 +31,13 @@ class Place(Protocol):
     """Makes the systems of one problem."""
 
     @property
+    def problem(self) -> Problem:
+        """Whose systems."""
+
+    def of(self, problem: Problem) -> Place:
+        """The same place for another problem."""
+
+    @property
     def operator(self) -> Operator:
         """K, for products that are few."""
 
@@ -60,6 +67,10 @@ class HostPlace:
 
     def __init__(self, problem: Problem, plan: Plan) -> None:
         self.problem, self.plan = problem, plan
+
+    def of(self, problem: Problem) -> HostPlace:
+        """The same place for another problem."""
+        return HostPlace(problem, self.plan)
 
     @cached_property
     def _held(self) -> Array | None:
@@ -131,6 +142,10 @@ class DevicePlace:
     def __init__(self, problem: Problem, plan: Plan, device: Device) -> None:
         self.problem, self.plan, self._device = problem, plan, device
         self.device = str(device)
+
+    def of(self, problem: Problem) -> DevicePlace:
+        """The same place for another problem."""
+        return DevicePlace(problem, self.plan, self._device)
 
     def _operator(self, precision: str) -> Cuda:
         problem = self.problem

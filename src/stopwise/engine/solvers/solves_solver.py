@@ -41,6 +41,9 @@ from stopwise.spectrum import Basis, Density, Spectrum
 
 START_ROWS = 1_200
 """Rows on which all pairs read the stop that the search starts from: half a second."""
+MIDDLE_ROWS = {"host": 4_000, "device": 16_000}
+"""Where solves are products: rows on which a factor reads that stop again, for seconds. From fewer rows the penalty
+comes out too small, and a solve there takes ten times the products."""
 _PROBES = {"factor": 63, "preconditioned": 7}
 """Random signs beside the responses, which tell sums over all eigenvalues: many where a solve is two triangles."""
 _ACCURACY, _ACCURACY_MANY, _MANY = 1e-6, 1e-4, 60_000
@@ -115,11 +118,7 @@ class _Run:
     seen: dict[float, Array] = field(default_factory=dict)
 
     def solution(self) -> Solution:
-        problem, system = self.problem, self.system
-        n = problem.n_samples
-        self.progress.show("largest eigenvalue")
-        largest = largest_eigenvalue(lambda block: system.multiply(block) / n, system.start_vector(problem.seed))
-        largest = max(largest, 0.0) * (1 + system.rounding)
+        problem, largest = self.problem, self._largest()
         bound = self.plan.filter.bind(largest)
         empty = self._bare_path(bound, largest)
         stops = [self._stop(empty, largest, column) for column in range(problem.responses.shape[1])]
@@ -129,6 +128,13 @@ class _Run:
         path = path.stopped_at(tuple(stop.step_sum for stop in stops))
         sigmas = [noise_of(problem, self.plan, path, j) for j in range(len(stops))]
         return self._finish(path, stops, dual, sigmas)
+
+    def _largest(self) -> float:
+        """The largest eigenvalue of K, or just above it."""
+        system, n = self.system, self.problem.n_samples
+        self.progress.show("largest eigenvalue")
+        found = largest_eigenvalue(lambda block: system.multiply(block) / n, system.start_vector(self.problem.seed))
+        return max(found, 0.0) * (1 + system.rounding)
 
     # ---- where to stop ------------------------------------------------------------------------------------------
 
@@ -181,10 +187,22 @@ class _Run:
                 return found
             self.seen.clear()
 
+    def read(self, column: int, larger: FactorSystem | FoldSystem) -> float:
+        """The penalty of the smallest left-out error of these rows, for a `larger` system that they are a sample of."""
+        found = self._search(self._largest(), column)
+        variance = float((self.system.responses[:, column] ** 2).sum()) / self.problem.n_samples
+        if variance > 0:
+            larger.expect_error(math.sqrt(max(found.lowest, 0.0) / variance))
+        return found.lowest_penalty
+
     def _start(self, column: int) -> float:
         """The penalty of the smallest left-out error on some rows, with all pairs: it carries over to all rows."""
         problem, plan = self.problem, self.plan
         self.progress.show("a stop on some rows")
+        middle = MIDDLE_ROWS["host" if self.place.device is None else "device"]
+        if self.name == "preconditioned" and problem.n_rows > 2 * middle:
+            place = self.place.of(problem.subset(sample_rows(problem.n_rows, middle, problem.seed), plan.kernel))
+            return _Run(place.problem, plan, place.factors(), place, "factor", self.progress).read(column, self.system)
         rows = sample_rows(problem.n_rows, min(START_ROWS, problem.n_rows), problem.seed)
         part = problem.subset(rows, plan.kernel)
         part = replace(part, covariates=np.asarray(on_host(part.covariates), dtype=np.float64))

@@ -72,7 +72,7 @@ class PenaltySearch:
         """Readings around `start` until the rule's stop lies between them and interpolation can be trusted there."""
         low, high = math.log(self.smallest), math.log(max(self.largest, self.smallest))
         at = min(max(math.log(start), low), high)
-        for place in (at, at + _STRIDE, at - _STRIDE):
+        for place in (at + _STRIDE, at, at - _STRIDE):  # the cheapest solve first: it starts the next
             self._read(min(max(place, low), high))
         while len(self.known) < _MOST_READINGS:
             wanted = self._wanted(low, high)
