@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import csv
-import json
 
 import pytest
-from click.testing import CliRunner
+from helpers.commands import run, run_json
 from sklearn.datasets import load_iris
-
-from stopwise.cli import main
 
 
 @pytest.fixture(scope="module")
@@ -24,15 +21,9 @@ def table(tmp_path_factory):
     return path
 
 
-def run(*words):
-    return CliRunner().invoke(main, [str(word) for word in words], standalone_mode=True)
-
-
 def test_a_target_of_text_is_fitted_predicted_and_told(table, tmp_path):
     model, out = tmp_path / "iris.stopwise", tmp_path / "out.csv"
-    done = run("fit", table, "--target", "species", "--kernel", "gaussian", "--out", model, "--json")
-    assert done.exit_code == 0, done.output
-    facts = json.loads(done.stdout)
+    facts = run_json("fit", table, "--target", "species", "--kernel", "gaussian", "--out", model)
     assert facts["classes"] == ["setosa", "versicolor", "virginica"]
     assert "holds text: a classifier of its 3 values" in facts["warnings"][0]
     assert facts["loss"] == "softmax"
@@ -42,6 +33,9 @@ def test_a_target_of_text_is_fitted_predicted_and_told(table, tmp_path):
     hits = [row["prediction"] == given["species"] for row, given in zip(rows, truth, strict=True)]
     assert sum(hits) > 0.9 * len(hits)
     assert all(abs(sum(float(v) for k, v in row.items() if k.startswith("probability")) - 1) < 1e-9 for row in rows)
+    inside = run_json("predict", model, table)
+    assert inside["prediction"] == [row["prediction"] for row in rows]
+    assert run_json("info", model)["estimator"] == "KernelGradientClassifier"
     told = run("info", model)
     assert told.exit_code == 0
     assert "setosa, versicolor, virginica" in told.stdout
@@ -50,9 +44,8 @@ def test_a_target_of_text_is_fitted_predicted_and_told(table, tmp_path):
 def test_counts_are_fitted_with_their_loss(table, tmp_path):
     counts = tmp_path / "counts.csv"
     counts.write_text("x,y\n" + "".join(f"{i / 10},{i % 4 + i // 10}\n" for i in range(40)))
-    done = run("fit", counts, "--target", "y", "--loss", "poisson", "--kernel", "gaussian", "--json")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["loss"] == "poisson"
+    facts = run_json("fit", counts, "--target", "y", "--loss", "poisson", "--kernel", "gaussian")
+    assert facts["loss"] == "poisson"
 
 
 @pytest.mark.parametrize(

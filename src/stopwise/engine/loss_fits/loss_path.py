@@ -17,6 +17,9 @@ from stopwise.rules import Evidence, Reason, Stop
 
 RATIO = 2.0
 """Neighbouring readings of the coarse clock differ by this factor."""
+LARGE, LARGE_RATIO = 1e9, 4.0
+"""Where a Newton step takes more multiplications than this, readings are further apart: between them the clock is still
+searched by the parabola and the root."""
 START = 0.05
 """The first reading after 0, over 1 / (largest eigenvalue x largest curvature): hardly anything is fitted there."""
 CEILING = 1e9
@@ -46,6 +49,8 @@ def walk(
     problem: LossProblem, *, allowance: float = 0.5, tolerance: float = 1e-6, ratio: float = RATIO, final: bool = True
 ) -> LossPath:
     """Go along the clock from the constant fit, and stop by the rule."""
+    if problem.design.size * problem.design.shape[1] > LARGE:
+        ratio = max(ratio, LARGE_RATIO)
     readings = [problem.constant]
     rises = 0
     for step_sum in _clock(problem, ratio):

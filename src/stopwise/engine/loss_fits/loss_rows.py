@@ -21,7 +21,7 @@ from stopwise.losses import Loss
 
 EXACT_ROWS = 400
 """Up to so many rows every row is a landmark."""
-MOST_LANDMARKS = 800
+MOST_LANDMARKS = 600
 _CUT = 4 * float(np.finfo(np.float64).eps)
 
 
