@@ -13,7 +13,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from real_rivals import RIVALS, Method, gaussian_process, grid_search
+from real_rivals import RIVALS, Method, gaussian_process, grid_search, recursive_features
 from real_sets import LISTS, DataSet, load
 
 import stopwise as sw
@@ -39,8 +39,9 @@ METHODS: dict[str, Method] = {
     **RIVALS,
     "grid-search": grid_search,
     "gp-features": gaussian_process("matern32", per_feature=True),
+    "xrfm": recursive_features,
 }
-SLOW = ["grid-search", "gp-features"]
+SLOW = ["grid-search", "gp-features", "xrfm"]
 """Timed on request only (`--methods`)."""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import scipy.linalg
@@ -126,6 +127,34 @@ def lightgbm(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> np.ndarray:
     from lightgbm import LGBMRegressor
 
     return LGBMRegressor(random_state=0, verbosity=-1, n_jobs=1).fit(X, y).predict(new)
+
+
+def recursive_features(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """xRFM, a kernel machine with a learned metric: 18 settings tuned on a fifth of the rows, which it keeps aside."""
+    import torch
+    from xrfm import xRFM
+
+    X, new = (rows.astype(np.float32) for rows in standardise(X, new))
+    mean, spread = y.mean(), y.std() or 1.0
+    target = ((y - mean) / spread)[:, None].astype(np.float32)
+    order = np.random.default_rng(0).permutation(len(y))
+    held, kept = order[: max(len(y) // 5, 2)], order[max(len(y) // 5, 2) :]
+    best = (np.inf, np.zeros(len(new)))
+    for kernel, bandwidth, penalty in product(["l2", "l1"], [3.0, 10.0, 30.0], [1e-4, 1e-2, 1.0]):
+        shape = {"kernel": kernel, "bandwidth": bandwidth, "exponent": 1.0, "diag": kernel == "l1"}
+        settings = {
+            "model": {**shape, "bandwidth_mode": "constant"},
+            "fit": {"reg": penalty, "iters": 3, "verbose": False},
+        }
+        model = xRFM(settings, device=torch.device("cpu"), tuning_metric="mse", verbose=False, random_state=0)
+        try:
+            model.fit(X[kept], target[kept], X[held], target[held])
+            error = float(np.mean((np.ravel(model.predict(X[held])) - target[held, 0]) ** 2))
+        except (RuntimeError, ValueError):  # singular at the smallest penalties
+            continue
+        if error < best[0]:
+            best = (error, np.ravel(model.predict(new)))
+    return mean + spread * best[1]
 
 
 def random_forest(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> np.ndarray:

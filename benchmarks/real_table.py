@@ -18,6 +18,7 @@ LABELS = {
     "gp-features": "Gaussian process, Matern 3/2, a length scale per feature",
     "grid-search": "GridSearchCV(KernelRidge) over penalty and bandwidth",
     "nystroem": "Nystroem + RidgeCV",
+    "xrfm": "xRFM, 18 settings",
     "lightgbm": "LightGBM",
     "forest": "random forest",
     "hold-out": "hold-out early stopping",
@@ -51,6 +52,15 @@ def compare(results: pd.DataFrame, first: str, second: str) -> dict[str, object]
         "worst": f"{ratio.max():.3f} ({ratio.idxmax()})",
         "wins-ties-losses": f"{(ratio < 1 - TIE).sum()}-{(abs(ratio - 1) <= TIE).sum()}-{(ratio > 1 + TIE).sum()}",
     }
+
+
+def ranks(results: pd.DataFrame) -> pd.DataFrame:
+    """Mean rank of every method over the sets that all of them were run on; 1 is the best."""
+    errors = results.pivot_table(index="set", columns="method", values="ratio").dropna()
+    mean = errors.rank(axis=1).mean().sort_values().round(2)
+    return pd.DataFrame(
+        {"method": [LABELS[name] for name in mean.index], f"mean rank, {len(errors)} sets": mean.values}
+    )
 
 
 def seconds(results: pd.DataFrame) -> pd.DataFrame:
@@ -101,12 +111,13 @@ def report(cache: Path) -> None:
     pairs = [(ours, other) for ours in OURS for other in rivals] + [("stopwise", "stopwise-isotropic")]
     lines = [line for pair in pairs if (line := compare(results, *pair)) is not None]
     parts = [markdown(pd.DataFrame(lines))] if lines else []
+    parts.append(markdown(ranks(results)))
     parts.append(markdown(seconds(results).reset_index(names="CPU seconds, 1,000 rows")))
     wide = results.pivot_table(index="set", columns="method", values="ratio").round(4)
     wide.insert(0, "splits", results.groupby("set").split.nunique())
     wide.to_csv(cache / "by_set.csv")
     parts.append(markdown(wide.reset_index()))
     (cache / "table.md").write_text("\n\n".join(parts) + "\n")
-    print("\n\n".join(parts[:2]))
+    print("\n\n".join(parts[:-1]))
     if "stopwise" in wide and "cv-kernels" in wide:
         figure(results, cache / "real_data.svg")

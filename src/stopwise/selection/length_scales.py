@@ -24,7 +24,7 @@ from stopwise.kernels.gradients import Values, gram_and_pullback
 from stopwise.selection.rows import Sample
 
 PRIOR_SPREAD, ROWS_PER_SCALE = 1.0, 20
-"""Standard deviation, in log units, of the length scales about their common mean; less with fewer rows for each."""
+"""Standard deviation, in log units, of length scales about their mean; down to half with fewer rows for each."""
 _RATIO_BOUNDS = (-7.0, math.log(1e8))
 _BOUNDS = (-9.0, 5.0)
 _FAILED = 1e10
@@ -136,7 +136,8 @@ class Evidence:
         gradient = np.bincount(groups, each)
         if len(parameters) == 2:
             return value, np.append(gradient, along_ratio)
-        variance = PRIOR_SPREAD**2 * min(1.0, self.sample.n_rows / (ROWS_PER_SCALE * logs.size))
+        share = self.sample.n_rows / (ROWS_PER_SCALE * logs.size)
+        variance = PRIOR_SPREAD**2 * min(1.0, max(0.25, share))
         gap, weight = logs - logs.mean(), 1 / (self.sample.n_samples * variance)
         return value + weight * float(gap @ gap), np.append(gradient + 2 * weight * gap, along_ratio)
 
