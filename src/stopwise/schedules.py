@@ -128,7 +128,7 @@ class Constant(Schedule):
 
 
 class _Searched(Schedule):
-    """Schedules whose running sum is inverted by bisection."""
+    """Schedules whose running sum is inverted by Newton's method: steps shrink, so it comes from below and stays there."""
 
     def iteration(self, step_sum: ArrayLike) -> Array:
         targets = _readings(step_sum)
@@ -136,15 +136,18 @@ class _Searched(Schedule):
         return cast(Array, np.array(found).reshape(targets.shape))
 
     def _search(self, target: float) -> int:
-        low, high = 0, 1
-        while float(self.step_sum(high)) <= target:
-            low, high = high, high * 2
-            if high > MAX_ITERATION:
-                return MAX_ITERATION
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if float(self.step_sum(middle)) <= target else (low, middle)
-        return low
+        """The last iteration whose sum is at most the target."""
+        at = 0
+        while at < MAX_ITERATION:
+            ahead = (target - float(self.step_sum(at))) / self.step_size(at)
+            if ahead < 1:
+                break
+            at = int(min(at + ahead, MAX_ITERATION))
+        while at < MAX_ITERATION and float(self.step_sum(at + 1)) <= target:  # what rounding may have left
+            at += 1
+        while at > 0 and float(self.step_sum(at)) > target:
+            at -= 1
+        return at
 
 
 _HEAD = 1024

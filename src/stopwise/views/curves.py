@@ -11,11 +11,12 @@ from stopwise._support.arrays import Array
 from stopwise.complexity import local_complexity_of
 from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.prediction.host import WHOLE_ROWS, CrossKernel
-from stopwise.filters import NuMethod, Ridge
+from stopwise.filters import GradientDescent, NuMethod, Ridge
 from stopwise.path import Path
 from stopwise.rules import GCV, SURE, Critical, Discrepancy, LeaveOneOut, Minimax, Prudent, Rule, Stop
 from stopwise.rules.critical import SELF_CONSTANT
 from stopwise.rules.prudent import LeftOut
+from stopwise.schedules import Constant
 from stopwise.views.facts import Model, stops_of
 
 _ENTRIES = 2_000_000_000
@@ -147,8 +148,13 @@ def risks(of: Chosen, step_sums: Array) -> dict[str, Array]:
 
 
 def stops(of: Chosen) -> dict[str, Stop]:
-    """Where each rule would stop on this path; rules that need rows only where these are at hand."""
-    if of.path.step_sum_cap == 0 or of.sigma <= 0 or isinstance(of.path.filter, NuMethod):
+    """Where each rule would stop on this path; rules that need rows only where these are at hand.
+
+    None for steps that change: every reading of such a clock is a search.
+    """
+    filter = of.path.filter
+    changing = isinstance(filter, GradientDescent) and not isinstance(filter.schedule, Constant)
+    if of.path.step_sum_cap == 0 or of.sigma <= 0 or isinstance(filter, NuMethod) or changing:
         return {}
     rules: list[Rule] = [Critical(), Critical(hilbert_radius="self"), Minimax(), SURE(), GCV(), Discrepancy()]
     rules += [LeaveOneOut()] if has_rows(of.path, 300) else []
