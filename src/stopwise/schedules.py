@@ -128,7 +128,7 @@ class Constant(Schedule):
 
 
 class _Searched(Schedule):
-    """Schedules whose running sum is inverted by Newton's method: steps shrink, so it comes from below and stays there."""
+    """Schedules whose running sum is inverted by Newton's method: steps shrink, so it comes from below."""
 
     def iteration(self, step_sum: ArrayLike) -> Array:
         targets = _readings(step_sum)

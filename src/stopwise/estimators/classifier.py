@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Self, cast
 
@@ -17,7 +18,7 @@ from stopwise._support.threads import thread_count
 from stopwise._support.torch import on_host
 from stopwise.engine.solvers.plan import Landmarked
 from stopwise.estimators.fitted import fitted_of
-from stopwise.estimators.intake import Intake, check_kind, take_covariates, take_rows
+from stopwise.estimators.intake import Intake, check_kind, names_of, take_covariates, take_rows
 from stopwise.estimators.loss_fit import LossFitted, LossPlan, finish, rows_of, stop_fit
 from stopwise.estimators.notebook import StopDisplay
 from stopwise.estimators.prediction.training_range import warn_outside
@@ -135,7 +136,7 @@ class KernelGradientClassifier(StopDisplay, ClassifierMixin, BaseEstimator):  # 
                 f"a precomputed kernel matrix must be square, got shape {intake.covariates.shape}: pass the kernel "
                 "between all pairs of training rows"
             )
-        intake = intake.without_idle_rows(square=square)
+        intake = replace(intake.without_idle_rows(square=square), response_names=names_of(y))
         codes = intake.responses[:, 0].astype(int)
         check_classes(classes, codes, intake.weights)
         counted, codes = np.unique(codes, return_inverse=True)

@@ -76,6 +76,8 @@ class Fitted:
     """The columns of the frame that X was; None for an array. `n_features`, `feature_names` are of what they became."""
     recipe: Recipe | None = None
     """How features are made from those columns."""
+    response_names: tuple[str, ...] | None = None
+    """What y's columns were called, where they had names."""
 
     def pick(self, values: Sequence[T]) -> T | list[T]:
         """One per response: the only one where y was one column, else a list."""
@@ -236,6 +238,7 @@ def make_fitted(rows: Intake, chosen: Chosen, plan: Plan, solution: Solution, fe
         precision=solution.precision,
         columns_in=rows.columns_in,
         recipe=rows.recipe,
+        response_names=rows.response_names,
     )
 
 
