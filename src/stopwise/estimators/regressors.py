@@ -247,7 +247,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         rows, values = self._predicted(fitted, X)
         if not (return_std or interval == "new"):
             return fitted.shaped(values)
-        uncertainty = None if training_rows(fitted) is None else self._uncertainty(fitted)
+        uncertainty = None if training_rows(fitted) is None else self.uncertainty()
         with blas_threads(limit_of(self.n_jobs)):
             used = fitted.to_features(on_host(rows))
             std = standard_deviations(fitted, uncertainty, used, "new" if interval == "new" else "mean")
@@ -277,7 +277,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
             raise ValueError(
                 'intervals are for loss="squared": fit two quantiles instead, loss="quantile" with quantile=.05 and .95'
             )
-        uncertainty = self._uncertainty(fitted)
+        uncertainty = self.uncertainty()
         if is_dask(X):
             raise TypeError("predict_interval takes arrays and tensors: map it over the blocks of a dask collection")
         rows, values = self._predicted(fitted, X)
@@ -294,7 +294,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         fitted = fitted_of(self)
         if isinstance(fitted, LossFitted) or training_rows(fitted) is None:
             return [None] * len(fitted.stops)
-        varying = [each.varying for each in self._uncertainty(fitted).calibrations]
+        varying = [each.varying for each in self.uncertainty().calibrations]
         return [None if each is None else each.ratio for each in varying]
 
     def _predicted(self, fitted: Fitted, X: object) -> tuple[Any, Any]:
@@ -316,8 +316,9 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
             self._told = fitted
             warnings.warn(text, ExtrapolationWarning, stacklevel=4)
 
-    def _uncertainty(self, fitted: Fitted) -> Uncertainty:
-        """Calibrated at the first use and kept as long as the fit."""
+    def uncertainty(self) -> Uncertainty:
+        """What intervals are made from: calibrated at the first use and kept as long as the fit."""
+        fitted = fitted_of(self)
         held: tuple[Fitted, Uncertainty] | None = self.__dict__.get("_calibrated")
         if held is None or held[0] is not fitted:
             with blas_threads(limit_of(self.n_jobs)):
