@@ -224,7 +224,7 @@ class Minimiser:
             at, last = at + damping[:, None, None] * (first - answer - at), change
             if np.all(change <= _CLOSE * np.linalg.norm(shift, axis=1)):
                 break
-        return cast(Array, at[own, own])
+        return np.where((last <= np.linalg.norm(shift, axis=1))[:, None], at[own, own], shift)
 
     @cached_property
     def left_out_losses(self) -> Array:
