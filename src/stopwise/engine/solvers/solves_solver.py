@@ -181,6 +181,7 @@ class _Run:
                 allowance=0.0 if allowance is None else allowance,
                 together=system.together,
                 agree=_AGREE_IN_FOLDS if system.together > 0 else _AGREE,
+                affordable=system.affordable,
             )
             found = search.run(start)
             if found.regret <= self.plan.tol or not system.grow():
@@ -188,15 +189,15 @@ class _Run:
             self.seen.clear()
 
     def read(self, column: int, larger: FactorSystem | FoldSystem) -> float:
-        """The penalty of the smallest left-out error of these rows, for a `larger` system that they are a sample of."""
+        """The stop of these rows as a penalty, for a `larger` system that they are a sample of."""
         found = self._search(self._largest(), column)
         variance = float((self.system.responses[:, column] ** 2).sum()) / self.problem.n_samples
         if variance > 0:
             larger.expect_error(math.sqrt(max(found.lowest, 0.0) / variance))
-        return found.lowest_penalty
+        return found.penalty
 
     def _start(self, column: int) -> float:
-        """The penalty of the smallest left-out error on some rows, with all pairs: it carries over to all rows."""
+        """The penalty of the smallest left-out error on some rows, which carries over to all rows."""
         problem, plan = self.problem, self.plan
         self.progress.show("a stop on some rows")
         middle = MIDDLE_ROWS["host" if self.place.device is None else "device"]

@@ -21,6 +21,8 @@ DEVICE_ROWS = 3_000
 """From here on a GPU pays: loading torch takes seconds."""
 HOST_PATIENCE, DEVICE_PATIENCE = 1_000.0, 600.0
 """Seconds, by these pessimistic counts, beyond which landmarks (on a GPU: a Krylov space) serve better."""
+HOST_SOLVE, DEVICE_SOLVE = 30.0, 10.0
+"""Seconds that one solve by products may take: a fit takes about six such."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,10 @@ class Rates:
     launch: float = 0.0
     """Of a step of conjugate gradients, whatever its size: a device waits for the host."""
 
+    def product(self, n_rows: int, *, held: bool) -> float:
+        """Seconds of one product of all pairs of rows with a few columns."""
+        return self.launch + float(n_rows) ** 2 * (self.held_entry if held else self.entry)
+
 
 HOST = Rates(1.5e-10, 7e-12, 8e-12, 8e-9, 9e-10, 2e-11, HOST_PRODUCTS)
 DEVICE = Rates(6e-13, 1.05e-14, 5.5e-14, 3.5e-12, 3.5e-12, 6e-14, DEVICE_PRODUCTS, 2e-3)
@@ -57,7 +63,7 @@ def engine_costs(n_rows: int, rates: Rates, *, every_row: int, rank: int, held: 
     """The default rule by all eigenpairs, by a factor and by preconditioned solves, cheapest first."""
     n = float(n_rows)
     reading = rates.cholesky + (rates.inverse if n_rows <= every_row else 0.0)
-    product = rates.launch + n * n * (rates.held_entry if held else rates.entry)
+    product = rates.product(n_rows, held=held)
     solves = (READINGS + 2) * rates.products
     costs = [
         Cost("dense", rates.eigenpairs * n**3),
