@@ -102,7 +102,7 @@ class Softmax(Loss):
 
     def value(self, y: Array, f: Array) -> Array:
         scores = self.scores(f)
-        return _log_sum(scores) - scores[np.arange(len(y)), y.astype(int)]
+        return cast(Array, _log_sum(scores) - scores[np.arange(len(y)), y.astype(int)])
 
     def guarded(self, y: Array, f: Array, doubt: float) -> Array:
         scores = self.scores(f)
@@ -122,7 +122,7 @@ class Softmax(Loss):
 
     def natural(self, f: Array) -> Array:
         scores = self.scores(f)
-        return np.exp(scores - _log_sum(scores)[:, None])
+        return cast(Array, np.exp(scores - _log_sum(scores)[:, None]))
 
 
 def _log_sum(scores: Array) -> Array:
