@@ -75,7 +75,7 @@ def test_the_half_width_holds_the_level_of_the_mixture():
         found = _half_widths(gaps, deviations, shares, level)
         for row in range(5):
             law = norm(gaps[row], deviations[row])
-            expected = brentq(lambda h, law=law: shares @ (law.cdf(h) - law.cdf(-h)) - level, 0, 100)
+            expected = brentq(lambda h, law=law, level=level: shares @ (law.cdf(h) - law.cdf(-h)) - level, 0, 99)
             assert found[row] == pytest.approx(expected, rel=1e-9)
 
 
