@@ -31,14 +31,8 @@ from stopwise.estimators.loss_fit import LossFitted, LossPlan, fit_responses
 from stopwise.estimators.notebook import StopDisplay
 from stopwise.estimators.prediction.device import like, moved, placed, predict_on, take_new_tensor
 from stopwise.estimators.prediction.host import predict_rows
-from stopwise.estimators.prediction.intervals import (
-    Uncertainty,
-    check_level,
-    check_of,
-    standard_deviations,
-    training_rows,
-    uncertainty_of,
-)
+from stopwise.estimators.prediction.interval_calibration import training_rows, uncertainty_of
+from stopwise.estimators.prediction.intervals import Uncertainty, check_level, check_of, standard_deviations
 from stopwise.estimators.prediction.training_range import feature_range, warn_outside
 from stopwise.estimators.tensors import choose_kernel_for, stays_on_device, take_tensors, tensor_range
 from stopwise.exceptions import ExtrapolationWarning
