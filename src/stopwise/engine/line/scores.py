@@ -214,7 +214,7 @@ class SharedNoise:
 _NUGGET = 1e-6
 """Independent noise that every row has beside the shared one, over its variance: a pass divides by it."""
 _LONGEST, _FAINTEST = 1 / 20, 1e8
-"""Noise shared over more than this part of the range is a part of the curve; and with a larger penalty there is none."""
+"""Noise shared over more than this part of the range is a part of the curve; with a larger penalty there is none."""
 _STRETCHES, _STRETCH = 40, 100
 """The first look is at so many stretches of so many neighbours: their gaps tell of the length, their places of f."""
 
