@@ -145,7 +145,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
             progress.show(f"choosing a kernel for {problem.n_rows:,} rows")
             chosen = choose_kernel_for(
                 problem,
-                self.kernel_parameter(),
+                noise.kernel_for(self.kernel_parameter()),
                 self.relevance,
                 linear=linear,
                 host=rule.splits_rows or noise.needs_rows,
@@ -286,7 +286,8 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
     def noise_variation(self) -> list[float | None]:
         """For each response the largest noise over the smallest, as left-out residuals show it; None where even."""
         fitted = fitted_of(self)
-        if isinstance(fitted, LossFitted) or training_rows(fitted) is None:
+        shared = as_noise(self.noise_std).correlated
+        if isinstance(fitted, LossFitted) or training_rows(fitted) is None or shared:
             return [None] * len(fitted.stops)
         varying = [each.varying for each in self.uncertainty().calibrations]
         return [None if each is None else each.ratio for each in varying]
@@ -313,6 +314,11 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
     def uncertainty(self) -> Uncertainty:
         """What intervals are made from: calibrated at the first use and kept as long as the fit."""
         fitted = fitted_of(self)
+        if as_noise(self.noise_std).correlated:
+            raise ValueError(
+                "standard deviations and intervals take the noise of rows as independent, and noise_std=AR1() says it "
+                "is not: predict without them"
+            )
         held: tuple[Fitted, Uncertainty] | None = self.__dict__.get("_calibrated")
         if held is None or held[0] is not fitted:
             with blas_threads(limit_of(self.n_jobs)):
