@@ -16,7 +16,7 @@ from stopwise._support.arrays import Array
 from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.host import predict_rows
-from stopwise.estimators.prediction.intervals import training_rows
+from stopwise.estimators.prediction.interval_calibration import training_rows
 from stopwise.views.facts import Model
 from stopwise.views.shown_rows import ShownRows
 from stopwise.views.source_columns import Positions, SourceColumn
