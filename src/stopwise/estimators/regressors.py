@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
@@ -27,8 +26,8 @@ from stopwise.estimators.dask_collections import fit_collections, predict_lazily
 from stopwise.estimators.doubts import lost_digits, warn_of_doubts
 from stopwise.estimators.fitted import Fitted, fitted_of, make_fitted
 from stopwise.estimators.intake import Intake, check_weights, take_covariates, take_responses, take_rows
+from stopwise.estimators.learned import LearnedState, learned
 from stopwise.estimators.loss_fit import LossFitted, LossPlan, fit_responses
-from stopwise.estimators.notebook import StopDisplay
 from stopwise.estimators.prediction.device import like, moved, placed, predict_on, take_new_tensor
 from stopwise.estimators.prediction.host import predict_rows
 from stopwise.estimators.prediction.intervals import (
@@ -39,11 +38,11 @@ from stopwise.estimators.prediction.intervals import (
     training_rows,
     uncertainty_of,
 )
-from stopwise.estimators.prediction.training_range import feature_range, warn_outside
+from stopwise.estimators.prediction.training_range import feature_range
 from stopwise.estimators.tensors import choose_kernel_for, stays_on_device, take_tensors, tensor_range
 from stopwise.exceptions import ExtrapolationWarning
 from stopwise.filters import Filter, Ridge, as_filter
-from stopwise.kernels import Kernel, Precomputed, as_kernel
+from stopwise.kernels import Kernel, as_kernel
 from stopwise.kernels.stationary import Stationary
 from stopwise.losses import Loss, Squared, as_loss
 from stopwise.noise import as_noise
@@ -54,28 +53,7 @@ _NOT_KEPT = ("_on_device", "_lock", "_told", "_calibrated")
 _SOLVERS = {"auto", "dense", "factor", "preconditioned", "krylov", "line", "nystrom", "cuda", "dask"}
 
 
-def learned(read: Callable[[Fitted], Any], what: str, *, optional: bool = False) -> property:
-    """A public name for a part of what was learned; an optional one is not there where its value is None."""
-
-    def get(self: object) -> Any:
-        value = read(fitted_of(self))
-        if optional and value is None:
-            raise AttributeError(f"this {type(self).__name__} has no such attribute: {what}")
-        return value
-
-    return property(get, doc=what)
-
-
-def seed_of(random_state: int | np.random.RandomState | None) -> int:
-    """The seed that a `random_state` stands for; None is 0."""
-    if random_state is None:
-        return 0
-    if isinstance(random_state, Integral):
-        return int(random_state)
-    return int(cast(np.random.RandomState, random_state).randint(2**31 - 1))
-
-
-class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class _KernelRegressor(LearnedState, BatchesMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """What the two estimators share: the way from data to a stopped fit."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -101,6 +79,37 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
     }
 
     _fitted: Fitted | LossFitted  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        kernel: object = "auto",
+        *,
+        rule: object = "auto",
+        noise_std: object = "auto",
+        relevance: bool | str = "auto",
+        fit_intercept: bool = True,
+        solver: str = "auto",
+        n_landmarks: Landmarked = "auto",
+        precision: Precision = "auto",
+        tol: float = 0.01,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        copy_X: bool = True,
+    ) -> None:
+        self.kernel = kernel
+        self.rule = rule
+        self.noise_std = noise_std
+        self.relevance = relevance
+        self.fit_intercept = fit_intercept
+        self.solver = solver
+        self.n_landmarks = n_landmarks
+        self.precision = precision
+        self.tol = tol
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.copy_X = copy_X
 
     def _filter(self) -> Filter:
         raise NotImplementedError
@@ -208,23 +217,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         if stays_on_device(X, self.solver):
             return take_tensors(X, y, on_host(sample_weight), copy=self.copy_X).observations()
         rows = take_rows(self, on_host(X), on_host(y), on_host(sample_weight), double=self.in_double, copy=self.copy_X)
-        square, shape = isinstance(self.kernel_parameter(), Precomputed), rows.covariates.shape
-        if square and shape[0] != shape[1]:
-            raise ValueError(
-                f"a precomputed kernel matrix must be square, got shape {shape}: pass the kernel between all "
-                "pairs of training rows"
-            )
-        return rows.observations(square=square)
-
-    def random_seed(self) -> int:
-        """The seed that `random_state` stands for."""
-        return seed_of(self.random_state)
-
-    def kernel_parameter(self) -> Kernel | None:
-        """The kernel as given; None for "auto"."""
-        if isinstance(self.kernel, str) and self.kernel == "auto":
-            return None
-        return as_kernel(self.kernel)
+        return rows.observations(square=rows.is_gram(self.kernel_parameter()))
 
     # ---- predict --------------------------------------------------------------------------------------------------
 
@@ -331,10 +324,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
                 'standard deviations and intervals are for loss="squared": for an interval fit two quantiles, such as '
                 'loss="quantile" with quantile=.05 and .95'
             )
-        rows = take_covariates(self, fitted, on_host(X))
-        if fitted.feature_range is not None:
-            warn_outside(fitted.feature_range, rows, fitted.feature_names)
-        return fitted.natural(rows, self.n_jobs)
+        return fitted.natural(fitted.take_new(self, X), self.n_jobs)
 
     def score(self, X: object, y: object, sample_weight: object = None) -> float:
         """The coefficient of determination of the predictions, 1 - residual / total sum of squares."""
@@ -357,11 +347,6 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
 
     # ---- what was learned -------------------------------------------------------------------------------------------
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return "_fitted" in self.__dict__
-
-    kernel_ = learned(lambda f: f.kernel, "The kernel, with every length scale settled.")
-    selection_ = learned(lambda f: f.selection, 'What "auto" tried; None for a kernel that was given.')
     solver_ = learned(lambda f: f.solver, "The solver that was used.")
     path_ = learned(lambda f: f.own_path, "Every estimate along the filter, without running it.")
     stop_ = learned(lambda f: f.pick(f.stops), "Where it stopped and why; a list for several responses.")
@@ -373,23 +358,12 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
     critical_radius_ = learned(lambda f: f.pick(f.critical_radii), "1 / sqrt(step_sum) where the rule decided.")
     eigenvalues_ = learned(lambda f: f.path.spectrum.eigenvalues, "Eigenvalues of Gram / n (centred), or Ritz values.")
     trace_ = learned(lambda f: f.path.spectrum.trace, "The trace of Gram / n (centred).")
-    X_fit_ = learned(lambda f: f.covariates, "The rows (or landmarks) that predictions weigh.")
     dual_coef_ = learned(lambda f: f.dual_coef[:, 0] if f.single else f.dual_coef, "Their weights.")
     intercept_ = learned(lambda f: float(f.intercept[0]) if f.single else f.intercept, "The intercept, units of y.")
     linear_coef_ = learned(
         lambda f: None if f.slopes is None else f.shaped(f.slopes),
         "Slopes of an unpenalised linear part (of the features that vary), or None.",
     )
-    n_features_in_ = learned(lambda f: f.n_in, "How many columns X had.")
-    feature_names_in_ = learned(lambda f: f.names_in, "Their names, where they had any.", optional=True)
-    feature_range_ = learned(lambda f: f.feature_range, "Smallest and largest value of each column, (2, d).")
-
-    # ---- scikit-learn's contract ------------------------------------------------------------------------------------
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
-        return tags
 
 
 class KernelGradientRegressor(_KernelRegressor):
@@ -465,23 +439,25 @@ class KernelGradientRegressor(_KernelRegressor):
         verbose: int = 0,
         copy_X: bool = True,
     ) -> None:
-        self.kernel = kernel
+        super().__init__(
+            kernel,
+            rule=rule,
+            noise_std=noise_std,
+            relevance=relevance,
+            fit_intercept=fit_intercept,
+            solver=solver,
+            n_landmarks=n_landmarks,
+            precision=precision,
+            tol=tol,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            verbose=verbose,
+            copy_X=copy_X,
+        )
         self.loss = loss
         self.quantile = quantile
-        self.rule = rule
-        self.noise_std = noise_std
         self.schedule = schedule
         self.filter = filter
-        self.relevance = relevance
-        self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.n_landmarks = n_landmarks
-        self.precision = precision
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.copy_X = copy_X
 
     @classmethod
     def as_published(
@@ -520,37 +496,6 @@ class KernelRidgeRegressor(_KernelRegressor):
     is the same function (without an intercept). The paper's constant is 4 here (E13). Parameters as in
     `KernelGradientRegressor`, without `schedule` and `filter`.
     """
-
-    def __init__(
-        self,
-        kernel: object = "auto",
-        *,
-        rule: object = "auto",
-        noise_std: object = "auto",
-        relevance: bool | str = "auto",
-        fit_intercept: bool = True,
-        solver: str = "auto",
-        n_landmarks: Landmarked = "auto",
-        precision: Precision = "auto",
-        tol: float = 0.01,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-        copy_X: bool = True,
-    ) -> None:
-        self.kernel = kernel
-        self.rule = rule
-        self.noise_std = noise_std
-        self.relevance = relevance
-        self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.n_landmarks = n_landmarks
-        self.precision = precision
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.copy_X = copy_X
 
     def _filter(self) -> Filter:
         return Ridge()
