@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_array, validate_data
 from stopwise._support.arrays import Array
 from stopwise._support.checks import real_array
 from stopwise.copies import find_observations
+from stopwise.kernels import Kernel, Precomputed
 from stopwise.problem import Problem, make_problem
 from stopwise.tables.encoder import TableEncoder
 from stopwise.tables.frames import as_table, is_frame
@@ -126,6 +127,16 @@ class Intake:
     """For each row the number of its group; None where no groups were given."""
     response_names: tuple[str, ...] | None = None
     """What y's columns were called, where they had names."""
+
+    def is_gram(self, kernel: Kernel | None) -> bool:
+        """Whether the covariates are a kernel matrix, which must then be square."""
+        rows, columns = self.covariates.shape
+        if isinstance(kernel, Precomputed) and rows != columns:
+            raise ValueError(
+                f"a precomputed kernel matrix must be square, got shape {(rows, columns)}: pass the kernel between all "
+                "pairs of training rows"
+            )
+        return isinstance(kernel, Precomputed)
 
     def problem(self, *, intercept: bool, seed: int) -> Problem:
         """The rows as the rooms behind want them."""
