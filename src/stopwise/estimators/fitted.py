@@ -251,7 +251,7 @@ def make_fitted(rows: Intake, chosen: Chosen, plan: Plan, solution: Solution, fe
         trend=solution.trend,
         slopes=solution.slopes,
         spread=solution.spread,
-        stream=solution.stream,
+        stream=None if solution.stream is None else solution.stream.in_given_weights(rows.weight_unit),
         device=solution.device,
         precision=solution.precision,
         columns_in=rows.columns_in,

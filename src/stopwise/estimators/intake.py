@@ -123,6 +123,8 @@ class Intake:
     """How many observations each row stands for; None for one each."""
     row_of: Array | None = None
     """For every row given the row here that it became, -1 for none; None where they are the same."""
+    weight_unit: float = 1.0
+    """What given weights were multiplied by."""
     subjects: Array | None = None
     """For each row the number of its group; None where no groups were given."""
     response_names: tuple[str, ...] | None = None
@@ -167,7 +169,7 @@ class Intake:
         """One row for every different observation; `square`: covariates are a matrix between all pairs of rows."""
         found = find_observations(self.covariates, self.responses, self.weights)
         if found.is_table:
-            return replace(self, weights=found.weights, counts=found.counts)
+            return replace(self, weights=found.weights, counts=found.counts, weight_unit=found.unit)
         kept = found.first
         return replace(
             self,
@@ -177,6 +179,7 @@ class Intake:
             counts=found.counts,
             kept_rows=kept,
             row_of=found.row_of,
+            weight_unit=found.unit,
         )
 
     def without_idle_rows(self, *, square: bool = False) -> Intake:
