@@ -19,7 +19,7 @@ from stopwise.estimators.intake import check_weights, take_covariates, take_resp
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.device import like, moved, placed, predict_on, take_new_tensor
 from stopwise.estimators.prediction.host import predict_rows
-from stopwise.estimators.prediction.interval_calibration import training_rows, uncertainty_of
+from stopwise.estimators.prediction.interval_calibration import has_intervals, training_rows, uncertainty_of
 from stopwise.estimators.prediction.intervals import Uncertainty, check_level, check_of, standard_deviations
 from stopwise.exceptions import ExtrapolationWarning
 
@@ -98,7 +98,7 @@ class PredictMixin:
     def noise_variation(self) -> list[float | None]:
         """For each response the largest noise over the smallest, as left-out residuals show it; None where even."""
         fitted = fitted_of(self)
-        if isinstance(fitted, LossFitted) or training_rows(fitted) is None or fitted.shared_noise:
+        if not has_intervals(fitted):
             return [None] * len(fitted.stops)
         varying = [each.varying for each in self.uncertainty().calibrations]
         return [None if each is None else each.ratio for each in varying]
