@@ -59,31 +59,29 @@ def test_the_notebook_runs_from_top_to_bottom(monkeypatch, tmp_path):
 
 
 ROOMS = ("filters", "kernels", "landmarks", "losses", "noise", "rules", "schedules")
-BEHIND = set(
-    [
-        "Filter",
-        "SteppedFilter",
-        "Kernel",
-        "Radial",
-        "Stationary",
-        "Rows",
-        "Product",
-        "Scaled",
-        "Sum",
-        "Loss",
-        "Convexity",
-        "NoiseEstimator",
-        "Sample",
-        "Rule",
-        "Certainty",
-        "Data",
-        "Evidence",
-        "HeldOut",
-        "DependentRowsWarning",
-        "Schedule",
-        "InvalidSchedule",
-    ]
-)
+BEHIND = {
+    "Filter",
+    "SteppedFilter",
+    "Kernel",
+    "Radial",
+    "Stationary",
+    "Rows",
+    "Product",
+    "Scaled",
+    "Sum",
+    "Loss",
+    "Convexity",
+    "NoiseEstimator",
+    "Sample",
+    "Rule",
+    "Certainty",
+    "Data",
+    "Evidence",
+    "HeldOut",
+    "DependentRowsWarning",
+    "Schedule",
+    "InvalidSchedule",
+}
 """Types that people meet as results or as bases of their own parts, not by their name."""
 
 
