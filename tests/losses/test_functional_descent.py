@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
 from helpers.loss_cases import problem
 
 from stopwise.complexity import critical_radius
-from stopwise.engine.loss_fits.functional_descent import MOST_STEPS, descend, published_fit, published_stop
+from stopwise.engine.loss_fits import functional_descent
+from stopwise.engine.loss_fits.functional_descent import descend, published_fit, published_stop
 from stopwise.kernels import Gaussian, Matern
 from stopwise.losses import Logistic, Quantile, Squared
+from stopwise.rules import Reason
 
 
 @pytest.mark.parametrize("name", ["squared", "logistic", "exponential", "softmax", "huber"])
 def test_iterates_are_those_of_function_space(name):
     given, gram = problem(name, Matern(1.5), 50, 0, intercept=False)
     f = np.zeros((50, given.loss.width))
-    for iterate in descend(given, 0.3, 60)[1:]:
+    for iterate in islice(descend(given, 0.3), 1, 61):
         f = f - 0.3 * (gram / 50) @ given.loss.slope(given.y, f)
         assert np.max(np.abs(iterate.fitted - f)) < 1e-10
 
@@ -44,6 +48,13 @@ def test_a_published_fit_is_its_last_iterate():
     stop = published_stop(given.loss, given.energies / 60, 1.0)
     fit, told = published_fit(given, stop)
     assert told.iteration == stop.steps
-    assert np.allclose(fit.fitted, descend(given, stop.step_size, stop.steps)[-1].fitted)
-    with pytest.raises(ValueError, match="at most 10000"):
-        descend(given, 0.1, MOST_STEPS + 1)
+    assert np.allclose(fit.fitted, list(islice(descend(given, stop.step_size), stop.steps + 1))[-1].fitted)
+
+
+def test_no_more_steps_are_run_than_may_be(monkeypatch):
+    given, _ = problem("logistic", Gaussian(1.0), 60, 1, intercept=False)
+    monkeypatch.setattr(functional_descent, "MOST_STEPS", 7)
+    wanted = replace(published_stop(given.loss, given.energies / 60, 1.0), steps=9)
+    assert published_fit(given, wanted)[1].iteration == 7
+    assert published_fit(given, wanted)[1].reason is Reason.CAP
+    assert len(list(descend(given, 0.1))) == 8
