@@ -18,7 +18,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from stopwise._support.arrays import Array, ArrayLike
-from stopwise._support.checks import at_least_zero, flag, is_finite, is_number, real_array
+from stopwise._support.checks import at_least_zero, did_you_mean, flag, is_finite, is_number, real_array
 from stopwise._support.memory import row_tiles
 from stopwise._support.minimum import lowest_on_log_scale
 from stopwise.copies import find_observations
@@ -465,9 +465,8 @@ def as_noise(noise_std: object) -> NoiseEstimator:
         if noise_std in _NAMED:
             return _NAMED[noise_std]
         names = ", ".join(f'"{name}"' for name in _NAMED)
-        raise ValueError(
-            f"noise_std must be a positive number, one of {names}, or a sw.noise instance; got {noise_std!r}"
-        )
+        got = f"{noise_std!r}{did_you_mean(noise_std, _NAMED)}"
+        raise ValueError(f"noise_std must be a positive number, one of {names}, or a sw.noise instance; got {got}")
     if isinstance(noise_std, Real) and not isinstance(noise_std, bool):
         return Known(cast(float, noise_std))
     raise TypeError(f"noise_std must be a number, a name or a sw.noise instance; got {type(noise_std).__name__}")

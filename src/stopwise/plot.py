@@ -14,6 +14,7 @@ import numpy as np
 from stopwise._support.arrays import Array, ArrayLike
 from stopwise._support.matplotlib import library
 from stopwise.estimators.fitted import fitted_of
+from stopwise.estimators.intake import names_of
 from stopwise.estimators.prediction.host import predict_rows
 from stopwise.tables import shown
 from stopwise.views.comparison import Comparison
@@ -61,6 +62,12 @@ def _finish(ax: Axes, title: str, legend: bool = True, **labels: str) -> Axes:
     if legend:
         ax.legend(frameon=False, fontsize="small")
     return ax
+
+
+def _target(model: Model, y: object, response: int) -> str:
+    """What a response is called: by y, else by the data of the fit."""
+    names = names_of(y) or fitted_of(model).response_names or ()
+    return shown(names[response], 40) if response < len(names) else "response"
 
 
 def _mark(ax: Axes, of: Chosen) -> None:
@@ -163,12 +170,15 @@ def fit(
         label = f"{BAND:.0%} interval of the curve"
         ax.fill_between(at, ends[:, 0], ends[:, 1], color=BLUE, alpha=0.2, linewidth=0, label=label)
         ax.plot(at, mean, color=BLUE, label="fit")
-        return _finish(ax, "Fit", xlabel=shown(names[0], 40), ylabel="response")
+        return _finish(ax, "Fit", xlabel=shown(names[0], 40), ylabel=_target(model, y, response))
     fitted = of.path.fit() if X is None else model.predict(X).reshape(len(target), -1)[:, response]
     ends = [np.minimum(target, fitted).min(), np.maximum(target, fitted).max()]
+    name = _target(model, y, response)
     ax.plot(ends, ends, color=_GREY, linewidth=0.8)
     ax.plot(fitted, target, ".", color=BLUE, alpha=0.6, markersize=4)
-    return _finish(ax, "Predicted against observed", legend=False, xlabel="predicted", ylabel="observed")
+    return _finish(
+        ax, "Predicted against observed", legend=False, xlabel=f"predicted {name}", ylabel=f"observed {name}"
+    )
 
 
 def residuals(model: Model, ax: Axes | None = None, *, response: int = 0) -> Axes:
@@ -179,7 +189,8 @@ def residuals(model: Model, ax: Axes | None = None, *, response: int = 0) -> Axe
     ax.axhline(0, color=_GREY, linewidth=0.8)
     noise = float(of.sigma * of.path.scale)
     ax.axhspan(-2 * noise, 2 * noise, color=_GREY, alpha=0.12, linewidth=0, label="± 2 noise_std")
-    return _finish(ax, "Residuals", xlabel="fitted", ylabel="observed - fitted")
+    name = _target(model, None, response)
+    return _finish(ax, "Residuals", xlabel=f"fitted {name}", ylabel="observed - fitted")
 
 
 def compare(what: Compared, ax: Axes | None = None) -> Axes:

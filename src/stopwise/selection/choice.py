@@ -38,8 +38,8 @@ DEVICE_ROWS = 3_000
 """From here on a GPU that is there pays: loading torch takes seconds."""
 _GRID, _FINE_GRID, _FEW_FEATURES = (-2, 6), (-6, 4), 3
 """Powers of two times the median distance, every second one: with few features detail may be fine."""
-_DEVICE_MOST = 5_000
-"""Rows that a GPU learns on at most."""
+_DEVICE_MOST, _DEVICE_MOST_OF_MANY, _MANY_ROWS = 5_000, 8_000, 100_000
+"""Rows that a GPU learns on at most, and of very many rows: there a fit takes minutes, and detail is worth seconds."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def effort(n_rows: int) -> tuple[Budget, Place]:
         budget = Budget(
             grid_rows=300,
             rows=int(rows),
-            more_rows=int(more),
+            more_rows=_DEVICE_MOST_OF_MANY if n_rows >= _MANY_ROWS else int(more),
             unseen_rows=2_000,
             more_steps=15,
             product_features=math.inf,

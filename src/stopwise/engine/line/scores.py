@@ -13,6 +13,7 @@ from typing import cast
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise._support.minimum import lowest_by_parabola
 from stopwise.engine.line.fits import LineFit, fit_at
 from stopwise.engine.line.merged_rows import LineRows, in_bins, merge_rows
 from stopwise.engine.line.transitions import StateSpace, Stationary, WithSharedNoise
@@ -61,9 +62,8 @@ class Surface:
     @property
     def total(self) -> Array:
         """For each length scale, evidence and left-out error each at its own best ratio, added."""
-        return np.array(
-            [_lowest(e)[0] + _lowest(loo)[0] for e, loo in zip(self.evidence, self.log_left_out, strict=True)]
-        )
+        pairs = zip(self.evidence, self.log_left_out, strict=True)
+        return np.array([lowest_by_parabola(e)[0] + lowest_by_parabola(loo)[0] for e, loo in pairs])
 
 
 def surface(rows: LineRows, states: int, log_scales: Array, log_ratios: Array, *, intercept: bool) -> Surface:
@@ -80,17 +80,6 @@ def surface(rows: LineRows, states: int, log_scales: Array, log_ratios: Array, *
         np.log(np.maximum(error, 1e-300)).mean(axis=1).reshape(shape),
         fit.degrees_of_freedom.reshape(shape),
     )
-
-
-def _lowest(curve: Array) -> tuple[float, int]:
-    """The minimum of a curve on an even grid by the parabola through its lowest point, and that point's index."""
-    at = int(np.argmin(curve))
-    if not 0 < at < curve.size - 1:
-        return float(curve[at]), at
-    left, middle, right = (float(v) for v in curve[at - 1 : at + 2])
-    bend = left - 2 * middle + right
-    drop = (left - right) ** 2 / (8 * bend) if np.isfinite(bend) and bend > 0 else 0.0
-    return middle - min(drop, max(left, right) - middle), at
 
 
 @dataclass(frozen=True)
@@ -161,17 +150,12 @@ def _found(rows: LineRows, states: int, seen: Surface) -> ScaleFound:
         states,
         float(np.exp(seen.log_scales[at])),
         float(seen.total[at]),
-        float(_lowest(seen.evidence[at])[0]),
-        float(_lowest(seen.log_left_out[at])[0]),
+        float(lowest_by_parabola(seen.evidence[at])[0]),
+        float(lowest_by_parabola(seen.log_left_out[at])[0]),
         float(np.exp(seen.log_ratios[best])),
         float(seen.freedom[at, best]),
         rows.n_places,
     )
-
-
-def space_of(states: int, length_scale: float) -> StateSpace:
-    """Matern (states - 1/2)."""
-    return Stationary(states, math.sqrt(2 * states - 1) / length_scale)
 
 
 def evidence_noise(rows: LineRows, space: StateSpace, column: int, step_sum: float, *, intercept: bool) -> float:

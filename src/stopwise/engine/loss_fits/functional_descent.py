@@ -8,9 +8,7 @@ T = m / (8 M delta_n^2) steps, where delta_n is the critical radius of the kerne
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 
@@ -45,20 +43,16 @@ def published_stop(loss: Loss, eigenvalues: Array, reach: float, noise_std: floa
     return PublishedStop(steps, convexity.step_size, radius, noise, convexity)
 
 
-def descend(problem: LossProblem, step_size: float) -> Iterator[Minimiser]:
-    """The iterates 0, 1, ... of functional descent, up to `MOST_STEPS`."""
-    rate, theta = step_size / problem.n_samples, np.zeros((problem.features.shape[1], problem.loss.width))
-    for step in range(MOST_STEPS + 1):
-        yield Minimiser(step * step_size, theta, problem)
-        theta = theta - rate * (problem.features.T @ problem.slopes(problem.features @ theta))
-
-
 def published_fit(problem: LossProblem, stop: PublishedStop) -> tuple[Minimiser, Stop]:
     """The last iterate the theorem covers, and the stop."""
     steps = min(stop.steps, MOST_STEPS)
-    found = next(islice(descend(problem, stop.step_size), steps, None))
+    theta = np.zeros((problem.features.shape[1], problem.loss.width))
+    rate = stop.step_size / problem.n_samples
+    for _ in range(steps):
+        theta = theta - rate * (problem.features.T @ problem.slopes(problem.features @ theta))
     reason = Reason.ZERO if steps == 0 else Reason.CAP if steps < stop.steps else Reason.CROSSING
     evidence = Evidence(
         rule="critical", constant=1.0, noise_std=stop.noise_std, critical_step_sum=1 / stop.critical_radius**2
     )
-    return found, Stop(steps, found.step_sum, reason, evidence)
+    told = Stop(steps, steps * stop.step_size, reason, evidence)
+    return Minimiser(steps * stop.step_size, theta, problem), told

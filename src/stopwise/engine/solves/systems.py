@@ -17,16 +17,13 @@ import numpy as np
 
 from stopwise._support.array_library import ArrayLibrary, library_of
 from stopwise._support.arrays import Array
+from stopwise.engine.solves.costs import folds
 from stopwise.engine.solves.factor import Factor, centred_gram, factor
 from stopwise.engine.solves.preconditioned import Preconditioned, Product, Tally
 from stopwise.engine.solves.preconditioner import LowRank, centred, randomly_pivoted, stand_in_of
 
-_SHARE, _FOLD, _MOST_FOLDS = 20, 4_000, 20
-"""Rows left out together: one in so many, and at most so many; and how many such folds are made at most."""
-_MOST_LEFT_OUT = 20_000
-"""Rows left out in all folds together, at most."""
-_LEAST_ROWS = 1_500
-"""Rows that are left out before the stop is judged at all: a standard error from fewer is itself too unsure."""
+_MOST_FOLDS, _MOST_LEFT_OUT = 20, 20_000
+"""How many folds are made, and how many rows are left out in all of them together, at most."""
 _SINGLE = 4e-6
 """Penalties below this share of sqrt(n) times the largest diagonal entry drown in float32 products: entries are off by
 about 1e-6, independently of one another, so the matrix by twice sqrt(n) times that. Then products are in float64,"""
@@ -137,12 +134,12 @@ class FoldSystem:
         self.n_samples = float((roots * roots).sum())
         self.whole = _Weighted(self, None)
         n = len(targets)
-        size = max(min(n // _SHARE, _FOLD), 1)
+        size, needed = folds(n)
         order = np.random.default_rng([20160716, seed]).permutation(n)
         count = min(n // size, _MOST_FOLDS, max(_MOST_LEFT_OUT // size, 1))
         self._folds = [_Fold(self, np.sort(order[k * size : (k + 1) * size])) for k in range(count)]
         self.search_tol = _SEARCH
-        self._used = min(-(-_LEAST_ROWS // size), count)
+        self._used = min(needed, count)
 
     @property
     def weight(self) -> float:
