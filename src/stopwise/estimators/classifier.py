@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Self, cast
 
@@ -17,7 +18,7 @@ from stopwise._support.threads import thread_count
 from stopwise._support.torch import on_host
 from stopwise.engine.solvers.plan import Landmarked
 from stopwise.estimators.fitted import fitted_of
-from stopwise.estimators.intake import Intake, check_kind, take_rows
+from stopwise.estimators.intake import Intake, check_kind, names_of, take_rows
 from stopwise.estimators.learned import LearnedState, learned
 from stopwise.estimators.loss_fit import LossFitted, LossPlan, finish, rows_of, stop_fit
 from stopwise.kernels import as_kernel
@@ -128,6 +129,7 @@ class KernelGradientClassifier(LearnedState, ClassifierMixin, BaseEstimator):  #
         classes, codes = np.unique(labels, return_inverse=True)
         intake = take_rows(self, on_host(X), codes.astype(np.float64), on_host(sample_weight))
         intake = intake.without_idle_rows(square=intake.is_gram(self.kernel_parameter()))
+        intake = replace(intake, response_names=names_of(y))
         codes = intake.responses[:, 0].astype(int)
         check_classes(classes, codes, intake.weights)
         counted, codes = np.unique(codes, return_inverse=True)

@@ -103,6 +103,10 @@ class Fitted(Columns):
     """The columns of the frame that X was; None for an array. `n_features`, `feature_names` are of what they became."""
     recipe: Recipe | None = None
     """How features are made from those columns."""
+    response_names: tuple[str, ...] | None = None
+    """What y's columns were called, where they had names."""
+    shared_noise: bool = False
+    """Whether neighbours share noise, so that no interval that takes rows as independent holds."""
 
     @property
     def one_stop(self) -> bool:
@@ -249,11 +253,13 @@ def make_fitted(rows: Intake, chosen: Chosen, plan: Plan, solution: Solution, fe
         trend=solution.trend,
         slopes=solution.slopes,
         spread=solution.spread,
-        stream=solution.stream,
+        stream=None if solution.stream is None else solution.stream.in_given_weights(rows.weight_unit),
         device=solution.device,
         precision=solution.precision,
         columns_in=rows.columns_in,
         recipe=rows.recipe,
+        response_names=rows.response_names,
+        shared_noise=plan.noise.correlated,
     )
 
 

@@ -123,8 +123,12 @@ class Intake:
     """How many observations each row stands for; None for one each."""
     row_of: Array | None = None
     """For every row given the row here that it became, -1 for none; None where they are the same."""
+    weight_unit: float = 1.0
+    """What given weights were multiplied by."""
     subjects: Array | None = None
     """For each row the number of its group; None where no groups were given."""
+    response_names: tuple[str, ...] | None = None
+    """What y's columns were called, where they had names."""
 
     def is_gram(self, kernel: Kernel | None) -> bool:
         """Whether the covariates are a kernel matrix, which must then be square."""
@@ -165,7 +169,7 @@ class Intake:
         """One row for every different observation; `square`: covariates are a matrix between all pairs of rows."""
         found = find_observations(self.covariates, self.responses, self.weights)
         if found.is_table:
-            return replace(self, weights=found.weights, counts=found.counts)
+            return replace(self, weights=found.weights, counts=found.counts, weight_unit=found.unit)
         kept = found.first
         return replace(
             self,
@@ -175,6 +179,7 @@ class Intake:
             counts=found.counts,
             kept_rows=kept,
             row_of=found.row_of,
+            weight_unit=found.unit,
         )
 
     def without_idle_rows(self, *, square: bool = False) -> Intake:
@@ -241,7 +246,7 @@ def take_rows(
     framed = _is_table(X) and (like is None or like.recipe is not None)
     check_kind(X, "X", encoded=framed)
     check_kind(y, "y")
-    blank = _checker(estimator, like)
+    blank, named = _checker(estimator, like), y
     given, made = X, from_frame(blank, X, y, like) if framed else None
     if made is not None:
         X, blank = made.matrix, _checker(estimator, None)
@@ -276,7 +281,15 @@ def take_rows(
         columns_in=None if made is None else made.columns,
         recipe=None if made is None else made.recipe,
         shared_scales=shared_by(given) if made is None else made.recipe.shared_scales,
+        response_names=names_of(named),
     )
+
+
+def names_of(y: object) -> tuple[str, ...] | None:
+    """What the columns of y are called: a frame's columns or a series' name; None where there are none."""
+    columns = getattr(y, "columns", None)
+    names = [getattr(y, "name", None)] if columns is None else list(columns)
+    return tuple(map(str, names)) if names and all(isinstance(name, str) and name for name in names) else None
 
 
 def take_responses(y: Any) -> Array:

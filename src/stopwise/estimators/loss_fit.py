@@ -55,6 +55,8 @@ class LossFitted(Columns):
     columns_in: tuple[str, ...] | None = None
     """The columns of a frame, from which `recipe` makes features; None for an array."""
     recipe: Recipe | None = None
+    response_names: tuple[str, ...] | None = None
+    """What y's columns were called, where they had names."""
 
     @property
     def one_stop(self) -> bool:
@@ -205,6 +207,7 @@ def finish(intake: Intake, plan: LossPlan, stopped: Stopped, classes: Array | No
         kept_rows=columns if precomputed else None,
         feature_range=None if precomputed else feature_range(intake.covariates),
         columns_in=intake.columns_in,
+        response_names=intake.response_names,
         recipe=intake.recipe,
     )
 

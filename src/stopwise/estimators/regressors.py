@@ -145,7 +145,7 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
             progress.show(f"choosing a kernel for {problem.n_rows:,} rows")
             chosen = choose_kernel_for(
                 problem,
-                self.kernel_parameter(),
+                noise.kernel_for(self.kernel_parameter()),
                 self.relevance,
                 linear=linear,
                 host=rule.splits_rows or noise.needs_rows,

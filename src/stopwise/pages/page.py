@@ -11,7 +11,8 @@ from typing import Any
 
 import jinja2
 
-from stopwise.estimators.fitted import fitted_of
+from stopwise.estimators.fitted import Fitted, fitted_of
+from stopwise.estimators.intake import names_of
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.io.model import versions
 from stopwise.pages import summary
@@ -41,8 +42,9 @@ def render(
     warnings: Sequence[str] = (),
 ) -> str:
     """The report of a fitted model as HTML."""
-    targets = target_names(target, y, len(fitted_of(model).stops))
-    under_loss = isinstance(fitted_of(model), LossFitted)
+    fitted: Fitted | LossFitted = fitted_of(model)
+    targets = target_names(target, y, fitted.response_names, len(fitted.stops))
+    under_loss = isinstance(fitted, LossFitted)
     parts = (loss_parts if under_loss else _parts)(model, rows_of(model, X, y), targets)
     scripts = [_asset("chart.js"), _asset("classes.js" if under_loss else "report.js")]
     page = _environment().get_template("classes.html" if under_loss else "page.html")
@@ -60,13 +62,10 @@ def render(
     )
 
 
-def target_names(target: str | Sequence[str] | None, y: object, count: int) -> list[str]:
-    """What the responses are called: as given, as y's own names are, or by number."""
-    if target is None:
-        named = getattr(y, "columns", None)
-        named = [getattr(y, "name", None)] if named is None else list(named)
-        target = [str(name) for name in named if name is not None] if len(named) == count else None
-    names = [target] if isinstance(target, str) else list(target or ())
+def target_names(target: str | Sequence[str] | None, y: object, known: Sequence[str] | None, count: int) -> list[str]:
+    """What the responses are called: as given, as y is, as it was at the fit, or by number."""
+    named = (names_of(y) or known) if target is None else target
+    names = [named] if isinstance(named, str) else list(named or ())
     if len(names) != count:
         first = names[0] if names else "response"
         names = [names[0] if names else "the response"] if count == 1 else [f"{first} {j + 1}" for j in range(count)]

@@ -7,6 +7,7 @@ Rules that read the whole spectrum (the paper's own among them) go through a Kry
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -16,7 +17,7 @@ from stopwise._support.arrays import Array
 from stopwise.engine.line.exact_stop import ExactStop
 from stopwise.engine.line.fits import fit_at
 from stopwise.engine.line.merged_rows import LineRows, in_bins, merge_rows
-from stopwise.engine.line.scores import BINS_PER_DEGREE, evidence_noise
+from stopwise.engine.line.scores import BINS_PER_DEGREE, SharedNoise, evidence_noise, shared_noise
 from stopwise.engine.line.systems import LineOperator, LineSystem
 from stopwise.engine.line.transitions import StateSpace, state_space
 from stopwise.engine.operators import Dense, Operator
@@ -83,9 +84,26 @@ class LineSolver:
         space = _space(problem, plan)
         plan.kernel.check(problem.covariates)
         solvable = plan.rule.left_out_allowance is not None or plan.rule.reads_clock_only
+        if plan.noise.correlated:
+            _check_sharing(problem, solvable=solvable and _smooth(plan.filter))
         if not solvable or not _smooth(plan.filter):
             return KrylovSolver("line", line_operator).solve(problem, plan)
         return _Run(problem, plan, space).solution()
+
+
+def _check_sharing(problem: Problem, *, solvable: bool) -> None:
+    """Raise ValueError where noise that neighbours share cannot be estimated with the stop."""
+    if not solvable:
+        raise ValueError(
+            'noise_std=AR1() goes with rule="auto" or Fixed(...), and descent, flow or ridge: other rules take the '
+            "noise of rows as independent"
+        )
+    x, weights = problem.covariates[:, 0], problem.weights
+    if np.unique(x).size < len(x) or (weights is not None and np.ptp(weights) > 0):
+        raise ValueError(
+            "noise_std=AR1() is for rows of equal weight, one at each place, and some places repeat: average them, or "
+            "use rule=LeaveBlockOut(size)"
+        )
 
 
 def _smooth(filter: Filter) -> bool:
@@ -160,6 +178,12 @@ class _Run:
         if float(bare.energy[column]) == 0 or largest == 0:
             stop = stop_at(bare.filter, 0.0, Reason.ZERO, rule=plan.rule.name)
             return replace(stop, certainty=Certainty("line", regret=0.0))
+        if plan.noise.correlated:
+            shared = self.shared[column]
+            stop = stop_at(
+                bare.filter, n / (shared.penalty * shared.inflation), Reason.MINIMUM, rule="marginal-likelihood"
+            )
+            return replace(stop, certainty=Certainty("line", settled=True, regret=0.0))
         found = self._search(largest, column)
         stop = stop_at(
             bare.filter,
@@ -168,6 +192,12 @@ class _Run:
             **found.evidence(plan.rule, n),
         )
         return replace(stop, certainty=Certainty("line", settled=found.regret <= plan.tol, regret=found.regret))
+
+    @cached_property
+    def shared(self) -> list[SharedNoise]:
+        """The noise that neighbours share, for each response."""
+        columns = range(self.rows.responses.shape[1])
+        return [shared_noise(self.rows, self.space, j, intercept=self.problem.intercept) for j in columns]
 
     def _search(self, largest: float, column: int) -> FoundPenalty:
         """The rule's penalty: on all places, or on bins that are fine enough, with the errors of all rows."""
@@ -234,6 +264,9 @@ class _Run:
 
     def _noise(self, path: Path, stop: Stop, column: int) -> float:
         """The noise level of one response in problem units; by evidence it is exact here."""
+        if self.plan.noise.correlated:
+            shared = self.shared[column]
+            return shared.noise_std * math.sqrt(shared.inflation)
         if not isinstance(self.plan.noise, Evidence) or self.plan.noise_given is not None:
             return noise_of(self.problem, self.plan, path, column)
         binned = in_bins(self.rows, _SEARCH_PLACES)

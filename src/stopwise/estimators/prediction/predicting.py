@@ -19,14 +19,8 @@ from stopwise.estimators.intake import check_weights, take_covariates, take_resp
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.device import like, moved, placed, predict_on, take_new_tensor
 from stopwise.estimators.prediction.host import predict_rows
-from stopwise.estimators.prediction.intervals import (
-    Uncertainty,
-    check_level,
-    check_of,
-    standard_deviations,
-    training_rows,
-    uncertainty_of,
-)
+from stopwise.estimators.prediction.interval_calibration import has_intervals, training_rows, uncertainty_of
+from stopwise.estimators.prediction.intervals import Uncertainty, check_level, check_of, standard_deviations
 from stopwise.exceptions import ExtrapolationWarning
 
 _NOT_KEPT = ("_on_device", "_lock", "_told", "_calibrated")
@@ -104,7 +98,7 @@ class PredictMixin:
     def noise_variation(self) -> list[float | None]:
         """For each response the largest noise over the smallest, as left-out residuals show it; None where even."""
         fitted = fitted_of(self)
-        if isinstance(fitted, LossFitted) or training_rows(fitted) is None:
+        if not has_intervals(fitted):
             return [None] * len(fitted.stops)
         varying = [each.varying for each in self.uncertainty().calibrations]
         return [None if each is None else each.ratio for each in varying]
@@ -131,6 +125,11 @@ class PredictMixin:
     def uncertainty(self) -> Uncertainty:
         """What intervals are made from: calibrated at the first use and kept as long as the fit."""
         fitted = fitted_of(self)
+        if isinstance(fitted, Fitted) and fitted.shared_noise:
+            raise ValueError(
+                "standard deviations and intervals take the noise of rows as independent, and noise_std=AR1() says it "
+                "is not: predict without them"
+            )
         held: tuple[Fitted, Uncertainty] | None = self.__dict__.get("_calibrated")
         if held is None or held[0] is not fitted:
             with blas_threads(limit_of(self.n_jobs)):
