@@ -15,7 +15,7 @@ from stopwise.rules import Reason
 from stopwise.tables import shown
 from stopwise.views.curves import Chosen, has_rows, stops
 from stopwise.views.effects import level_for
-from stopwise.views.facts import Model, describe, number, rmse_leave_one_out
+from stopwise.views.facts import Model, describe, length_scale, number, rmse_leave_one_out
 from stopwise.views.importance import Importance, LeftOutRows
 from stopwise.views.shown_rows import ShownRows
 from stopwise.views.source_columns import SourceColumn
@@ -44,6 +44,9 @@ DECIDED_BY = {
     "discrepancy": "in sample",
 }
 """The curve that each rule reads; others (a stop that was given, rows held out) read none of those drawn."""
+
+
+_LINEAR = "no step is justified: the estimate is its linear part"
 
 
 def count_of(number_of: float, word: str) -> str:
@@ -110,7 +113,7 @@ def rule_rows(of: Chosen) -> list[dict[str, Any]]:
                 "step_sum": float(stop.step_sum),
                 "freedom": float(path.degrees_of_freedom(stop.step_sum)),
                 "left_out": None if left_out is None else float(left_out),
-                "reason": stop.reason.value,
+                "reason": _LINEAR if stop.reason is Reason.ZERO and path.n_fixed > 1 else stop.reason.value,
             }
         )
     return sorted(rows, key=lambda row: row["step_sum"])
@@ -173,7 +176,7 @@ def importance_rows(
     """The table of columns: how much each matters, and the length scale of the kernel along it."""
     if not columns:
         return None
-    table = getattr(model.selection_, "features", None) or ()
+    table = getattr(model.selection_, "features", None) or _given_scales(model)
     scales = {row["feature"]: row for row in table}
     listed = found or [Importance(j, float("nan"), float("nan")) for j in range(len(columns))]
     largest = max((each.rise for each in listed if each.rise > 0), default=1.0)
@@ -193,6 +196,14 @@ def importance_rows(
             }
         )
     return {"rows": rows, "more": max(len(listed) - MOST_LINES, 0), "ranked": bool(found)}
+
+
+def _given_scales(model: Model) -> list[dict[str, Any]]:
+    """The length scale along each feature of a kernel that was given."""
+    scale, count = length_scale(model.kernel_), fitted_of(model).n_features
+    each = scale if isinstance(scale, list) else [scale] * count
+    whole = len(each) == count and all(isinstance(value, float) for value in each)
+    return [{"feature": j, "length_scale": value} for j, value in enumerate(each)] if whole else []
 
 
 def selection_rows(model: Model) -> dict[str, Any] | None:

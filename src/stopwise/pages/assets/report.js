@@ -118,7 +118,7 @@ const Report = (() => {
     return out;
   };
   const marks = (state) => [
-    { kind: "vline", at: R.chosenAt, cls: "stop", name: "chosen stop" },
+    ...(R.chosenAt > 0 ? [{ kind: "vline", at: R.chosenAt, cls: "stop", name: "chosen stop" }] : []),
     ...(state.index === R.home ? [] : [{ kind: "vline", at: state.numbers.step_sum, cls: "here", name: "slider" }]),
   ];
   const RISKS = { "in sample": "muted dotted", SURE: "c3", GCV: "c4", "worst case": "c5 dashed", "leave-one-out": "c2", "leave-one-out of ridge": "c1" };
