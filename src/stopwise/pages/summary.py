@@ -10,7 +10,7 @@ import numpy as np
 from stopwise.estimators.doubts import outlier_lines
 from stopwise.estimators.fitted import fitted_of
 from stopwise.pages.packing import LONGEST_NAME
-from stopwise.pages.payload import MOST_PAIRS, MOST_POINTS, ResponsePayload
+from stopwise.pages.payload import MOST_POINTS, ResponsePayload
 from stopwise.rules import Reason
 from stopwise.tables import shown
 from stopwise.views.curves import Chosen, has_rows, stops
@@ -148,12 +148,8 @@ def notes(of: Chosen, payload: ResponsePayload) -> list[str]:
     if shared.n_rows > MOST_POINTS:
         count = shared.points.size
         out.append(f"{count:,} of {shared.n_rows:,} rows are drawn, evenly spaced; numbers are of all rows.")
-    total = int((of.path.spectrum.eigenvalues > 1e-300).sum())
-    if total > MOST_PAIRS:
-        out.append(
-            f"Curves use the {MOST_PAIRS} leading of {total:,} eigenpairs, which leaves out "
-            f"{number(payload.omitted(), 2)} (root mean square) of the fit at the chosen stop, and more far beyond it."
-        )
+    if not of.path.spectrum.complete:
+        out.append("The solver knows the path around its stop: the slider ends where that knowledge does.")
     return [*out, *outlier_lines(of.path, of.stop, fitted_of(of.model).kept_rows)] if has_rows(of.path) else out
 
 
