@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_array, validate_data
 from stopwise._support.arrays import Array
 from stopwise._support.checks import real_array
 from stopwise.copies import find_observations
+from stopwise.kernels import Kernel, Precomputed
 from stopwise.problem import Problem, make_problem
 from stopwise.tables.encoder import TableEncoder
 from stopwise.tables.frames import as_table, is_frame
@@ -122,10 +123,22 @@ class Intake:
     """How many observations each row stands for; None for one each."""
     row_of: Array | None = None
     """For every row given the row here that it became, -1 for none; None where they are the same."""
+    weight_unit: float = 1.0
+    """What given weights were multiplied by."""
     subjects: Array | None = None
     """For each row the number of its group; None where no groups were given."""
     response_names: tuple[str, ...] | None = None
     """What y's columns were called, where they had names."""
+
+    def is_gram(self, kernel: Kernel | None) -> bool:
+        """Whether the covariates are a kernel matrix, which must then be square."""
+        rows, columns = self.covariates.shape
+        if isinstance(kernel, Precomputed) and rows != columns:
+            raise ValueError(
+                f"a precomputed kernel matrix must be square, got shape {(rows, columns)}: pass the kernel between all "
+                "pairs of training rows"
+            )
+        return isinstance(kernel, Precomputed)
 
     def problem(self, *, intercept: bool, seed: int) -> Problem:
         """The rows as the rooms behind want them."""
@@ -156,7 +169,7 @@ class Intake:
         """One row for every different observation; `square`: covariates are a matrix between all pairs of rows."""
         found = find_observations(self.covariates, self.responses, self.weights)
         if found.is_table:
-            return replace(self, weights=found.weights, counts=found.counts)
+            return replace(self, weights=found.weights, counts=found.counts, weight_unit=found.unit)
         kept = found.first
         return replace(
             self,
@@ -166,6 +179,7 @@ class Intake:
             counts=found.counts,
             kept_rows=kept,
             row_of=found.row_of,
+            weight_unit=found.unit,
         )
 
     def without_idle_rows(self, *, square: bool = False) -> Intake:
