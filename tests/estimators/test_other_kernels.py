@@ -84,7 +84,7 @@ def test_the_fit_on_the_sample_is_the_fit_where_the_sample_is_all():
     X = rng.uniform(size=(60, 1))
     y = np.sin(6 * X[:, 0]) + 0.3 * rng.normal(size=60)
     model = sw.KernelRidgeRegressor().fit(X, y, sample_weight=rng.uniform(0.5, 2, size=60))
-    others = model._uncertainty(model._fitted).others.responses[0]
+    others = model.uncertainty().others.responses[0]
     shift = model.predict(X) - others.own.means(X)[:, 0]
     slopes = model._fitted.trend is not None
     design = np.column_stack([np.ones(60), X]) if slopes else np.ones((60, 1))
@@ -123,6 +123,6 @@ def test_a_kernel_that_was_given_is_the_only_one():
     X = rng.uniform(size=(40, 1))
     y = X[:, 0] + 0.1 * rng.normal(size=40)
     given = sw.KernelGradientRegressor(sw.kernels.Gaussian(0.3)).fit(X, y)
-    assert given._uncertainty(given._fitted).others is None
+    assert given.uncertainty().others is None
     chosen = sw.KernelGradientRegressor().fit(X, y)
-    assert chosen._uncertainty(chosen._fitted).others is not None
+    assert chosen.uncertainty().others is not None

@@ -8,63 +8,66 @@ from functools import cached_property
 from typing import ClassVar, cast
 
 import numpy as np
-from scipy.special import expit, logsumexp, softmax
+from scipy.special import expit
 
 from stopwise._support.arrays import Array
 from stopwise.losses.base import Convexity, Loss
 
 
-@dataclass(frozen=True)
-class Logistic(Loss):
-    """phi = log(1 + exp(-s f)), s = +1 for class 1 and -1 for class 0; f is the log odds of class 1."""
+class _TwoClasses(Loss):
+    """A function of s f, s = +1 for class 1 and -1 for class 0."""
 
-    name: ClassVar[str] = "logistic"
     for_classes: ClassVar[bool] = True
     discrete: ClassVar[bool] = True
-
-    def value(self, y: Array, f: Array) -> Array:
-        return np.logaddexp(0.0, np.where(y > 0, -f[:, 0], f[:, 0]))
-
-    def slope(self, y: Array, f: Array) -> Array:
-        sign = np.where(y > 0, 1.0, -1.0)[:, None]
-        return np.asarray(-sign * expit(-sign * f))
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        return np.asarray((expit(f) * expit(-f))[:, :, None])
+    odds: ClassVar[float] = 1.0
+    """The log odds of class 1 are this multiple of f."""
 
     def guarded(self, y: Array, f: Array, doubt: float) -> Array:
         return (1 - doubt) * self.value(y, f) + doubt * self.value(1 - y, f)
 
     def natural(self, f: Array) -> Array:
-        return np.column_stack([expit(-f[:, 0]), expit(f[:, 0])])
+        return np.column_stack([expit(-self.odds * f[:, 0]), expit(self.odds * f[:, 0])])
+
+
+def _sign(y: Array) -> Array:
+    return np.where(y > 0, 1.0, -1.0)
+
+
+@dataclass(frozen=True)
+class Logistic(_TwoClasses):
+    """phi = log(1 + exp(-s f)), s = +1 for class 1 and -1 for class 0; f is the log odds of class 1."""
+
+    name: ClassVar[str] = "logistic"
+
+    def value(self, y: Array, f: Array) -> Array:
+        return cast(Array, np.logaddexp(0.0, -_sign(y) * f[:, 0]))
+
+    def slope(self, y: Array, f: Array) -> Array:
+        sign = _sign(y)[:, None]
+        return np.asarray(-sign * expit(-sign * f))
+
+    def curvature(self, y: Array, f: Array) -> Array:
+        return np.asarray((expit(f) * expit(-f))[:, :, None])
 
     def convexity(self, reach: float) -> Convexity:
         return Convexity(1 / (2 + 2 * math.cosh(reach)), 0.25, 0.5)
 
 
 @dataclass(frozen=True)
-class Exponential(Loss):
+class Exponential(_TwoClasses):
     """phi = exp(-s f), AdaBoost's; f is half the log odds of class 1."""
 
     name: ClassVar[str] = "exponential"
-    for_classes: ClassVar[bool] = True
-    discrete: ClassVar[bool] = True
+    odds: ClassVar[float] = 2.0
 
     def value(self, y: Array, f: Array) -> Array:
-        return np.exp(np.where(y > 0, -f[:, 0], f[:, 0]))
+        return cast(Array, np.exp(-_sign(y) * f[:, 0]))
 
     def slope(self, y: Array, f: Array) -> Array:
-        sign = np.where(y > 0, 1.0, -1.0)[:, None]
-        return np.asarray(-sign * np.exp(-sign * f))
+        return (-_sign(y) * self.value(y, f))[:, None]
 
     def curvature(self, y: Array, f: Array) -> Array:
         return self.value(y, f)[:, None, None]
-
-    def guarded(self, y: Array, f: Array, doubt: float) -> Array:
-        return (1 - doubt) * self.value(y, f) + doubt * self.value(1 - y, f)
-
-    def natural(self, f: Array) -> Array:
-        return np.column_stack([expit(-2 * f[:, 0]), expit(2 * f[:, 0])])
 
     def convexity(self, reach: float) -> Convexity:
         return Convexity(math.exp(-reach), math.exp(reach), math.cosh(reach))
@@ -102,12 +105,12 @@ class Softmax(Loss):
 
     def value(self, y: Array, f: Array) -> Array:
         scores = self.scores(f)
-        return np.asarray(logsumexp(scores, axis=1) - scores[np.arange(len(y)), y.astype(int)])
+        return cast(Array, _log_sum(scores) - scores[np.arange(len(y)), y.astype(int)])
 
     def guarded(self, y: Array, f: Array, doubt: float) -> Array:
         scores = self.scores(f)
         right = self.value(y, f)
-        others = self.n_classes * logsumexp(scores, axis=1) - scores.sum(axis=1) - right
+        others = self.n_classes * _log_sum(scores) - scores.sum(axis=1) - right
         return np.asarray((1 - doubt) * right + doubt * others / self.width)
 
     def slope(self, y: Array, f: Array) -> Array:
@@ -118,9 +121,14 @@ class Softmax(Loss):
     def curvature(self, y: Array, f: Array) -> Array:
         p = self.natural(f)
         mean = p @ self.basis
-        return np.asarray(
-            np.einsum("ic,cj,ck->ijk", p, self.basis, self.basis, optimize=True) - mean[:, :, None] * mean[:, None]
-        )
+        return cast(Array, (p[:, None] * self.basis.T) @ self.basis - mean[:, :, None] * mean[:, None])
 
     def natural(self, f: Array) -> Array:
-        return np.asarray(softmax(self.scores(f), axis=1))
+        scores = self.scores(f)
+        return cast(Array, np.exp(scores - _log_sum(scores)[:, None]))
+
+
+def _log_sum(scores: Array) -> Array:
+    """log sum exp of each row, (n,), without overflow."""
+    largest = scores.max(axis=1)
+    return cast(Array, largest + np.log(np.exp(scores - largest[:, None]).sum(axis=1)))

@@ -22,11 +22,12 @@ from typing import cast
 
 import numpy as np
 import scipy.linalg
+from scipy.sparse.linalg import LinearOperator, cg
 
 from stopwise._support.arrays import Array
 from stopwise.losses import Loss
 
-DIRECT_SIZE = 1200
+DIRECT_SIZE = 600
 """Up to so many unknowns Newton's equations are solved by a Cholesky factor; beyond, by conjugate gradients."""
 TOLERANCE = 1e-10
 """The gradient is driven below this share of the constant fit's."""
@@ -224,7 +225,7 @@ class Minimiser:
             at, last = at + damping[:, None, None] * (first - answer - at), change
             if np.all(change <= _CLOSE * np.linalg.norm(shift, axis=1)):
                 break
-        return cast(Array, at[own, own])
+        return np.where((last <= np.linalg.norm(shift, axis=1))[:, None], at[own, own], shift)
 
     @cached_property
     def left_out_losses(self) -> Array:
@@ -338,24 +339,16 @@ def _solve_rows(design: Array, factor: Array, q: int) -> Array:
 
 def _conjugate_gradients(design: Array, curvature: Array, penalty: Array, right: Array, tolerance: float) -> Array:
     """H^-1 right, preconditioned by the Hessian with every row's mean curvature in place of its matrix."""
-    q = right.shape[1]
-    factor = _cholesky(design, np.trace(curvature, axis1=1, axis2=2)[:, None, None] / q, penalty)
+    shape = right.shape
+    factor = _cholesky(design, np.trace(curvature, axis1=1, axis2=2)[:, None, None] / shape[1], penalty)
 
-    def product(block: Array) -> Array:
+    def product(flat: Array) -> Array:
+        block = flat.reshape(shape)
         bent = np.einsum("icd,id->ic", curvature, design @ block)
-        return cast(Array, design.T @ bent + penalty * block)
+        return cast(Array, design.T @ bent + penalty * block).ravel()
 
-    solution, residual = np.zeros_like(right), right.copy()
-    image = scipy.linalg.cho_solve((factor, True), residual, check_finite=False)
-    direction, energy = image.copy(), float((residual * image).sum())
-    for _ in range(_PRODUCTS):
-        bent = product(direction)
-        step = energy / float((direction * bent).sum())
-        solution += step * direction
-        residual -= step * bent
-        if np.linalg.norm(residual) <= tolerance * np.linalg.norm(right):
-            break
-        image = scipy.linalg.cho_solve((factor, True), residual, check_finite=False)
-        energy, before = float((residual * image).sum()), energy
-        direction = image + (energy / before) * direction
-    return solution
+    def nearly(flat: Array) -> Array:
+        return cast(Array, scipy.linalg.cho_solve((factor, True), flat.reshape(shape), check_finite=False)).ravel()
+
+    whole, close = (LinearOperator((right.size, right.size), matvec=f) for f in (product, nearly))
+    return cast(Array, cg(whole, right.ravel(), rtol=tolerance, maxiter=_PRODUCTS, M=close)[0]).reshape(shape)

@@ -12,6 +12,7 @@ from stopwise._support.torch import on_host
 from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.engine.solvers.line_solver import LineSolver, on_the_line
 from stopwise.estimators.fitted import Fitted
+from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.intervals import Calibration, Uncertainty
 from stopwise.estimators.prediction.other_kernels import OtherKernels, Others, has_length_scale, sample_places
 from stopwise.estimators.prediction.posterior import Free, LinePosterior, Posterior, posterior_of_rows
@@ -86,6 +87,11 @@ def scale_clock(fitted: Fitted) -> Array:
     stop leaves out of the estimate is doubt about the curve.
     """
     return np.array([max(stop.step_sum, stop.evidence.lowest_step_sum or 0.0) for stop in fitted.stops])
+
+
+def has_intervals(fitted: Fitted | LossFitted) -> bool:
+    """Whether a fit can say how uncertain it is: squares, with rows to leave out, whose noise is their own."""
+    return isinstance(fitted, Fitted) and training_rows(fitted) is not None and not fitted.shared_noise
 
 
 def training_rows(fitted: Fitted) -> Array | None:
