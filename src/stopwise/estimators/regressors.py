@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, cast
 
@@ -24,7 +25,7 @@ from stopwise.engine.solvers.plan import Landmarked, Plan, Precision
 from stopwise.engine.solvers.solver_choice import DENSE_ROWS, choose_solver
 from stopwise.estimators.batches import BatchesMixin
 from stopwise.estimators.dask_collections import fit_collections, predict_lazily
-from stopwise.estimators.doubts import lost_digits, warn_of_doubts
+from stopwise.estimators.doubts import doubts, lost_digits, warn_of_doubts
 from stopwise.estimators.fitted import Fitted, fitted_of, make_fitted
 from stopwise.estimators.intake import Intake, check_weights, take_covariates, take_responses, take_rows
 from stopwise.estimators.loss_fit import LossFitted, LossPlan, fit_responses
@@ -39,8 +40,9 @@ from stopwise.estimators.prediction.intervals import (
     training_rows,
     uncertainty_of,
 )
+from stopwise.estimators.prediction.response_groups import Each, ResponseGroups, groups_of, parts_of
 from stopwise.estimators.prediction.training_range import feature_range, warn_outside
-from stopwise.estimators.tensors import choose_kernel_for, stays_on_device, take_tensors, tensor_range
+from stopwise.estimators.tensors import choose_kernels_for, stays_on_device, take_tensors, tensor_range
 from stopwise.exceptions import ExtrapolationWarning
 from stopwise.filters import Filter, Ridge, as_filter
 from stopwise.kernels import Kernel, Precomputed, as_kernel
@@ -49,16 +51,22 @@ from stopwise.losses import Loss, Squared, as_loss
 from stopwise.noise import as_noise
 from stopwise.rules import Critical, LeaveBlockOut, as_rule
 
-_NOT_KEPT = ("_on_device", "_lock", "_told", "_calibrated")
+_NOT_KEPT = ("_on_device", "_lock", "_told", "_calibrated", "_of_groups")
 """What a copy or a pickle of an estimator makes anew."""
 _SOLVERS = {"auto", "dense", "factor", "preconditioned", "krylov", "line", "nystrom", "cuda", "dask"}
 
 
-def learned(read: Callable[[Fitted], Any], what: str, *, optional: bool = False) -> property:
-    """A public name for a part of what was learned; an optional one is not there where its value is None."""
+def learned(
+    read: Callable[[Fitted], Any], what: str, *, optional: bool = False, apart: Each = ResponseGroups.common
+) -> property:
+    """A public name for a part of what was learned; an optional one is not there where its value is None.
+
+    `apart` puts together what the fits of several responses hold, where these have kernels of their own.
+    """
 
     def get(self: object) -> Any:
-        value = read(fitted_of(self))
+        groups = groups_of(self)
+        value = read(fitted_of(self)) if groups is None else apart(groups, read)
         if optional and value is None:
             raise AttributeError(f"this {type(self).__name__} has no such attribute: {what}")
         return value
@@ -100,7 +108,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         "copy_X": ["boolean"],
     }
 
-    _fitted: Fitted | LossFitted  # type: ignore[assignment]
+    _fitted: Fitted | LossFitted | ResponseGroups  # type: ignore[assignment]
 
     def _filter(self) -> Filter:
         raise NotImplementedError
@@ -149,20 +157,25 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
             problem = replace(problem, block=rule.block)
             linear = self.solver in ("auto", "dense") and problem.n_rows <= DENSE_ROWS and not rule.splits_rows
             progress.show(f"choosing a kernel for {problem.n_rows:,} rows")
-            chosen = choose_kernel_for(
+            groups = choose_kernels_for(
                 problem,
                 self.kernel_parameter(),
                 self.relevance,
                 linear=linear,
                 host=rule.splits_rows or noise.needs_rows,
+                together=self.solver == "nystrom",  # which keeps sums over features of one kernel
             )
-            plan = replace(self.plan(chosen.kernel), rule=rule).for_rows(rows.kept_rows)
             progress.show(f"fitting {problem.n_rows:,} rows")
-            solution = choose_solver(chosen.problem, plan).solve(chosen.problem, plan)
-            ranges = tensor_range if is_tensor(problem.covariates) else feature_range
-            fitted = make_fitted(rows, chosen, plan, solution, ranges(problem.covariates))
-            warn_of_doubts(chosen.table, solution, lost_digits(rows), kept_rows=rows.kept_rows)
-            self._fitted = fitted
+            ranges = (tensor_range if is_tensor(problem.covariates) else feature_range)(problem.covariates)
+            fits, reasons = [], list(lost_digits(rows))
+            for chosen in groups:
+                plan = replace(self.plan(chosen.kernel), rule=rule).for_rows(rows.kept_rows)
+                solution = choose_solver(chosen.problem, plan).solve(chosen.problem, plan)
+                fits.append(make_fitted(rows.of_responses(chosen.responses), chosen, plan, solution, ranges))
+                reasons += doubts(chosen.table, solution, rows.kept_rows)
+            warn_of_doubts(reasons)
+            apart = ResponseGroups(tuple(fits), tuple(chosen.responses for chosen in groups))
+            self._fitted = fits[0] if len(fits) == 1 else apart
         return self
 
     def plan(self, kernel: Kernel) -> Plan:
@@ -244,6 +257,10 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
             return self._predict_natural(fitted, X, return_std or interval is not None)
         if is_dask(X):
             return predict_lazily(self, X, return_std, interval)
+        if (groups := groups_of(self)) is not None:
+            parts = [part.predict(X, return_std, interval) for part in parts_of(self, groups)]
+            several = isinstance(parts[0], tuple)
+            return tuple(map(groups.joined, zip(*parts, strict=True))) if several else groups.joined(parts)
         rows, values = self._predicted(fitted, X)
         if not (return_std or interval == "new"):
             return fitted.shaped(values)
@@ -277,6 +294,9 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
             raise ValueError(
                 'intervals are for loss="squared": fit two quantiles instead, loss="quantile" with quantile=.05 and .95'
             )
+        if (groups := groups_of(self)) is not None:
+            parts = parts_of(self, groups)
+            return groups.joined([part.predict_interval(X, level, of, sample_weight) for part in parts])
         uncertainty = self._uncertainty(fitted)
         if is_dask(X):
             raise TypeError("predict_interval takes arrays and tensors: map it over the blocks of a dask collection")
@@ -292,6 +312,8 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
     def noise_variation(self) -> list[float | None]:
         """For each response the largest noise over the smallest, as left-out residuals show it; None where even."""
         fitted = fitted_of(self)
+        if (groups := groups_of(self)) is not None:
+            return groups.in_order([part.noise_variation() for part in parts_of(self, groups)])
         if isinstance(fitted, LossFitted) or training_rows(fitted) is None:
             return [None] * len(fitted.stops)
         varying = [each.varying for each in self._uncertainty(fitted).calibrations]
@@ -346,7 +368,9 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
 
     def to(self, device: object) -> Self:
         """Move a fitted model: "cuda" makes predictions on the GPU from now on, "cpu" in numpy without torch."""
-        self._fitted = moved(fitted_of(self), device)
+        groups = groups_of(self)
+        place = partial(moved, device=device)
+        self._fitted = place(fitted_of(self)) if groups is None else groups.map(place)
         self.__dict__.pop("_on_device", None)
         return self
 
@@ -359,25 +383,56 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
     def __sklearn_is_fitted__(self) -> bool:
         return "_fitted" in self.__dict__
 
-    kernel_ = learned(lambda f: f.kernel, "The kernel, with every length scale settled.")
-    selection_ = learned(lambda f: f.selection, 'What "auto" tried; None for a kernel that was given.')
-    solver_ = learned(lambda f: f.solver, "The solver that was used.")
-    path_ = learned(lambda f: f.own_path, "Every estimate along the filter, without running it.")
-    stop_ = learned(lambda f: f.pick(f.stops), "Where it stopped and why; a list for several responses.")
-    step_sum_ = learned(lambda f: f.pick([stop.step_sum for stop in f.stops]), "The clock reading of the stop.")
-    noise_std_ = learned(
-        lambda f: float(f.noise_std[0]) if f.single else f.noise_std, "The noise level used, units of y."
+    kernel_ = learned(
+        lambda f: f.kernel, "The kernel; a list where responses have their own.", apart=ResponseGroups.by_fit
     )
-    hilbert_radius_ = learned(lambda f: f.pick(f.hilbert_radii), "The Hilbert radius, given, estimated or the fit's.")
-    critical_radius_ = learned(lambda f: f.pick(f.critical_radii), "1 / sqrt(step_sum) where the rule decided.")
-    eigenvalues_ = learned(lambda f: f.path.spectrum.eigenvalues, "Eigenvalues of Gram / n (centred), or Ritz values.")
-    trace_ = learned(lambda f: f.path.spectrum.trace, "The trace of Gram / n (centred).")
-    X_fit_ = learned(lambda f: f.covariates, "The rows (or landmarks) that predictions weigh.")
-    dual_coef_ = learned(lambda f: f.dual_coef[:, 0] if f.single else f.dual_coef, "Their weights.")
-    intercept_ = learned(lambda f: float(f.intercept[0]) if f.single else f.intercept, "The intercept, units of y.")
+    selection_ = learned(lambda f: f.selection, 'What "auto" tried, or None.', apart=ResponseGroups.by_fit)
+    solver_ = learned(lambda f: f.solver, "The solver that was used.", apart=ResponseGroups.by_fit)
+    path_ = learned(lambda f: f.own_path, "Every estimate along the filter.", apart=lambda g, _: g.paths)
+    stop_ = learned(
+        lambda f: f.pick(f.stops),
+        "Where it stopped and why; a list for several responses.",
+        apart=ResponseGroups.one_each,
+    )
+    step_sum_ = learned(
+        lambda f: f.pick([stop.step_sum for stop in f.stops]),
+        "The clock reading of the stop.",
+        apart=ResponseGroups.one_each,
+    )
+    noise_std_ = learned(
+        lambda f: float(f.noise_std[0]) if f.single else f.noise_std,
+        "The noise level used, units of y.",
+        apart=ResponseGroups.numbers,
+    )
+    hilbert_radius_ = learned(
+        lambda f: f.pick(f.hilbert_radii),
+        "The Hilbert radius, given, estimated or the fit's.",
+        apart=ResponseGroups.one_each,
+    )
+    critical_radius_ = learned(
+        lambda f: f.pick(f.critical_radii),
+        "1 / sqrt(step_sum) where the rule decided.",
+        apart=ResponseGroups.one_each,
+    )
+    eigenvalues_ = learned(
+        lambda f: f.path.spectrum.eigenvalues,
+        "Eigenvalues of Gram / n (centred), or Ritz values.",
+        apart=ResponseGroups.by_fit,
+    )
+    trace_ = learned(lambda f: f.path.spectrum.trace, "The trace of Gram / n (centred).", apart=ResponseGroups.by_fit)
+    X_fit_ = learned(
+        lambda f: f.covariates, "The rows (or landmarks) that predictions weigh.", apart=ResponseGroups.by_row
+    )
+    dual_coef_ = learned(lambda f: f.shaped(f.dual_coef), "Their weights.", apart=ResponseGroups.by_row)
+    intercept_ = learned(
+        lambda f: float(f.intercept[0]) if f.single else f.intercept,
+        "The intercept, units of y.",
+        apart=ResponseGroups.numbers,
+    )
     linear_coef_ = learned(
         lambda f: None if f.slopes is None else f.shaped(f.slopes),
         "Slopes of an unpenalised linear part (of the features that vary), or None.",
+        apart=lambda g, _: g.slopes,
     )
     n_features_in_ = learned(lambda f: f.n_in, "How many columns X had.")
     feature_names_in_ = learned(lambda f: f.names_in, "Their names, where they had any.", optional=True)
@@ -509,6 +564,7 @@ class KernelGradientRegressor(_KernelRegressor):
         lambda f: None if f.stops[0].iteration is None else f.pick([stop.iteration for stop in f.stops]),
         "How many steps were taken.",
         optional=True,
+        apart=ResponseGroups.one_each,
     )
 
 
@@ -554,8 +610,13 @@ class KernelRidgeRegressor(_KernelRegressor):
     def _filter(self) -> Filter:
         return Ridge()
 
-    inverse_penalty_ = learned(lambda f: f.pick([stop.step_sum for stop in f.stops]), "What plays step_sum's part.")
+    inverse_penalty_ = learned(
+        lambda f: f.pick([stop.step_sum for stop in f.stops]),
+        "What plays step_sum's part.",
+        apart=ResponseGroups.one_each,
+    )
     alpha_ = learned(
         lambda f: f.pick([f.path.n_samples / stop.step_sum if stop.step_sum > 0 else math.inf for stop in f.stops]),
         "scikit-learn's penalty: n / inverse_penalty_.",
+        apart=ResponseGroups.one_each,
     )

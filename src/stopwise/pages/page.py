@@ -14,11 +14,11 @@ from stopwise.estimators.doubts import outlier_lines
 from stopwise.estimators.fitted import fitted_of
 from stopwise.io.model import versions
 from stopwise.pages.payload import MOST_PAIRS, MOST_POINTS, Payload, as_script
-from stopwise.rules import Reason, Stop
+from stopwise.rules import Reason
 from stopwise.rules.explanation import explain
 from stopwise.tables import shown
 from stopwise.views.curves import Chosen, chosen, has_rows, stops
-from stopwise.views.facts import Model, describe, number, relevance, rmse_leave_one_out
+from stopwise.views.facts import Model, describe, number, relevance, rmse_leave_one_out, stops_of
 
 _MOST_LINES = 40
 """Lines of any list on the page; how many more there are is said in a number."""
@@ -44,7 +44,8 @@ def render(
     warnings: Sequence[str] = (),
 ) -> str:
     """The report of a fitted model as HTML."""
-    of = chosen(model)
+    of, whole = chosen(model), model
+    model = of.model
     names = [shown(name, _NAME) for name in _names(model)]
     payload = Payload(of, X, y, shown("the response" if target is None else target, _NAME), names)
     data = payload.data()
@@ -59,11 +60,11 @@ def render(
             data=as_script(data),
             profiles=len(data["profiles"] or ()),
             target=payload.target,
-            why=explain(model).splitlines(),
+            why=explain(whole).splitlines(),
             crossed=of.stop.reason is Reason.CROSSING,
             decided_by=of.rule,
             facts=_facts(of, payload),
-            notes=_notes(of, payload),
+            notes=_notes(of, payload, len(stops_of(whole))),
             rules=_rules(of),
             features=_features(model, names),
             selection=_selection(model),
@@ -108,11 +109,9 @@ def _facts(of: Chosen, payload: Payload) -> list[tuple[str, str]]:
     return out
 
 
-def _notes(of: Chosen, payload: Payload) -> list[str]:
+def _notes(of: Chosen, payload: Payload, responses: int) -> list[str]:
     """What the page leaves out, in words."""
-    out = []
-    if not isinstance(of.model.stop_, Stop):
-        out.append(f"The fit has {len(of.model.stop_)} responses; this page shows the first.")
+    out = [f"The fit has {responses} responses; this page shows the first."] if responses > 1 else []
     if payload.n_rows > MOST_POINTS:
         count = payload.points.size
         out.append(f"{count:,} of {payload.n_rows:,} rows are drawn, evenly spaced; numbers are of all rows.")

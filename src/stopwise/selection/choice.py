@@ -34,6 +34,8 @@ KERNELS: tuple[Stationary, ...] = (Gaussian(), Matern(), ProductMatern(), Laplac
 """Smooth ones first: an earlier one wins a tie."""
 LEAST_ROWS = 8
 """With fewer distinct rows nothing is searched: Matern 3/2 at the median distance."""
+OWN_KERNELS = 10
+"""Up to so many responses may have a kernel each: the time grows with their number, and so does what sharing gains."""
 DEVICE_ROWS = 3_000
 """From here on a GPU that is there pays: loading torch takes seconds."""
 _GRID, _FINE_GRID, _FEW_FEATURES = (-2, 6), (-6, 4), 3
@@ -93,6 +95,40 @@ class Chosen:
     problem: Problem
     features: Array | None = None
     table: Any = None
+    scores: Array | None = None
+    """A score for each response (NaN: constant) that the number of its length scales does not flatter; lower is better."""
+    responses: tuple[int, ...] = (0,)
+    """Which columns of y it is for."""
+
+    @property
+    def expected(self) -> float:
+        """The first response's score."""
+        return math.nan if self.scores is None else float(self.scores[0])
+
+
+def choose_kernels(
+    problem: Problem, given: Kernel | None, relevance: bool | str, *, linear: bool, together: bool = False
+) -> list[Chosen]:
+    """One kernel for each response, shared by those that it is expected to predict better than a kernel of their own.
+
+    All share one where that is asked for (`together`), and with more than `OWN_KERNELS` responses.
+    """
+    everyone = tuple(range(problem.responses.shape[1]))
+
+    def own(j: int) -> Chosen:
+        part = problem.of_responses([j])
+        return replace(choose_kernel(part, given, relevance, linear=linear), responses=(j,))
+
+    few = 1 < len(everyone) <= OWN_KERNELS and not together
+    if few and one_covariate.takes(problem, given):  # one length scale from hundreds of rows: sharing gains nothing
+        return [own(j) for j in everyone]
+    shared = replace(choose_kernel(problem, given, relevance, linear=linear), responses=everyone)
+    if not few or shared.scores is None:
+        return [shared]
+    apart = [each for each in map(own, everyone) if each.expected < shared.scores[each.responses[0]]]
+    rest = [j for j in everyone if all(j not in each.responses for each in apart)]
+    among = replace(shared, problem=shared.problem.of_responses(rest), responses=tuple(rest))
+    return [among, *apart] if rest else apart
 
 
 def choose_kernel(problem: Problem, given: Kernel | None, relevance: bool | str, *, linear: bool = False) -> Chosen:
@@ -143,8 +179,10 @@ class Search:
             problem = replace(problem, covariates=problem.covariates[:, features.kept])
         table = describe(problem, features, best, tried)
         kept = None if problem.covariates.shape[1] == len(table.features) else features.kept
+        scores = np.full(problem.responses.shape[1], np.nan)
+        scores[np.ptp(problem.responses, axis=0) > 0] = best.fair_scores
         problem = problem.with_trend() if best.linear else problem
-        return Chosen(best.in_units(features.spread), problem, kept, table)
+        return Chosen(best.in_units(features.spread), problem, kept, table, scores)
 
     def _typical(self, rows: Sample, kernel: Stationary) -> Candidate:
         """A kernel at the median distance."""
