@@ -42,9 +42,11 @@ def test_unlike_responses_are_each_fitted_as_if_alone(fitted):
     for j in range(2):
         alone = sw.KernelGradientRegressor().fit(X, y[:, j])
         one, its_std = alone.predict(new, return_std=True)
-        assert np.allclose(both[:, j], one, rtol=1e-9) and np.allclose(std[:, j], its_std, rtol=1e-9)
+        assert np.allclose(both[:, j], one, rtol=1e-9)
+        assert np.allclose(std[:, j], its_std, rtol=1e-9)
         assert np.allclose(ends[:, j], alone.predict_interval(new, 0.8), rtol=1e-9)
-        assert model.stop_[j].iteration == alone.stop_.iteration and model.kernel_[j] == alone.kernel_
+        assert model.stop_[j].iteration == alone.stop_.iteration
+        assert model.kernel_[j] == alone.kernel_
         assert model.noise_std_[j] == pytest.approx(alone.noise_std_, rel=1e-9)
     assert model.kernel_[0] != model.kernel_[1]
     assert np.allclose(both[:, 2], 3.0)
@@ -52,7 +54,8 @@ def test_unlike_responses_are_each_fitted_as_if_alone(fitted):
 
 def test_what_was_learned_adds_up_to_the_predictions(fitted):
     X, _, new, model = fitted
-    assert model.X_fit_.shape == X.shape and model.dual_coef_.shape == (len(X), 3)
+    assert model.X_fit_.shape == X.shape
+    assert model.dual_coef_.shape == (len(X), 3)
     slopes = np.zeros((3, 3)) if model.linear_coef_ is None else model.linear_coef_
     for j, kernel in enumerate(model.kernel_):
         values = kernel(new, model.X_fit_) @ model.dual_coef_[:, j] + model.intercept_[j] + new @ slopes[:, j]
@@ -90,7 +93,8 @@ def test_files_copies_and_pickles_predict_the_same(fitted, tmp_path):
     for again in (sw.load(tmp_path / "m.stopwise"), pickle.loads(pickle.dumps(model)), model.to("cpu")):
         assert np.array_equal(again.predict(new), model.predict(new))
         assert np.allclose(again.predict_interval(new), model.predict_interval(new), rtol=1e-9)
-        assert again.kernel_ == model.kernel_ and again.stop_ == model.stop_
+        assert again.kernel_ == model.kernel_
+        assert again.stop_ == model.stop_
     assert not hasattr(clone(model), "_fitted")
 
 
@@ -109,7 +113,7 @@ def test_reports_and_sentences_tell_of_every_response(fitted, tmp_path):
 
 
 def test_new_responses_take_the_place_of_the_old(fitted):
-    X, y, new, model = fitted
+    _, y, new, model = fitted
     again = pickle.loads(pickle.dumps(model)).refit(2 * y)
     assert np.allclose(again.predict(new), 2 * model.predict(new))
     assert again.kernel_ == model.kernel_

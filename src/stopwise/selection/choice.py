@@ -4,7 +4,7 @@ One list of candidates: each kernel with one length scale for all features and w
 with a linear part left unpenalised. They are learned on a few hundred distinct rows and ranked by one score; the best
 are learned further on more rows, and length scales per feature must not do worse than one for all on rows that took no
 part. One rule for ties: candidates whose left-out error is within one standard error of the best's share its place as
-an average of kernels; in a small sample the smoothest of them takes it. Everything happens in standard deviations of
+an average of kernels; in a small sample all do, by their posterior odds. Everything happens in standard deviations of
 the features and of y, so units do not matter; the kernel that comes out is in the features' own units.
 """
 
@@ -38,6 +38,8 @@ OWN_KERNELS = 10
 """Up to so many responses may have a kernel each: the time grows with their number, and so does what sharing gains."""
 DEVICE_ROWS = 3_000
 """From here on a GPU that is there pays: loading torch takes seconds."""
+SHARES = 64
+"""Posterior shares of kernels are multiples of 1/64: smaller ones change nothing that a small sample could show."""
 _GRID, _FINE_GRID, _FEW_FEATURES = (-2, 6), (-6, 4), 3
 """Powers of two times the median distance, every second one: with few features detail may be fine."""
 
@@ -61,7 +63,7 @@ class Budget:
     averaged_rows: int = 2500
     """up to so many rows: beyond, chance is small and a sum of kernels costs as many times more."""
     small_rows: int = 60
-    """A smaller sample gets one length scale, and the smoothest kernel of those that cannot be told apart."""
+    """A smaller sample gets one length scale for all features, no linear part, and an average over kernels."""
     product_entries: float = 50 * 300**2
     """With more (rows^2 x features), products of kernels have one length scale: a gradient takes a pass by feature."""
     rows_per_slope: int = 5
@@ -96,7 +98,7 @@ class Chosen:
     features: Array | None = None
     table: Any = None
     scores: Array | None = None
-    """A score for each response (NaN: constant) that the number of its length scales does not flatter; lower is better."""
+    """A score for each response (NaN: constant), whatever the number of its length scales; lower is better."""
     responses: tuple[int, ...] = (0,)
     """Which columns of y it is for."""
 
@@ -193,7 +195,9 @@ class Search:
         sample = rows.first(self.budget.more_rows)
         tried = list(self._listed(sample.first(self.budget.rows)))
         finalists = self._finalists(tried, sample)
-        best = self._settled(finalists)
+        if sample.n_rows < self.budget.small_rows:
+            return self._mixed(finalists), tried
+        best = _ranked(finalists)[0]
         if self._may_be_linear(sample):
             line = judge(sample.with_linear(), [], self.place, per_feature=False)
             tried.append(line)
@@ -250,7 +254,7 @@ class Search:
 
     def _may_be_linear(self, sample: Sample) -> bool:
         n, d = sample.covariates.shape
-        return self.linear and sample.intercept and n >= self.budget.rows_per_slope * d
+        return self.linear and sample.intercept and n >= max(self.budget.rows_per_slope * d, self.budget.small_rows)
 
     def _judged(self, sample: Sample, kernel: Stationary, found: Learned, per_feature: bool) -> Candidate:
         candidate = judge(sample, [Part(1.0, kernel, found.scales)], self.place, per_feature=per_feature)
@@ -290,14 +294,21 @@ class Search:
         judged = self._judged(sample, candidate.kernel, found, candidate.per_feature)
         return replace(judged, edge=candidate.edge, fall=candidate.fall)
 
-    def _settled(self, finalists: Sequence[Candidate]) -> Candidate:
-        """The best score; in a small sample the smoothest of those that left-out rows cannot tell from it."""
-        best = _ranked(finalists)[0]
-        if best.sample.n_rows >= self.budget.small_rows:
+    def _mixed(self, finalists: Sequence[Candidate]) -> Candidate:
+        """For a small sample: all kernels, each with its posterior share by the evidence.
+
+        The left-out errors of so few rows tell more of these rows than of kernels.
+        """
+        ranked = sorted(finalists, key=lambda c: round(c.evidence, 9))
+        best, n = ranked[0], ranked[0].sample.n_samples
+        odds = [math.exp(-0.5 * n * (c.evidence - best.evidence)) for c in ranked]
+        shares = [round(SHARES * each / sum(odds)) / SHARES for each in odds[1:]]
+        shares = [1.0 - sum(shares), *shares]
+        parts = [Part(share, c.kernel, c.scales) for share, c in zip(shares, ranked, strict=True) if share > 0]
+        if len(parts) < 2:
             return best
-        names = [kernel.name for kernel in self.kernels]
-        tied = [c for c in finalists if c.tied_with(best, self.budget.ties)]
-        return min(tied, key=lambda c: (c.per_feature, names.index(c.kernel.name), not c.linear, c.score))
+        judged = judge(best.sample, parts, self.place, per_feature=best.per_feature)
+        return replace(judged, edge=best.edge, fall=best.fall)
 
     def _honest_errors(self, best: Candidate) -> Array:
         """The best's squared errors on left-out rows that had no part in learning its length scales."""
