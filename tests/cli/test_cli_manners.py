@@ -19,10 +19,10 @@ import stopwise as sw
 from commands import run
 from stopwise._support.progress import Progress, say
 from stopwise.cli import main, output
+from warm import stand_in
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
-STOPWISE = [sys.executable, "-m", "stopwise"]
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_quiet_says_nothing(folder):
 
 
 def test_colours_appear_on_a_terminal_only(folder):
-    command = [*STOPWISE, "info", "named.stopwise"]
+    command = [*stand_in(), "info", "named.stopwise"]
     environment = {key: value for key, value in ENVIRONMENT.items() if key not in ("NO_COLOR", "FORCE_COLOR")} | {
         "TERM": "xterm"
     }
@@ -183,9 +183,6 @@ SLOW = """
 import importlib, sys, time
 from stopwise.cli import main
 predict = importlib.import_module("stopwise.cli.predict")
-# A runner in the background may have been told to ignore interrupts; this process is not to inherit that.
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
 original = predict.Predictor.predict
 def slowly(self, batch):
     found = original(self, batch)
@@ -200,7 +197,7 @@ main(sys.argv[1:], prog_name="stopwise")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_is_clean(folder, number, code):
     (folder / "out.csv").write_text("old")
-    command = [sys.executable, "-c", SLOW, "predict", "named.stopwise", "good.csv", "--out", "out.csv", "-q"]
+    command = [*stand_in(), "-c", SLOW, "predict", "named.stopwise", "good.csv", "--out", "out.csv", "-q"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as child:
         assert child.stderr.readline() == "predicting\n"
         assert len(list(folder.glob(".out.csv*"))) == 1
@@ -291,14 +288,12 @@ def test_reproduce_is_imported_when_it_is_asked_for(monkeypatch):
 
 @pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
 def test_every_example_script_runs(script, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(script)],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=ENVIRONMENT,
-        check=False,
+    """In a process of its own, which a script may change as it likes; warnings are errors."""
+    code = (
+        f"import runpy, warnings; warnings.simplefilter('error'); runpy.run_path({str(script)!r}, run_name='__main__')"
     )
+    command = [*stand_in(), "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=ENVIRONMENT, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout
     assert list(tmp_path.iterdir()) == []

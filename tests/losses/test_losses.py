@@ -85,6 +85,11 @@ def test_negative_counts_are_refused_with_the_value():
         Poisson().check(np.array([1.0, -2.0]))
 
 
+def test_a_count_costs_the_more_the_further_a_fit_overshoots_it():
+    loss, f = Poisson(), np.array([[5.0], [600.0], [700.0], [1e6]])
+    assert np.all(np.diff(loss.value(np.full(4, 7.0), f)) > 0)
+
+
 def test_names_and_instances_are_losses_of_their_kind_only():
     assert as_loss("squared", classes=False) == Squared()
     with pytest.raises(ValueError, match="logistic"):

@@ -112,6 +112,13 @@ def test_left_out_losses_are_within_two_percent_on_forty_problems_and_so_is_the_
         assert at_best <= 1.02 * best
 
 
+def test_a_walk_that_overshoots_counts_comes_back():
+    given, _ = problem("poisson", Gaussian(1.0), 60, 3, intercept=False)
+    path = walk(given)
+    assert path.chosen.left_out_mean == pytest.approx(left_out_by_hand(given, path.chosen).mean(), rel=0.02)
+    assert path.lowest < given.constant.left_out_mean
+
+
 def test_the_stop_is_the_earliest_within_half_a_standard_error():
     given, _ = problem("logistic", Gaussian(1.0), 100, 5)
     path = walk(given)

@@ -1,7 +1,10 @@
 """The report in a real browser: silent, offline, moved by mouse and keyboard, and right to the last shown digit."""
 
+import json
 import os
+import re
 import shutil
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -9,6 +12,7 @@ import pytest
 
 import stopwise as sw
 from stopwise.examples import load_example
+from stopwise.exceptions import ExtrapolationWarning
 from stopwise.views.curves import directions
 
 pytestmark = pytest.mark.browser
@@ -95,16 +99,22 @@ def assert_numbers_are_the_librarys(browser, model):
 
 
 def assert_curve_is_the_librarys(browser, model, shown):
-    state = browser.execute_script(
-        "const s = Report.current(); return [Array.from(Report.curve.x), Array.from(s.curve), Array.from(s.std)]"
+    x, curve = map(
+        np.array, browser.execute_script("return [Array.from(Report.curve.x), Array.from(Report.current().curve)]")
     )
-    x, curve, std = map(np.array, state)
     path, (psi, _) = model.path_, directions(model, x[:, None])
     weight = path.filter.weight(path.spectrum.eigenvalues, shown["step_sum"])
     spread = float(np.std(path.fit(path.step_sum_cap)))
     assert curve == pytest.approx(path.offset + path.scale * psi @ (weight * path.coefficients), abs=1e-6 * spread)
-    library = model.noise_std_ * np.sqrt(psi**2 @ weight**2 + path.intercept / path.n_samples)
-    assert std == pytest.approx(library, rel=1e-6)
+
+
+def silent(browser):
+    """Nothing was said on the console, and nothing but the page itself was asked for."""
+    assert browser.get_log("browser") == []
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    assert asked == [browser.current_url]
+    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
 
 
 def drawn(browser):
@@ -112,14 +122,8 @@ def drawn(browser):
 
 
 def test_the_page_is_silent_and_asks_the_network_for_nothing(browser, motorcycle):
-    import json
-
     open_page(browser, motorcycle[1])
-    assert browser.get_log("browser") == []
-    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
-    assert asked == [motorcycle[1].as_uri()]
-    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
+    silent(browser)
 
 
 def test_the_page_opens_at_the_chosen_stop_with_the_librarys_numbers(browser, motorcycle):
@@ -130,7 +134,13 @@ def test_the_page_opens_at_the_chosen_stop_with_the_librarys_numbers(browser, mo
     assert_curve_is_the_librarys(browser, model, shown)
     x = np.array(browser.execute_script("return Array.from(Report.curve.x)"))
     curve = browser.execute_script("return Array.from(Report.current().curve)")
-    assert curve == pytest.approx(model.predict(pd.DataFrame({"milliseconds": x})), abs=1e-6)
+    with warnings.catch_warnings():  # the curve is drawn a little beyond the data
+        warnings.simplefilter("ignore", ExtrapolationWarning)
+        new = pd.DataFrame({"milliseconds": x})
+        assert curve == pytest.approx(model.predict(new), abs=1e-6)
+        ends = model.predict_interval(new, 0.9)
+    half = browser.execute_script("return Array.from(Report.response().curve.new)")
+    assert half == pytest.approx((ends[:, 1] - ends[:, 0]) / 2, rel=1e-9)
     assert "the chosen stop" in slider.get_attribute("aria-valuetext")
 
 
@@ -179,8 +189,11 @@ def test_a_screen_reader_hears_where_the_slider_is(browser, motorcycle):
     live = browser.find_element("id", "live")
     assert live.get_attribute("aria-live") == "polite"
     WebDriverWait(browser, 10).until(lambda _: "error in sample" in live.get_attribute("textContent"))
-    figures = browser.find_elements("css selector", "svg.plot")
-    assert all(figure.get_attribute("role") == "img" and figure.get_attribute("aria-label") for figure in figures)
+    browser.execute_script("document.getElementById('others').open = true")
+    WebDriverWait(browser, 10).until(lambda _: len(browser.find_elements("css selector", "svg.plot")) == 7)
+    for figure in browser.find_elements("css selector", "svg.plot"):
+        assert figure.get_attribute("role") == "img"
+        assert re.search(r"Across: .+; up: .+\..*\d", figure.get_attribute("aria-label"))
 
 
 @pytest.mark.parametrize("filter", ["flow", "cutoff", "nu-method", "ridge", "decaying steps"])
@@ -218,7 +231,7 @@ def test_names_from_the_data_run_no_script(browser, tmp_path):
     assert browser.get_log("browser") == []
     assert browser.title.startswith("<img")
     assert browser.find_element("tag name", "h1").text == NASTY[1]
-    labels = [node.text for node in browser.find_elements("css selector", "[id^=profile] text.title")]
+    labels = [node.text for node in browser.find_elements("css selector", "[id^=effect] text.title")]
     assert NASTY[0] in labels
     assert browser.find_elements("css selector", "main img, main script") == []
     assert_numbers_are_the_librarys(browser, model)
@@ -244,3 +257,68 @@ def test_the_page_follows_the_readers_colour_scheme_and_fits_a_phone(browser, mo
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_a_category_is_dots_and_two_columns_a_map(browser, tmp_path):
+    from stopwise.pages import write
+
+    example = load_example("kiln")
+    model = sw.KernelGradientRegressor("gaussian")
+    write(model.fit(example.frame.drop(columns="strength"), example.frame["strength"]), tmp_path / "page.html")
+    open_page(browser, tmp_path / "page.html")
+    silent(browser)
+    labels = [
+        figure.get_attribute("aria-label") for figure in browser.find_elements("css selector", "[id^=effect] svg")
+    ]
+    kiln = next(label for label in labels if "Effect of kiln" in label)
+    assert all(level in kiln for level in ("north", "old", "river"))
+    assert browser.find_elements("css selector", "#heat rect.cell")
+    assert_numbers_are_the_librarys(browser, model)
+
+
+def test_the_menu_brings_another_response(browser, tmp_path):
+    from selenium.webdriver.support.select import Select
+
+    from stopwise.pages import write
+
+    rng = np.random.default_rng(21)
+    X = rng.uniform(size=(50, 2))
+    Y = np.column_stack([np.sin(5 * X[:, 0]), X[:, 1]]) + 0.1 * rng.normal(size=(50, 2))
+    model = sw.KernelGradientRegressor("gaussian").fit(X, Y)
+    write(model, tmp_path / "page.html", target=["wave", "line"])
+    open_page(browser, tmp_path / "page.html")
+    for at, name in enumerate(["wave", "line"]):
+        Select(browser.find_element("id", "response")).select_by_visible_text(name)
+        shown, path = numbers(browser), model.path_.column(at)
+        assert shown["step_sum"] == model.step_sum_[at]
+        assert shown["rmse_fit"] == pytest.approx(float(path.residual_norm(shown["step_sum"])), rel=1e-6)
+        whys = [p.text for p in browser.find_elements("css selector", "p.why") if p.is_displayed()]
+        assert whys == [sw.explain(model).splitlines()[at].split(": ", 1)[1]]
+    silent(browser)
+
+
+def test_the_threshold_of_two_classes_moves_the_confusion_table(browser, tmp_path):
+    from selenium.webdriver.common.keys import Keys
+
+    from stopwise.pages import write
+
+    rng = np.random.default_rng(23)
+    X = rng.normal(size=(80, 2))
+    y = np.where(X[:, 0] + 0.7 * rng.normal(size=80) > 0, "ill", "well")
+    model = sw.KernelGradientClassifier("gaussian").fit(X, y)
+    write(model, tmp_path / "page.html", X=X, y=y)
+    browser.get_log("browser"), browser.get_log("performance")
+    browser.get((tmp_path / "page.html").as_uri())
+    silent(browser)
+    slider = browser.find_element("id", "threshold")
+
+    def table():
+        return [float(cell.text) for cell in browser.find_elements("css selector", "[data-cell]")]
+
+    middle = table()
+    assert sum(middle) == 80
+    slider.send_keys(Keys.HOME)
+    assert table()[::2] == [0, 0]  # at 0 every row is taken for the second class
+    slider.send_keys(Keys.END)
+    assert table()[1::2] == [0, 0]
+    assert browser.get_log("browser") == []

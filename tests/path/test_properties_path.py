@@ -39,7 +39,7 @@ def bound(name, values):
 # ---- filters on a spectrum --------------------------------------------------------------------------------------
 
 
-@examples(150, 1000)
+@examples(60, 1000)
 @given(name=st.sampled_from([*MONOTONE, "decay"]), values=eigenvalues, sums=clock)
 def test_shrinkage_lies_between_zero_and_one_and_never_grows(name, values, sums):
     filter_ = bound(name, values)

@@ -161,9 +161,9 @@ fit(KERNEL, solver="nystrom", n_landmarks=1).dual_coef_.shape == (1,)
 fit(KERNEL, solver="nystrom", n_landmarks=np.zeros((5, 2))).step_sum_ > 0
 fit("auto", n_jobs=-5).solver_ == "dense"
 fit("auto", random_state=np.random.RandomState(0)).solver_ == "dense"
-fit(k.Gaussian(1e-300)).step_sum_ >= 0
+fit(k.Gaussian(1e-300)).predict(X[:, ::-1]) == pytest.approx(y.mean(), rel=1e-12)
 fit(k.Gaussian(1e300)).step_sum_ == 0
-fit(k.Polynomial(200)).step_sum_ >= 0
+fit(k.Polynomial(200)).predict(X[:, ::-1]) == pytest.approx(y.mean(), rel=1e-12)
 fit(1e-200 * KERNEL, rule="discrepancy").stop_.reason is sw.Reason.THRESHOLD
 fit(1e-200 * KERNEL, rule="gcv").predict(X) == pytest.approx(fit(KERNEL, rule="gcv").predict(X), rel=1e-2)
 fit(lambda a, b: -np.ones((len(a), len(b)))).step_sum_ == 0

@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -17,6 +16,7 @@ from commands import run
 from hostile import KERNEL, X, y
 from stopwise.experiments.runner import replace_file
 from stopwise.io import atomic
+from warm import stand_in
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
@@ -257,7 +257,7 @@ def test_standard_output_that_is_full_is_one_line(table, command):
     words = [first, table / "m.stopwise", *([table / "new.csv"] if first == "predict" else []), *rest]
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "stopwise", *map(str, words)],
+            [*stand_in(), *map(str, words)],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

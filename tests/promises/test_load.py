@@ -26,9 +26,9 @@ MEGABYTE = 2**20
 @pytest.mark.parametrize(
     ("kind", "count", "most"),
     [
-        ("fits", 500, 8 * MEGABYTE),
+        ("fits", 250, 4 * MEGABYTE),
         pytest.param("fits", 10_000, 8 * MEGABYTE, marks=pytest.mark.deep),
-        ("refusals", 1000, 4 * MEGABYTE),
+        ("refusals", 500, 2 * MEGABYTE),
     ],
 )
 def test_memory_does_not_grow_with_the_number_of_fits(kind, count, most):

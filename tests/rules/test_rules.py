@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import reference
 import stopwise as sw
+from problems import examples
 from stopwise.engine.operators import Dense
 from stopwise.engine.spectrum.eigenpairs import dense_spectrum
 from stopwise.path import make_path
@@ -132,6 +133,7 @@ def test_a_risk_rule_stops_where_its_loop_does_along_filters_with_steps(filter_n
 
 @pytest.mark.parametrize("name", CRITERIA)
 @pytest.mark.parametrize("filter_name", [*CONTINUOUS, "cutoff"])
+@examples(8, 250)
 @given(seed=st.integers(0, 10**6))
 def test_no_point_of_a_fine_grid_beats_the_stop_along_filters_without_steps(filter_name, name, seed):
     problem = Problem(seed, filter_name)

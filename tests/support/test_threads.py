@@ -77,10 +77,20 @@ def seen_in(module, name, monkeypatch):
 
 @pytest.mark.parametrize(("n_jobs", "expected"), [(1, {1}), (2, {2}), (None, {3})])
 def test_n_jobs_rules_the_eigendecomposition(n_jobs, expected, monkeypatch):
-    seen = seen_in(scipy.linalg, "eigh", monkeypatch)
+    seen, original = [], scipy.linalg.eigh
+
+    def alone(*arguments, **options):
+        """The eigendecomposition on one thread: three of them on two cores mostly wait for each other."""
+        seen.append(blas())
+        with threadpool_limits(1, user_api="blas"):
+            return original(*arguments, **options)
+
+    monkeypatch.setattr(scipy.linalg, "eigh", alone)
     rng = np.random.default_rng(0)
     x = rng.standard_normal((SMALL + 1, 2))
-    sw.KernelGradientRegressor(KERNELS["gaussian"], solver="dense", n_jobs=n_jobs).fit(x, x[:, 0])
+    given = {"solver": "dense", "rule": "critical", "noise_std": 1.0}
+    y = x[:, 0] + rng.standard_normal(SMALL + 1)
+    sw.KernelGradientRegressor(KERNELS["gaussian"], n_jobs=n_jobs, **given).fit(x, y)
     assert seen
     assert seen[0] == expected
     assert blas() == {3}

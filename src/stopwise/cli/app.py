@@ -53,6 +53,14 @@ def _complain(line: str) -> None:
         abandon(sys.stderr)
 
 
+def _drop_what_cannot_be_written() -> None:
+    """Text that a full disk refused stays in the buffer: Python would try again on its way out, and end with 120."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        abandon(sys.stdout)
+
+
 class ReaderLeft(Exception):
     """Whoever read standard output left early, and so has what it wanted; click would end with code 1."""
 
@@ -93,6 +101,7 @@ class Commands(click.Group):
             if os.environ.get("STOPWISE_DEBUG"):
                 raise
             _complain(one_line(problem))
+            _drop_what_cannot_be_written()
             return BAD_INPUT
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:

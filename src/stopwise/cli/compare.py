@@ -1,7 +1,7 @@
-"""stopwise compare: every rule on one path, and cross-validated ridge."""
+"""stopwise compare: every rule on one path, beside cross-validated ridge (of classes: logistic regression)."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -12,9 +12,10 @@ from stopwise.cli.table_options import Columns, Writing, read_table, table_optio
 from stopwise.examples import EXAMPLES
 from stopwise.io import atomic_path
 from stopwise.tables import input_files, shown
+from stopwise.views.class_comparison import ClassComparison, compare_classes
 from stopwise.views.comparison import Comparison
 from stopwise.views.comparison import compare as compare_rules
-from stopwise.views.facts import length_scale, number, plain
+from stopwise.views.facts import Model, length_scale, number, plain
 
 
 def _draw(comparison: Comparison, figure: Path) -> None:
@@ -23,17 +24,20 @@ def _draw(comparison: Comparison, figure: Path) -> None:
         axes.figure.savefig(temporary, format=figure.suffix.lstrip(".") or "png", dpi=150, bbox_inches="tight")
 
 
-def as_object(comparison: Comparison, target: str, figure: Path | None, notes: Notes) -> dict[str, Any]:
+def as_object(
+    comparison: Comparison | ClassComparison, target: str, figure: Path | None, notes: Notes
+) -> dict[str, Any]:
     """A comparison as one JSON object."""
     model = comparison.model
     rows = [{key: plain(value) for key, value in row.items()} for row in comparison.table()]
+    noise = None if isinstance(comparison, ClassComparison) else plain(cast(Model, model).noise_std_)
     return {
         "rows": comparison.n_rows,
         "holdout_rows": comparison.n_holdout,
         "target": target,
         "kernel": model.kernel_.name,
         "length_scale": plain(length_scale(model.kernel_)),
-        "noise_std": plain(model.noise_std_),
+        "noise_std": noise,
         "rules": rows,
         "seconds": round(comparison.seconds, 3),
         "warnings": notes.lines,
@@ -61,14 +65,17 @@ def compare(data: Path | None, holdout: float, figure: Path | None, as_json: boo
         training = read_table(data, given.pop("example"), columns, writing).training
     for note in training.notes:
         notes.add(note)
-    if training.of_classes:
-        raise click.UsageError(f"compare is for a target of numbers, and '{shown(training.roles.target)}' holds text")
+    if training.of_classes and figure:
+        raise click.UsageError(f"--figure is for a target of numbers, and '{shown(training.roles.target)}' holds text")
     kernel = options.kernel_for(given["kernel"], given["length_scale"], one_covariate(training))
-    settings = {"kernel": kernel, "solver": given["solver"]}
-    settings |= {"noise_std": options.noise_for(given["noise_std"]), "fit_intercept": given["intercept"]}
+    settings: dict[str, Any] = {"kernel": kernel, "fit_intercept": given["intercept"]}
+    comparing: Any = compare_classes
+    if not training.of_classes:
+        comparing = compare_rules
+        settings |= {"solver": given["solver"], "noise_std": options.noise_for(given["noise_std"])}
     with notes.progress("comparing"), notes.listening():
         matrix = columns.encoder().fit(training.table, training.target).transform(training.table)
-        comparison = compare_rules(matrix, training.target, holdout=holdout, seed=given["seed"], **settings)
+        comparison = comparing(matrix, training.target, holdout=holdout, seed=given["seed"], **settings)
         if figure:
             _draw(comparison, figure)
     result = as_object(comparison, training.roles.target, figure, notes)
@@ -81,20 +88,35 @@ def compare(data: Path | None, holdout: float, figure: Path | None, as_json: boo
 def _print(result: dict[str, Any]) -> None:
     held = f", {result['holdout_rows']:,} held out" if result["holdout_rows"] else ""
     facts = [("data", f"{result['rows']:,} rows{held}"), ("kernel", shown(result["kernel"]))]
-    facts += [("noise level", number(result["noise_std"])), ("time", f"{number(result['seconds'], 3)} s")]
-    print_facts(f"Rules for '{shown(result['target'])}'", facts)
-    headings = ["rule", "steps", "step_sum", "degrees of freedom", "leave-one-out", "held-out", "seconds", "more fits"]
-    lines = [
-        [
-            row["rule"],
-            "" if row["iteration"] is None else f"{row['iteration']:,}",
-            number(row["step_sum"]),
-            number(row["degrees_of_freedom"]),
-            number(row["rmse_loo"]),
-            "" if row["rmse_holdout"] is None else number(row["rmse_holdout"]),
-            f"{row['seconds']:.3f}",
-            str(row["fits"]),
-        ]
-        for row in result["rules"]
-    ]
-    print_table(headings, lines)
+    classes = result["noise_std"] is None
+    facts += [] if classes else [("noise level", number(result["noise_std"]))]
+    print_facts(f"Rules for '{shown(result['target'])}'", [*facts, ("time", f"{number(result['seconds'], 3)} s")])
+    columns = _OF_CLASSES if classes else _OF_NUMBERS
+    lines = [[row["rule"], *(_cell(key, row[key]) for key in columns.values())] for row in result["rules"]]
+    print_table(["rule", *columns], lines)
+
+
+_OF_NUMBERS = {
+    "steps": "iteration",
+    "step_sum": "step_sum",
+    "degrees of freedom": "degrees_of_freedom",
+    "leave-one-out": "rmse_loo",
+    "held-out": "rmse_holdout",
+    "seconds": "seconds",
+    "more fits": "fits",
+}
+_OF_CLASSES = {
+    "steps": "iteration",
+    "step_sum": "step_sum",
+    "left-out loss": "left_out_loss",
+    "held-out loss": "log_loss_holdout",
+    "held-out accuracy": "accuracy_holdout",
+    "seconds": "seconds",
+}
+"""Headings and keys of the two tables."""
+
+
+def _cell(key: str, value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3f}" if key == "seconds" else number(value)

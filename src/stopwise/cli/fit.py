@@ -95,7 +95,7 @@ def _write(fitted: TableFit, out: Path | None, report: Path | None, notes: Notes
             options.optional("stopwise.pages", "--report").write(
                 fitted.model,
                 files.enter_context(atomic_path(report)),
-                X=fitted.frame.matrix,
+                X=fitted.frame,
                 y=fitted.training.target,
                 target=fitted.table.target,
                 command=shlex.join(["stopwise", *sys.argv[1:]]),
@@ -146,10 +146,6 @@ def fit(data: Path | None, out: Path | None, report: Path | None, as_json: bool,
         read = read_table(data, example, columns, writing)
     for note in read.training.notes:
         notes.add(note)
-    if report and (read.training.of_classes or given["loss"] != "squared"):
-        raise click.UsageError(
-            "--report is for --loss squared and a target of numbers: leave it out (info tells the rest)"
-        )
     with notes.progress(f"fitting {len(read.training.target):,} rows"), notes.listening():
         estimator = _estimator(read.training, given["rule"], given["filter"], given)
         fitted = TableFit.of(estimator, read.training, columns.encoder())

@@ -264,7 +264,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         rows, values = self._predicted(fitted, X)
         if not (return_std or interval == "new"):
             return fitted.shaped(values)
-        uncertainty = None if training_rows(fitted) is None else self._uncertainty(fitted)
+        uncertainty = None if training_rows(fitted) is None else self.uncertainty()
         with blas_threads(limit_of(self.n_jobs)):
             used = fitted.to_features(on_host(rows))
             std = standard_deviations(fitted, uncertainty, used, "new" if interval == "new" else "mean")
@@ -297,7 +297,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         if (groups := groups_of(self)) is not None:
             parts = parts_of(self, groups)
             return groups.joined([part.predict_interval(X, level, of, sample_weight) for part in parts])
-        uncertainty = self._uncertainty(fitted)
+        uncertainty = self.uncertainty()
         if is_dask(X):
             raise TypeError("predict_interval takes arrays and tensors: map it over the blocks of a dask collection")
         rows, values = self._predicted(fitted, X)
@@ -316,7 +316,7 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
             return groups.in_order([part.noise_variation() for part in parts_of(self, groups)])
         if isinstance(fitted, LossFitted) or training_rows(fitted) is None:
             return [None] * len(fitted.stops)
-        varying = [each.varying for each in self._uncertainty(fitted).calibrations]
+        varying = [each.varying for each in self.uncertainty().calibrations]
         return [None if each is None else each.ratio for each in varying]
 
     def _predicted(self, fitted: Fitted, X: object) -> tuple[Any, Any]:
@@ -338,8 +338,9 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
             self._told = fitted
             warnings.warn(text, ExtrapolationWarning, stacklevel=4)
 
-    def _uncertainty(self, fitted: Fitted) -> Uncertainty:
-        """Calibrated at the first use and kept as long as the fit."""
+    def uncertainty(self) -> Uncertainty:
+        """What intervals are made from: calibrated at the first use and kept as long as the fit."""
+        fitted = fitted_of(self)
         held: tuple[Fitted, Uncertainty] | None = self.__dict__.get("_calibrated")
         if held is None or held[0] is not fitted:
             with blas_threads(limit_of(self.n_jobs)):

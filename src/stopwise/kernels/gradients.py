@@ -79,24 +79,26 @@ def _(kernel: Matern, rows: Values, xp: Any) -> tuple[Values, Pullback]:
 
 
 def _apart(rows: Values, xp: Any) -> Values:
-    """sum_f |x_f - z_f| for every pair of rows, each pair once."""
-    return pdist(rows, "cityblock") if xp is np else xp.nn.functional.pdist(rows, p=1.0)
+    """sum_f |x_f - z_f| for every pair of rows: each pair once in numpy; in torch all of them, as a square.
+
+    On a device half the work is not worth finding its way back into a square.
+    """
+    return pdist(rows, "cityblock") if xp is np else xp.cdist(rows, rows, p=1.0)
 
 
 @lru_cache(maxsize=4)
-def _upper(n: int, xp: Any) -> tuple[Values, Values]:
-    """The pairs in the same order, as indices of rows and columns."""
-    if xp is np:
-        return np.triu_indices(n, 1)
-    return tuple(xp.triu_indices(n, n, 1))
+def _upper(n: int) -> tuple[Values, Values]:
+    """numpy's pairs in the same order, as indices of rows and columns."""
+    return np.triu_indices(n, 1)
 
 
 def _square(pairs: Values, n: int, xp: Any) -> Values:
     """The symmetric matrix with ones on its diagonal and these entries above it."""
-    out = xp.ones((n, n), dtype=pairs.dtype) if xp is np else pairs.new_ones((n, n))
-    i, j = _upper(n, xp)
-    out[i, j] = pairs
-    out[j, i] = pairs
+    if xp is not np:
+        return pairs
+    out = np.ones((n, n))
+    i, j = _upper(n)
+    out[i, j] = out[j, i] = pairs
     return out
 
 
@@ -104,9 +106,9 @@ def _separable(rows: Values, gram: Values, slope: Callable[[Values], Values], xp
     """For K a product over features: sum_ij S_ij K_ij slope(s_ij), feature by feature, slope = d log k / d log s."""
 
     def pull(sensitivity: Values) -> Values:
-        i, j = _upper(len(rows), xp)
-        along = 2 * sensitivity[i, j] * gram
-        return xp.stack([slope(_apart(rows[:, f : f + 1], xp)) @ along for f in range(rows.shape[1])])
+        along = (2 * sensitivity[_upper(len(rows))] if xp is np else sensitivity) * gram
+        by_feature = (slope(_apart(rows[:, f : f + 1], xp)) for f in range(rows.shape[1]))
+        return xp.stack([each @ along if xp is np else (each * along).sum() for each in by_feature])
 
     return pull
 

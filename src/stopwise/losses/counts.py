@@ -12,7 +12,7 @@ from stopwise._support.arrays import Array
 from stopwise.losses.base import Loss
 
 _HIGHEST = 600.0
-"""exp(f) is held finite: no count is larger than exp(600)."""
+"""exp(f) is held finite: beyond, the loss goes on along its tangent."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class Poisson(Loss):
     discrete: ClassVar[bool] = True
 
     def value(self, y: Array, f: Array) -> Array:
-        return np.asarray(self.natural(f) - y * f[:, 0] - y + xlogy(y, y))
+        along = 1 + np.maximum(f[:, 0] - _HIGHEST, 0.0)
+        return np.asarray(self.natural(f) * along - y * f[:, 0] - y + xlogy(y, y))
 
     def slope(self, y: Array, f: Array) -> Array:
         return (self.natural(f) - y)[:, None]

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import ClassVar, cast
 
 import numpy as np
-from scipy.special import expit, logsumexp, softmax
+from scipy.special import expit
 
 from stopwise._support.arrays import Array
 from stopwise.losses.base import Convexity, Loss
@@ -102,12 +102,12 @@ class Softmax(Loss):
 
     def value(self, y: Array, f: Array) -> Array:
         scores = self.scores(f)
-        return np.asarray(logsumexp(scores, axis=1) - scores[np.arange(len(y)), y.astype(int)])
+        return cast(Array, _log_sum(scores) - scores[np.arange(len(y)), y.astype(int)])
 
     def guarded(self, y: Array, f: Array, doubt: float) -> Array:
         scores = self.scores(f)
         right = self.value(y, f)
-        others = self.n_classes * logsumexp(scores, axis=1) - scores.sum(axis=1) - right
+        others = self.n_classes * _log_sum(scores) - scores.sum(axis=1) - right
         return np.asarray((1 - doubt) * right + doubt * others / self.width)
 
     def slope(self, y: Array, f: Array) -> Array:
@@ -118,9 +118,14 @@ class Softmax(Loss):
     def curvature(self, y: Array, f: Array) -> Array:
         p = self.natural(f)
         mean = p @ self.basis
-        return np.asarray(
-            np.einsum("ic,cj,ck->ijk", p, self.basis, self.basis, optimize=True) - mean[:, :, None] * mean[:, None]
-        )
+        return cast(Array, (p[:, None] * self.basis.T) @ self.basis - mean[:, :, None] * mean[:, None])
 
     def natural(self, f: Array) -> Array:
-        return np.asarray(softmax(self.scores(f), axis=1))
+        scores = self.scores(f)
+        return cast(Array, np.exp(scores - _log_sum(scores)[:, None]))
+
+
+def _log_sum(scores: Array) -> Array:
+    """log sum exp of each row, (n,), without overflow."""
+    largest = scores.max(axis=1)
+    return cast(Array, largest + np.log(np.exp(scores - largest[:, None]).sum(axis=1)))

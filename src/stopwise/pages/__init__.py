@@ -4,7 +4,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from stopwise._support.arrays import ArrayLike
 from stopwise.pages.page import render
 from stopwise.views.facts import Model
 
@@ -15,9 +14,9 @@ def write(
     model: Model,
     path: str | os.PathLike[str],
     *,
-    X: ArrayLike | None = None,
-    y: ArrayLike | None = None,
-    target: str | None = None,
+    X: object = None,
+    y: object = None,
+    target: str | Sequence[str] | None = None,
     command: str | None = None,
     warnings: Sequence[str] = (),
 ) -> None:
@@ -26,15 +25,16 @@ def write(
     Parameters
     ----------
     model : estimator
-        Fitted; of several responses the first is shown.
+        Fitted: a regressor or a classifier; several responses get a menu.
     path : path
         The file to write.
-    X, y : arrays, optional
-        The training data; without them, what the model itself kept.
-    target : str, optional
-        What the response is called.
+    X, y : arrays or frames, optional
+        The training data. A fit of squares keeps its rows and needs neither; a classifier, and any other loss, keeps
+        no responses, and without both its page has no left-out rows and no effects.
+    target : str, or one for each response, optional
+        What the response is called; by default y's own name, if it has one.
     command : str, optional
-        The command that reproduces the fit.
+        The command that reproduces the fit, quoted for a shell.
     warnings : sequence of str
         What a reader should know.
     """

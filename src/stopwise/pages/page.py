@@ -1,5 +1,7 @@
 """From a fitted model to the page: facts as text, numbers for the slider, and the template around them."""
 
+from __future__ import annotations
+
 import base64
 import hashlib
 from collections.abc import Sequence
@@ -9,71 +11,72 @@ from typing import Any
 
 import jinja2
 
-from stopwise._support.arrays import ArrayLike
-from stopwise.estimators.doubts import outlier_lines
 from stopwise.estimators.fitted import fitted_of
+from stopwise.estimators.loss_fit import LossFitted
+from stopwise.estimators.prediction.response_groups import groups_of, parts_of
 from stopwise.io.model import versions
-from stopwise.pages.payload import MOST_PAIRS, MOST_POINTS, Payload, as_script
-from stopwise.rules import Reason
+from stopwise.pages import summary
+from stopwise.pages.loss_page import loss_parts
+from stopwise.pages.packing import LONGEST_NAME, as_script
+from stopwise.pages.payload import ResponsePayload, SharedPayload
 from stopwise.rules.explanation import explain
 from stopwise.tables import shown
-from stopwise.views.curves import Chosen, chosen, has_rows, stops
-from stopwise.views.facts import Model, describe, number, relevance, rmse_leave_one_out, stops_of
+from stopwise.views.curves import chosen
+from stopwise.views.effects import MOST_EFFECTS, Interaction, effect, interaction, level_for
+from stopwise.views.facts import Model, number, stops_of
+from stopwise.views.importance import Ranking, ranking
+from stopwise.views.shown_rows import ShownRows, rows_of
+from stopwise.views.source_columns import SourceColumn, columns_of
 
-_MOST_LINES = 40
-"""Lines of any list on the page; how many more there are is said in a number."""
-_NAME, _LINE = 80, 600
-"""Characters of a name, and of a sentence, that are shown: hostile tables have longer ones."""
-_DESCRIBED = {
-    "kernel": "kernel",
-    "length_scale": "length scale",
-    "noise_std": "noise level (standard deviation)",
-    "hilbert_radius": "Hilbert radius",
-    "rule": "rule",
-    "solver": "solver",
-}
+MOST_RESPONSES = 12
+"""Responses that are on the menu: each adds up to a few hundred kilobytes."""
 
 
 def render(
     model: Model,
     *,
-    X: ArrayLike | None = None,
-    y: ArrayLike | None = None,
-    target: str | None = None,
+    X: object = None,
+    y: object = None,
+    target: str | Sequence[str] | None = None,
     command: str | None = None,
     warnings: Sequence[str] = (),
 ) -> str:
     """The report of a fitted model as HTML."""
-    of, whole = chosen(model), model
-    model = of.model
-    names = [shown(name, _NAME) for name in _names(model)]
-    payload = Payload(of, X, y, shown("the response" if target is None else target, _NAME), names)
-    data = payload.data()
-    scripts = [_asset("chart.js"), _asset("report.js")]
-    return (
-        _environment()
-        .from_string(_asset("page.html"))
-        .render(
-            style=_asset("style.css"),
-            scripts=scripts,
-            policy=" ".join(f"'sha256-{_digest(text)}'" for text in scripts),
-            data=as_script(data),
-            profiles=len(data["profiles"] or ()),
-            target=payload.target,
-            why=explain(whole).splitlines(),
-            crossed=of.stop.reason is Reason.CROSSING,
-            decided_by=of.rule,
-            facts=_facts(of, payload),
-            notes=_notes(of, payload, len(stops_of(whole))),
-            rules=_rules(of),
-            features=_features(model, names),
-            selection=_selection(model),
-            warnings=[shown(line, _LINE) for line in list(warnings)[:_MOST_LINES]],
-            more_warnings=max(len(warnings) - _MOST_LINES, 0),
-            versions=versions(),
-            command=None if command is None else shown(command, 4000),
-        )
+    targets = target_names(target, y, len(stops_of(model)))
+    count, groups = len(targets), groups_of(model)
+    if groups is not None:  # a page is about one kernel: that of the first response, and those that share it
+        first = next(at for at, columns in enumerate(groups.columns) if 0 in columns)
+        model, targets, y = parts_of(model, groups)[first], [targets[j] for j in groups.columns[first]], None
+    under_loss = isinstance(fitted_of(model), LossFitted)
+    parts = (loss_parts if under_loss else _parts)(model, rows_of(model, X, y), targets)
+    parts |= {} if under_loss else {"more_responses": count - min(len(targets), MOST_RESPONSES)}
+    scripts = [_asset("chart.js"), _asset("classes.js" if under_loss else "report.js")]
+    page = _environment().get_template("classes.html" if under_loss else "page.html")
+    return page.render(
+        style=_asset("style.css"),
+        scripts=scripts,
+        policy=" ".join(f"'sha256-{_digest(text)}'" for text in scripts),
+        targets=targets,
+        selection=summary.selection_rows(model),
+        warnings=[shown(line, summary.LINE) for line in list(warnings)[: summary.MOST_LINES]],
+        more_warnings=max(len(warnings) - summary.MOST_LINES, 0),
+        versions=versions(),
+        command=None if command is None else shown(command, 4000),
+        **(parts | {"data": as_script(parts["data"])}),
     )
+
+
+def target_names(target: str | Sequence[str] | None, y: object, count: int) -> list[str]:
+    """What the responses are called: as given, as y's own names are, or by number."""
+    if target is None:
+        named = getattr(y, "columns", None)
+        named = [getattr(y, "name", None)] if named is None else list(named)
+        target = [str(name) for name in named if name is not None] if len(named) == count else None
+    names = [target] if isinstance(target, str) else list(target or ())
+    if len(names) != count:
+        first = names[0] if names else "response"
+        names = [names[0] if names else "the response"] if count == 1 else [f"{first} {j + 1}" for j in range(count)]
+    return [shown(name, LONGEST_NAME) for name in names]
 
 
 @cache
@@ -87,82 +90,60 @@ def _digest(text: str) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
-    made = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_asset),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     made.filters["number"] = partial(number, missing="-")
     return made
 
 
-def _names(model: Model) -> list[str]:
-    fitted = fitted_of(model)
-    given = fitted.feature_names
-    return [f"feature {j + 1}" for j in range(fitted.n_features)] if given is None else [str(v) for v in given]
-
-
-def _facts(of: Chosen, payload: Payload) -> list[tuple[str, str]]:
-    facts = describe(of.model)
-    count = fitted_of(of.model).n_features
-    out = [("data", f"{of.path.n_samples:,.10g} rows, {count:,} feature{'' if count == 1 else 's'}")]
-    for key, label in _DESCRIBED.items():
-        value = facts[key]
-        several = isinstance(value, list) and key in ("noise_std", "hilbert_radius")
-        out.append((label, shown(number(value[0] if several else value, missing="-"), 300)))
-    return out
-
-
-def _notes(of: Chosen, payload: Payload, responses: int) -> list[str]:
-    """What the page leaves out, in words."""
-    out = [f"The fit has {responses} responses; this page shows the first."] if responses > 1 else []
-    if payload.n_rows > MOST_POINTS:
-        count = payload.points.size
-        out.append(f"{count:,} of {payload.n_rows:,} rows are drawn, evenly spaced; numbers are of all rows.")
-    total = int((of.path.spectrum.eigenvalues > 1e-300).sum())
-    if total > MOST_PAIRS:
-        out.append(
-            f"Curves use the {MOST_PAIRS} leading of {total:,} eigenpairs, which leaves out "
-            f"{number(payload.omitted(), 2)} (root mean square) of the fit at the chosen stop, and more far beyond it."
-        )
-    return [*out, *outlier_lines(of.path, of.stop, fitted_of(of.model).kept_rows)] if has_rows(of.path) else out
-
-
-def _rules(of: Chosen) -> list[dict[str, Any]]:
-    """Where each rule would stop on this path, earliest first."""
-    path, rows = of.path, []
-    for name, stop in {"chosen": of.stop, **stops(of)}.items():
-        left_out = rmse_leave_one_out(path, stop.step_sum) if has_rows(path) else None
-        rows.append(
-            {
-                "rule": f"{of.rule} (chosen)" if name == "chosen" else name,
-                "iteration": stop.iteration,
-                "step_sum": float(stop.step_sum),
-                "freedom": float(path.degrees_of_freedom(stop.step_sum)),
-                "left_out": None if left_out is None else float(left_out),
-                "reason": stop.reason.value,
-            }
-        )
-    return sorted(rows, key=lambda row: row["step_sum"])
-
-
-def _features(model: Model, names: list[str]) -> dict[str, Any] | None:
-    """Length scale and relevance of every feature, the most relevant first, and how many were left off."""
-    weights = relevance(model)
-    table = getattr(model.selection_, "features", None)
-    rows: list[dict[str, Any]] = [{"name": name, "relevance": None, "scale": None, "why": None} for name in names]
-    for row in table or ():
-        rows[row["feature"]] |= {"scale": row.get("length_scale"), "why": row.get("why")}
-    for j, weight in enumerate(weights or ()):
-        rows[j]["relevance"] = weight
-    if not table and weights is None:
-        return None
-    rows.sort(key=lambda row: -(row["relevance"] or 0.0))
-    return {"rows": rows[:_MOST_LINES], "more": max(len(rows) - _MOST_LINES, 0), "ranked": weights is not None}
-
-
-def _selection(model: Model) -> dict[str, Any] | None:
-    table = model.selection_
-    if table is None or not hasattr(table, "reason"):
-        return None
+def _parts(model: Model, rows: ShownRows | None, targets: list[str]) -> dict[str, Any]:
+    """What the template of a fit with a path fills in."""
+    columns, names = columns_of(model), targets[:MOST_RESPONSES]
+    of = [chosen(model, j) for j in range(len(names))]
+    rankings = [ranking(model, rows, columns, j) for j in range(len(names))]
+    leading = [ranked.leading(MOST_EFFECTS) if rows is not None and len(columns) > 1 else [] for ranked in rankings]
+    wanted = sorted({column for each in leading for column in each})
+    effects = [] if rows is None else [effect(model, rows, columns[j]) for j in wanted]
+    shared = SharedPayload(model, of[0], rows, effects)
+    payloads = [ResponsePayload(shared, each, j, name) for j, (each, name) in enumerate(zip(of, names, strict=True))]
+    responses = [
+        payload.data([wanted.index(column) for column in shown_ones], _heat(model, rows, columns, ranked))
+        | {"decided": summary.decision(payload.of)}
+        for payload, shown_ones, ranked in zip(payloads, leading, rankings, strict=True)
+    ]
+    axis = shown(columns[0].axis, LONGEST_NAME) if columns else "x"
     return {
-        "reason": shown(table.reason, _LINE),
-        "rows": list(table)[:_MOST_LINES],
-        "more": max(len(table) - _MOST_LINES, 0),
+        "data": shared.data(axis) | {"responses": responses},
+        "blocks": [_block(payload, ranked, columns) for payload, ranked in zip(payloads, rankings, strict=True)],
+        "effects": max((len(each["effects"]) for each in responses), default=0),
+        "heat": any(each["heat"] for each in responses),
+        "level": level_for(model),
     }
+
+
+def _block(payload: ResponsePayload, ranked: Ranking, columns: Sequence[SourceColumn]) -> dict[str, Any]:
+    """The text and tables of one response."""
+    of, column, rows = payload.of, payload.column, payload.shared.rows
+    return {
+        "target": payload.target,
+        "fitted": summary.fitted_to(of.model, payload.target, columns, of.path.n_samples),
+        "why": explain(of.model).splitlines()[column].removeprefix(f"Response {column + 1}: "),
+        "headline": summary.headline(of, column, rows, ranked.left),
+        "decided": summary.decision(of)["words"],
+        "notes": summary.notes(of, payload),
+        "rules": summary.rule_rows(of),
+        "features": summary.importance_rows(ranked.found, columns, of.model),
+        "left_out": None if ranked.left is None else len(ranked.left.rows),
+        "facts": summary.facts(of.model, column),
+    }
+
+
+def _heat(model: Model, rows: ShownRows | None, columns: Sequence[SourceColumn], ranked: Ranking) -> Interaction | None:
+    """The two most important columns together, where left-out rows say that both matter."""
+    both = [columns[j] for j in ranked.strong[:2]]
+    return None if rows is None or len(both) < 2 else interaction(model, rows, *both)

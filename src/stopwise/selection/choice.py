@@ -42,6 +42,8 @@ SHARES = 64
 """Posterior shares of kernels are multiples of 1/64: smaller ones change nothing that a small sample could show."""
 _GRID, _FINE_GRID, _FEW_FEATURES = (-2, 6), (-6, 4), 3
 """Powers of two times the median distance, every second one: with few features detail may be fine."""
+_DEVICE_MOST, _DEVICE_MOST_OF_MANY, _MANY_ROWS = 5_000, 8_000, 100_000
+"""Rows that a GPU learns on at most, and of very many rows: there a fit takes minutes, and detail is worth seconds."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class Budget:
     rows: int = 300
     """Every candidate is learned on so many."""
     more_rows: int = 600
-    """The best two are learned further, and the best few judged, on so many."""
+    """The best few are learned further or at least judged again on so many."""
+    learned_further: int = 2
     unseen_rows: int = 600
     """So many others say whether length scales per feature are worse than one."""
     steps_together: int = 8
@@ -64,8 +67,8 @@ class Budget:
     """up to so many rows: beyond, chance is small and a sum of kernels costs as many times more."""
     small_rows: int = 60
     """A smaller sample gets one length scale for all features, no linear part, and an average over kernels."""
-    product_entries: float = 50 * 300**2
-    """With more (rows^2 x features), products of kernels have one length scale: a gradient takes a pass by feature."""
+    product_features: float = 50
+    """With more features, products of kernels have one length scale: a gradient takes a pass by feature."""
     rows_per_slope: int = 5
     """A linear part needs so many rows for each feature."""
     rows_per_scale: int = 30
@@ -79,11 +82,20 @@ class Budget:
 def effort(n_rows: int) -> tuple[Budget, Place]:
     """How much to look at, and where: more of a large table, since a length scale that is off costs every row.
 
-    A processor learns on up to 1,500 rows (about a minute on one core), a GPU on up to 5,000 (a few seconds a kernel).
+    A processor learns on up to 1,500 rows (about a minute on one core), a GPU on up to 5,000: seconds for each kernel,
+    so that there as many are learned as there are kernels, since which of them is best is seen late.
     """
     if n_rows >= DEVICE_ROWS and has_gpu():
-        rows, more = np.clip([n_rows // 10, n_rows // 5], [300, 600], [1_200, 5_000])
-        budget = Budget(grid_rows=300, rows=int(rows), more_rows=int(more), unseen_rows=2_000, more_steps=15)
+        rows, more = np.clip([n_rows // 10, n_rows // 5], [300, 600], [1_200, _DEVICE_MOST])
+        budget = Budget(
+            grid_rows=300,
+            rows=int(rows),
+            more_rows=_DEVICE_MOST_OF_MANY if n_rows >= _MANY_ROWS else int(more),
+            unseen_rows=2_000,
+            more_steps=15,
+            product_features=math.inf,
+            learned_further=len(KERNELS) if more == _DEVICE_MOST else 2,
+        )
         return budget, Device(pick_device())
     more = int(np.clip(n_rows // 10, 600, 1_500))
     return Budget(rows=min(600, more // 2), more_rows=more), Host()
@@ -223,7 +235,7 @@ class Search:
             one = learn(sample, kernel, first, max_steps=budget.steps_together, together=True, place=self.place)
             for candidate in self._with_linear(sample, kernel, one, False):
                 yield replace(candidate, edge=edge, fall=fall)
-            costly = product and d * sample.n_rows**2 > budget.product_entries
+            costly = product and d > budget.product_features
             if self._may_be_many(sample) and not costly:
                 yield from self._with_linear(sample, kernel, self._learned_each(sample, kernel, one), True)
 
@@ -275,14 +287,14 @@ class Search:
         return Learned(cast(Array, -np.log(scales[at])), log_ratio, tried[at].score), edge, fall
 
     def _finalists(self, tried: Sequence[Candidate], sample: Sample) -> list[Candidate]:
-        """The best few and the best with one length scale on all rows of the sample, the best two learned further."""
+        """The best few and the best with one length scale on all rows of the sample, some of them learned further."""
         allowed = [c for c in tried if c.per_feature] if self.forced else []
         ranked = _ranked(allowed or tried)
         if sample.n_rows <= self.budget.rows:
             return ranked
-        few = ranked[: self.budget.sharing]
+        few = ranked[: max(self.budget.sharing, self.budget.learned_further)]
         few += [c for c in ranked if not c.per_feature and c not in few][:1]
-        return [self._again(c, sample, further=i < 2) for i, c in enumerate(few)]
+        return [self._again(c, sample, further=i < self.budget.learned_further) for i, c in enumerate(few)]
 
     def _again(self, candidate: Candidate, sample: Sample, *, further: bool) -> Candidate:
         """The same kernel on more rows, its length scales learned further there or not."""

@@ -79,7 +79,7 @@ def _as_good(one: LossPath, lowest: LossPath) -> bool:
 def judge(kernel: Kernel, sample: LossRows, loss: Loss, intercept: bool, seed: int) -> LossPath:
     """The walk along the clock with one kernel on a sample."""
     found = make_features(kernel, sample, min(JUDGE_LANDMARKS, len(sample.y)), seed, intercept)
-    return walk(found.problem(sample, loss, intercept), tolerance=1e-3, ratio=4.0, final=False)
+    return walk(found.problem(sample, loss, intercept), final=False)
 
 
 def _candidates(proposed: Kernel, table: Selection) -> list[Kernel]:

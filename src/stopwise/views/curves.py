@@ -12,11 +12,12 @@ from stopwise.complexity import local_complexity_of
 from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.prediction.host import WHOLE_ROWS, CrossKernel
 from stopwise.estimators.prediction.response_groups import groups_of, parts_of
-from stopwise.filters import NuMethod, Ridge
+from stopwise.filters import GradientDescent, NuMethod, Ridge
 from stopwise.path import Path
 from stopwise.rules import GCV, SURE, Critical, Discrepancy, LeaveOneOut, Minimax, Prudent, Rule, Stop
 from stopwise.rules.critical import SELF_CONSTANT
 from stopwise.rules.prudent import LeftOut
+from stopwise.schedules import Constant
 from stopwise.views.facts import Model, stops_of
 
 _ENTRIES = 2_000_000_000
@@ -154,8 +155,13 @@ def risks(of: Chosen, step_sums: Array) -> dict[str, Array]:
 
 
 def stops(of: Chosen) -> dict[str, Stop]:
-    """Where each rule would stop on this path; rules that need rows only where these are at hand."""
-    if of.path.step_sum_cap == 0 or of.sigma <= 0 or isinstance(of.path.filter, NuMethod):
+    """Where each rule would stop on this path; rules that need rows only where these are at hand.
+
+    None for steps that change: every reading of such a clock is a search.
+    """
+    filter = of.path.filter
+    changing = isinstance(filter, GradientDescent) and not isinstance(filter.schedule, Constant)
+    if of.path.step_sum_cap == 0 or of.sigma <= 0 or isinstance(filter, NuMethod) or changing:
         return {}
     rules: list[Rule] = [Critical(), Critical(hilbert_radius="self"), Minimax(), SURE(), GCV(), Discrepancy()]
     rules += [LeaveOneOut()] if has_rows(of.path, 300) else []
@@ -167,9 +173,10 @@ def stops(of: Chosen) -> dict[str, Stop]:
 
 
 def directions(model: Model, X: Array) -> tuple[Array, Array]:
-    """psi (m, k) with f(x) = offset + scale sum_j weight_j c_j psi_j(x), and what lies outside of it, squared.
+    """psi (m, k) with f(x) = offset + scale (linear_part(x) + sum_j weight_j c_j psi_j(x)), and what lies outside.
 
-    The variance of f(x) is sigma^2 (sum_j weight_j^2 psi_j^2 + step_sum^2 outside + 1/n for an intercept).
+    Without a linear part the variance of f(x) is sigma^2 (sum_j weight_j^2 psi_j^2 + step_sum^2 outside + 1/n for an
+    intercept).
     """
     fitted, path = fitted_of(model), model.path_
     spread = fitted.spread
@@ -189,6 +196,27 @@ def directions(model: Model, X: Array) -> tuple[Array, Array]:
             left = np.einsum("ij,ij->i", block, block) - np.einsum("ij,ij->i", inside, inside)
             outside[rows] = np.maximum(left, 0.0) / n**2
     return psi, outside
+
+
+def mean_directions(model: Model, parts: Array) -> Array:
+    """psi averaged over the rows of each part, (p, k) from (p, b, d): kernels are averaged before they are turned."""
+    fitted, path = fitted_of(model), model.path_
+    if fitted.spread is not None or path.spectrum.basis is None:
+        return np.stack([directions(model, part)[0].mean(axis=0) for part in parts])
+    means = []
+    for part in parts:
+        used = fitted.to_features(part)
+        block = CrossKernel(model.kernel_, used, model.X_fit_).tile(slice(0, len(used)))
+        means.append(fitted.centred_block(used, block.astype(np.float64)).mean(axis=0))
+    return cast(Array, path.spectrum.basis.coordinates(np.stack(means).T).T / path.n_samples)
+
+
+def linear_part(of: Chosen, X: Array) -> Array:
+    """What an unpenalised linear part adds to `directions` at rows, (m,), problem units; zero without one."""
+    fitted, level = fitted_of(of.model), of.path.level
+    if fitted.trend is None or level is None:
+        return np.zeros(len(X))
+    return cast(Array, fitted.trend.at(fitted.to_features(np.asarray(X))) @ level)
 
 
 def observed(of: Chosen) -> Array:

@@ -33,7 +33,8 @@ def test_the_default_stop_and_its_fit_are_those_of_all_eigenpairs(estimator, nam
     line = estimator(kernel, solver="line").fit(x, y, weights)
     assert line.solver_ == "line"
     assert line.step_sum_ == pytest.approx(dense.step_sum_, rel=1e-5)
-    assert line.stop_.evidence.criterion == pytest.approx(dense.stop_.evidence.criterion, rel=1e-6)
+    # At the stop the criterion moves by up to 0.016 of a relative move of the clock: 1.6e-7 where clocks agree to 1e-5.
+    assert line.stop_.evidence.criterion == pytest.approx(dense.stop_.evidence.criterion, rel=1.6e-7)
     assert line.noise_std_ == pytest.approx(dense.noise_std_, rel=1e-4)
     np.testing.assert_allclose(line.predict(new), dense.predict(new), atol=1e-5)
     assert line.stop_.certainty.settled

@@ -90,6 +90,14 @@ def test_the_default_rule_stops_as_well_as_with_all_eigenpairs(solver, within):
     assert np.all(lost[:, 0] <= within)
 
 
+@pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")
+@pytest.mark.parametrize(("solver", "within"), [("factor", 0.002), ("preconditioned", 0.02)])
+def test_a_start_that_a_sample_gave_leads_to_the_same_stop(solver, within, monkeypatch):
+    monkeypatch.setattr(solves_solver, "START_ROWS", 100)
+    monkeypatch.setitem(solves_solver.MIDDLE_ROWS, "host", 200)
+    assert np.all(losses(solver, range(6), 450)[:, 0] <= within)
+
+
 @pytest.mark.deep
 @pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")
 @pytest.mark.parametrize(("solver", "within"), [("factor", 0.002), ("preconditioned", 0.01)])

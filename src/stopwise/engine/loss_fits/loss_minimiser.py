@@ -26,7 +26,7 @@ import scipy.linalg
 from stopwise._support.arrays import Array
 from stopwise.losses import Loss
 
-DIRECT_SIZE = 1200
+DIRECT_SIZE = 600
 """Up to so many unknowns Newton's equations are solved by a Cholesky factor; beyond, by conjugate gradients."""
 TOLERANCE = 1e-10
 """The gradient is driven below this share of the constant fit's."""
@@ -224,7 +224,7 @@ class Minimiser:
             at, last = at + damping[:, None, None] * (first - answer - at), change
             if np.all(change <= _CLOSE * np.linalg.norm(shift, axis=1)):
                 break
-        return cast(Array, at[own, own])
+        return np.where((last <= np.linalg.norm(shift, axis=1))[:, None], at[own, own], shift)
 
     @cached_property
     def left_out_losses(self) -> Array:

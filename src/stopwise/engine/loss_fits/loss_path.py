@@ -15,16 +15,15 @@ from stopwise._support.arrays import Array
 from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser, minimise
 from stopwise.rules import Evidence, Reason, Stop
 
-RATIO = 2.0
-"""Neighbouring readings of the coarse clock differ by this factor."""
-LARGE, LARGE_RATIO = 1e9, 4.0
-"""Where a Newton step takes more multiplications than this, readings are further apart: between them the clock is still
-searched by the parabola and the root."""
+RATIO = 4.0
+"""Neighbouring readings of the coarse clock differ by this factor; between them a parabola and a root are sought."""
+COARSE = 1e-3
+"""Newton's tolerance along the clock: a left-out prediction is a further Newton step, and differs by the square."""
 START = 0.05
 """The first reading after 0, over 1 / (largest eigenvalue x largest curvature): hardly anything is fitted there."""
 CEILING = 1e9
 """The last reading, over 1 / (mean diagonal of the kernel): what fits better beyond is rounding."""
-_RISES, _RISE_ERRORS = 3, 2.0
+_RISES, _RISE_ERRORS = 2, 2.0
 """The walk ends after so many readings in a row that are worse than the best by so many standard errors."""
 _HOPELESS = 2.0
 """Or worse than the constant fit by this factor, whatever the standard error."""
@@ -45,16 +44,12 @@ class LossPath:
         return float(self.stop.evidence.lowest or 0.0)
 
 
-def walk(
-    problem: LossProblem, *, allowance: float = 0.5, tolerance: float = 1e-6, ratio: float = RATIO, final: bool = True
-) -> LossPath:
-    """Go along the clock from the constant fit, and stop by the rule."""
-    if problem.design.size * problem.design.shape[1] > LARGE:
-        ratio = max(ratio, LARGE_RATIO)
+def walk(problem: LossProblem, *, allowance: float = 0.5, final: bool = True) -> LossPath:
+    """Go along the clock from the constant fit, and stop by the rule; not `final`: at the minimum, roughly."""
     readings = [problem.constant]
     rises = 0
-    for step_sum in _clock(problem, ratio):
-        readings.append(minimise(problem, step_sum, readings[-1], tolerance))
+    for step_sum in _clock(problem):
+        readings.append(minimise(problem, step_sum, readings[-1], COARSE))
         best = min(readings, key=lambda at: at.left_out_mean)
         above, error = excess(readings[-1], best)
         hopeless = readings[-1].left_out_mean > _HOPELESS * readings[0].left_out_mean
@@ -63,21 +58,21 @@ def walk(
         if rises == _RISES:
             break
     at = min(range(len(readings)), key=lambda i: readings[i].left_out_mean)
-    best = _between(problem, readings, at, tolerance)
-    chosen = _earliest(problem, readings, best, allowance, tolerance) if final else best
+    best = _between(problem, readings, at)
+    chosen = _earliest(problem, readings, best, allowance) if final else best
     if final and chosen.step_sum > 0:
         chosen = minimise(problem, chosen.step_sum, chosen)
     return LossPath(tuple(readings), chosen, _told(chosen, best, readings[-1].step_sum, allowance))
 
 
-def _clock(problem: LossProblem, ratio: float) -> Array:
+def _clock(problem: LossProblem) -> Array:
     """Readings after 0, evenly spaced on a log scale."""
     energies, n = problem.energies, problem.n_samples
     if not energies.size or energies[0] == 0:
         return np.empty(0)
     first = START * n / (float(energies[0]) * problem.bend)
     last = max(CEILING / (problem.kernel_scale * problem.bend), 4 * first)
-    return np.geomspace(first, last, 1 + math.ceil(math.log(last / first) / math.log(ratio)))
+    return np.geomspace(first, last, 1 + math.ceil(math.log(last / first) / math.log(RATIO)))
 
 
 def excess(one: Minimiser, best: Minimiser) -> tuple[float, float]:
@@ -90,7 +85,7 @@ def excess(one: Minimiser, best: Minimiser) -> tuple[float, float]:
     return mean, math.sqrt(float(w @ (gap - mean) ** 2)) / n
 
 
-def _between(problem: LossProblem, readings: list[Minimiser], at: int, tolerance: float) -> Minimiser:
+def _between(problem: LossProblem, readings: list[Minimiser], at: int) -> Minimiser:
     """The minimum by the parabola through the lowest reading and its neighbours, on the log clock."""
     if not 2 <= at < len(readings) - 1:
         return readings[at]
@@ -99,18 +94,11 @@ def _between(problem: LossProblem, readings: list[Minimiser], at: int, tolerance
     if not (math.isfinite(bend) and bend > 0):
         return readings[at]
     shift = (left - right) / (2 * bend)
-    found = minimise(
-        problem,
-        readings[at].step_sum * (readings[at + 1].step_sum / readings[at].step_sum) ** shift,
-        readings[at],
-        tolerance,
-    )
+    found = minimise(problem, readings[at].step_sum * RATIO**shift, readings[at], COARSE)
     return min(readings[at], found, key=lambda reading: reading.left_out_mean)
 
 
-def _earliest(
-    problem: LossProblem, readings: list[Minimiser], best: Minimiser, allowance: float, tolerance: float
-) -> Minimiser:
+def _earliest(problem: LossProblem, readings: list[Minimiser], best: Minimiser, allowance: float) -> Minimiser:
     """The start of the stretch before the minimum in which the excess stays within the allowance."""
 
     def over(reading: Minimiser) -> float:
@@ -129,7 +117,7 @@ def _earliest(
         share = above / (above - below) if math.isfinite(above) and above > below else 0.5
         share = min(max(share, 0.1), 0.9)
         step_sum = math.exp((1 - share) * math.log(low.step_sum) + share * math.log(high.step_sum))
-        middle = minimise(problem, step_sum, low, tolerance)
+        middle = minimise(problem, step_sum, low, COARSE)
         low, high = (middle, high) if over(middle) > 0 else (low, middle)
     return high
 

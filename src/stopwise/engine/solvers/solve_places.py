@@ -16,6 +16,7 @@ from stopwise.engine.gpu.plain_tiles import free_bytes
 from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.tiles import Tiled
 from stopwise.engine.solvers.plan import Plan
+from stopwise.engine.solves.costs import DEVICE, DEVICE_SOLVE, HOST, HOST_SOLVE
 from stopwise.engine.solves.factor import centred_gram
 from stopwise.engine.solves.systems import FactorSystem, FoldSystem, RawGram
 from stopwise.kernels import Precomputed
@@ -132,7 +133,13 @@ class HostPlace:
         )
         rank = min(HOST_RANK, max(problem.n_rows // 4, 1))
         return FoldSystem(
-            gram, problem.responses, _roots(problem), intercept=problem.intercept, rank=rank, seed=problem.seed
+            gram,
+            problem.responses,
+            _roots(problem),
+            intercept=problem.intercept,
+            rank=rank,
+            seed=problem.seed,
+            products=HOST_SOLVE / HOST.product(problem.n_rows, held=self._held is not None),
         )
 
 
@@ -211,4 +218,5 @@ class DevicePlace:
             rank=min(DEVICE_RANK, max(problem.n_rows // 4, 1)),
             seed=problem.seed,
             single=single,
+            products=DEVICE_SOLVE / DEVICE.product(problem.n_rows, held=False),
         )

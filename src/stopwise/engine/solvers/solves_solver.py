@@ -24,7 +24,7 @@ from stopwise.engine.solvers.krylov_solver import UnsettledWarning
 from stopwise.engine.solvers.plan import Plan, Solution
 from stopwise.engine.solvers.solve_places import Place
 from stopwise.engine.solves.costs import DEVICE_EVERY_ROW, HOST_EVERY_ROW
-from stopwise.engine.solves.penalty_search import FoundPenalty, PenaltySearch
+from stopwise.engine.solves.penalty_search import SHORT_STRIDE, STRIDE, FoundPenalty, PenaltySearch
 from stopwise.engine.solves.resolvent_space import ResolventSpace, largest_eigenvalue, resolvent_space
 from stopwise.engine.solves.sampled_left_out import sample_rows
 from stopwise.engine.solves.shifted_descent import Resolvent, ResolventPolynomial, as_resolvents
@@ -42,8 +42,8 @@ from stopwise.spectrum import Basis, Density, Spectrum
 START_ROWS = 1_200
 """Rows on which all pairs read the stop that the search starts from: half a second."""
 MIDDLE_ROWS = {"host": 4_000, "device": 16_000}
-"""Where solves are products: rows on which a factor reads that stop again, for seconds. From fewer rows the penalty
-comes out too small, and a solve there takes ten times the products."""
+"""Of many more rows, so many on which a factor reads that stop again, for seconds: a better start saves readings, and
+from few rows a penalty may come out too small, where a solve takes ten times the products."""
 _PROBES = {"factor": 63, "preconditioned": 7}
 """Random signs beside the responses, which tell sums over all eigenvalues: many where a solve is two triangles."""
 _ACCURACY, _ACCURACY_MANY, _MANY = 1e-6, 1e-4, 60_000
@@ -181,27 +181,37 @@ class _Run:
                 allowance=0.0 if allowance is None else allowance,
                 together=system.together,
                 agree=_AGREE_IN_FOLDS if system.together > 0 else _AGREE,
+                affordable=system.affordable,
+                stride=SHORT_STRIDE if self._in_two_steps else STRIDE,
             )
             found = search.run(start)
             if found.regret <= self.plan.tol or not system.grow():
                 return found
             self.seen.clear()
 
+    @property
+    def _middle(self) -> int:
+        return MIDDLE_ROWS["host" if self.place.device is None else "device"]
+
+    @property
+    def _in_two_steps(self) -> bool:
+        return self.problem.n_rows > 2 * self._middle
+
     def read(self, column: int, larger: FactorSystem | FoldSystem) -> float:
-        """The penalty of the smallest left-out error of these rows, for a `larger` system that they are a sample of."""
+        """The stop of these rows as a penalty, for a `larger` system that they are a sample of."""
         found = self._search(self._largest(), column)
         variance = float((self.system.responses[:, column] ** 2).sum()) / self.problem.n_samples
         if variance > 0:
             larger.expect_error(math.sqrt(max(found.lowest, 0.0) / variance))
-        return found.lowest_penalty
+        return found.penalty
 
     def _start(self, column: int) -> float:
-        """The penalty of the smallest left-out error on some rows, with all pairs: it carries over to all rows."""
+        """The penalty of the smallest left-out error on some rows, which carries over to all rows."""
         problem, plan = self.problem, self.plan
         self.progress.show("a stop on some rows")
-        middle = MIDDLE_ROWS["host" if self.place.device is None else "device"]
-        if self.name == "preconditioned" and problem.n_rows > 2 * middle:
-            place = self.place.of(problem.subset(sample_rows(problem.n_rows, middle, problem.seed), plan.kernel))
+        if self._in_two_steps:
+            rows = sample_rows(problem.n_rows, self._middle, problem.seed)
+            place = self.place.of(problem.subset(rows, plan.kernel))
             return _Run(place.problem, plan, place.factors(), place, "factor", self.progress).read(column, self.system)
         rows = sample_rows(problem.n_rows, min(START_ROWS, problem.n_rows), problem.seed)
         part = problem.subset(rows, plan.kernel)

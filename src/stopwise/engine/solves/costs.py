@@ -14,13 +14,18 @@ HOST_PRODUCTS, DEVICE_PRODUCTS = 100, 300
 """Steps of conjugate gradients at a penalty: 40 where it is large, 300 and more where there is little noise. On a GPU a
 cost that is sure (a factor) is better than one that may be ten times as large; on a processor a factor of 20,000 rows
 takes a minute, and only products are left."""
-HOST_EVERY_ROW, DEVICE_EVERY_ROW = 5_000, 30_000
-"""Up to here a factor leaves out every row, which doubles its cost (on a GPU: six times); beyond, folds."""
+HOST_EVERY_ROW, DEVICE_EVERY_ROW = 15_000, 30_000
+"""Up to here a factor leaves out every row, which doubles its cost (on a GPU: six times); beyond, a factor a fold."""
+FOLD_SHARE, FOLD_ROWS, LEAST_LEFT_OUT = 20, 4_000, 1_500
+"""Rows left out together: one in so many, and at most so many; and how many are left out before the stop is judged at
+all, since a standard error from fewer is itself too unsure."""
 
 DEVICE_ROWS = 3_000
 """From here on a GPU pays: loading torch takes seconds."""
 HOST_PATIENCE, DEVICE_PATIENCE = 1_000.0, 600.0
 """Seconds, by these pessimistic counts, beyond which landmarks (on a GPU: a Krylov space) serve better."""
+HOST_SOLVE, DEVICE_SOLVE = 30.0, 10.0
+"""Seconds that one solve by products may take: a fit takes about six such."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,10 @@ class Rates:
     launch: float = 0.0
     """Of a step of conjugate gradients, whatever its size: a device waits for the host."""
 
+    def product(self, n_rows: int, *, held: bool) -> float:
+        """Seconds of one product of all pairs of rows with a few columns."""
+        return self.launch + float(n_rows) ** 2 * (self.held_entry if held else self.entry)
+
 
 HOST = Rates(1.5e-10, 7e-12, 8e-12, 8e-9, 9e-10, 2e-11, HOST_PRODUCTS)
 DEVICE = Rates(6e-13, 1.05e-14, 5.5e-14, 3.5e-12, 3.5e-12, 6e-14, DEVICE_PRODUCTS, 2e-3)
@@ -53,11 +62,17 @@ class Cost:
     seconds: float
 
 
+def folds(n_rows: int) -> tuple[int, int]:
+    """Rows in a fold, and folds that are needed to judge a stop."""
+    size = max(min(n_rows // FOLD_SHARE, FOLD_ROWS), 1)
+    return size, -(-LEAST_LEFT_OUT // size)
+
+
 def engine_costs(n_rows: int, rates: Rates, *, every_row: int, rank: int, held: bool) -> list[Cost]:
     """The default rule by all eigenpairs, by a factor and by preconditioned solves, cheapest first."""
     n = float(n_rows)
-    reading = rates.cholesky + (rates.inverse if n_rows <= every_row else 0.0)
-    product = rates.launch + n * n * (rates.held_entry if held else rates.entry)
+    reading = rates.cholesky + rates.inverse if n_rows <= every_row else rates.cholesky * folds(n_rows)[1]
+    product = rates.product(n_rows, held=held)
     solves = (READINGS + 2) * rates.products
     costs = [
         Cost("dense", rates.eigenpairs * n**3),

@@ -15,8 +15,10 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 
-_STRIDE = math.log(4.0)
-"""Distance of the first readings, in log penalty."""
+STRIDE, SHORT_STRIDE = math.log(4.0), math.log(2.0)
+"""Distance of the first readings, in log penalty: from a start that few rows gave, and from a good one."""
+_LENGTHEN = 1.5
+"""Strides to ever smaller penalties grow by this, so that a start that is far off costs few readings."""
 _FINE = 0.02
 """Spacing of interpolated readings, in log penalty: the error of a stop moved by that is below 1e-4 of itself."""
 _ORDER = 5
@@ -64,15 +66,19 @@ class PenaltySearch:
     allowance: float = 0.5
     together: float = 0.0
     """The share of rows left out at once, zero for one row: errors are then not quite those of leave-one-out."""
+    stride: float = STRIDE
     agree: float = 1e-4
     """Two orders of interpolation agree on an error to this share: then it is read off without another solve."""
+    affordable: float = 0.0
+    """No reading is made below: its solve would take too long. What another stride might gain is part of the regret."""
     known: dict[float, Array] = field(default_factory=dict)
 
     def run(self, start: float) -> FoundPenalty:
         """Readings around `start` until the rule's stop lies between them and interpolation can be trusted there."""
-        low, high = math.log(self.smallest), math.log(max(self.largest, self.smallest))
+        smallest = max(self.smallest, self.affordable)
+        low, high = math.log(smallest), math.log(max(self.largest, smallest))
         at = min(max(math.log(start), low), high)
-        for place in (at + _STRIDE, at, at - _STRIDE):  # the cheapest solve first: it starts the next
+        for place in (at + self.stride, at, at - self.stride):  # the cheapest solve first: it starts the next
             self._read(min(max(place, low), high))
         while len(self.known) < _MOST_READINGS:
             wanted = self._wanted(low, high)
@@ -90,14 +96,21 @@ class PenaltySearch:
         places = sorted(self.known)
         best, stop, _ = self._decide()
         if best <= places[0] + _FINE and places[0] > low:
-            return max(places[0] - _STRIDE, low)
+            return max(places[0] - _LENGTHEN * (places[1] - places[0]), low)
         if max(best, stop) >= places[-1] - _FINE and places[-1] < high:
-            return min(places[-1] + (_STRIDE if best >= places[-1] - _FINE else 2 * _STRIDE), high)
+            return min(places[-1] + (self.stride if best >= places[-1] - _FINE else 2 * self.stride), high)
         for place in (best, stop):
             near = min(abs(place - p) for p in places)
             if near > _FINE and self._doubt(place) > self.agree:
                 return place
         return None
+
+    def _last_gain(self) -> float:
+        """By what share the smallest penalty's error is below that of the next reading; infinite for one reading."""
+        if len(self.known) < 2:
+            return math.inf
+        least, second = (float((self.known[place] ** 2).sum()) for place in sorted(self.known)[:2])
+        return max(second - least, 0.0) / max(least, np.finfo(float).tiny)
 
     def _interpolated(self, at: Array, order: int = _ORDER) -> Array:
         """Residuals at other readings, (g, m): by the polynomial through the nearest ones."""
@@ -156,6 +169,7 @@ class PenaltySearch:
         allowed = float(gap[lowest].sum()) / self.weight
         sampled = max(float(loss.max()) - allowed, 0.0) if unsure > 0 else 0.0
         doubt = self._doubt(stop) if min(abs(stop - p) for p in self.known) > 1e-12 else 0.0
+        ends_early = self.affordable > self.smallest and best <= low + _FINE
         step = abs(float(means[min(here + 1, len(grid) - 1)] - means[max(here - 1, 0)])) / 2
         return FoundPenalty(
             penalty=math.exp(stop),
@@ -163,8 +177,10 @@ class PenaltySearch:
             lowest=float(means[lowest]),
             lowest_penalty=math.exp(best),
             standard_error=float(self._spread(gap[lowest : lowest + 1])[0]) * share,
-            regret=(sampled + _READ_OFF * step) / max(criterion, np.finfo(float).tiny) + _READ_OFF * doubt,
+            regret=(sampled + _READ_OFF * step) / max(criterion, np.finfo(float).tiny)
+            + _READ_OFF * doubt
+            + (self._last_gain() if ends_early else 0.0),
             at_start=stop >= high - 1e-9,
-            at_end=stop <= low + 1e-9,
+            at_end=stop <= low + 1e-9 and not ends_early,
             readings=len(self.known),
         )

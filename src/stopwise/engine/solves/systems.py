@@ -8,6 +8,7 @@ column of the block for every row: a thousand times the products.) More folds fo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,18 +17,18 @@ import numpy as np
 
 from stopwise._support.array_library import ArrayLibrary, library_of
 from stopwise._support.arrays import Array
+from stopwise.engine.solves.costs import folds
 from stopwise.engine.solves.factor import Factor, centred_gram, factor
 from stopwise.engine.solves.preconditioned import Preconditioned, Product, Tally
 from stopwise.engine.solves.preconditioner import LowRank, centred, randomly_pivoted, stand_in_of
 
-_SHARE, _FOLD, _MOST_FOLDS = 20, 4_000, 20
-"""Rows left out together: one in so many, and at most so many; and how many such folds are made at most."""
-_MOST_LEFT_OUT = 20_000
-"""Rows left out in all folds together, at most."""
-_LEAST_ROWS = 1_500
-"""Rows that are left out before the stop is judged at all: a standard error from fewer is itself too unsure."""
-_SINGLE = 2e-6
-"""Penalties below this share of the largest eigenvalue drown in the rounding of float32 products."""
+_MOST_FOLDS, _MOST_LEFT_OUT = 20, 20_000
+"""How many folds are made, and how many rows are left out in all of them together, at most."""
+_SINGLE = 4e-6
+"""Penalties below this share of sqrt(n) times the largest diagonal entry drown in float32 products: entries are off by
+about 1e-6, independently of one another, so the matrix by twice sqrt(n) times that. Then products are in float64,"""
+_CAREFUL, _FEW_PRODUCTS = 15, 30
+"""which takes so many times longer; where that leaves fewer products than this, such penalties are not read."""
 _SEARCH, _SEARCH_SHARE = 1e-3, 0.02
 """How far fitted values may be off while penalties are compared: relative to the responses, and to their own error."""
 
@@ -72,6 +73,9 @@ class FactorSystem:
     rounding = 1e-12
     """Of products, relative to the largest eigenvalue."""
 
+    affordable = 0.0
+    """A factor takes as long at any penalty."""
+
     def start_vector(self, seed: int) -> Array:
         """Where to look for the largest eigenvalue from."""
         return self.library.take(np.random.default_rng([3, seed]).normal(size=len(self.responses)))
@@ -107,7 +111,8 @@ class FoldSystem:
     """Rows are left out a fold at a time; `grow` takes more folds in where the stop needs them.
 
     `targets` (n, q) are the responses by row, unweighted; `roots` are square roots of weights. Where `gram.held` makes
-    the whole matrix, solves are by a factor, else by products with a preconditioner of `rank` columns.
+    the whole matrix, solves are by a factor, else by products with a preconditioner of `rank` columns, and a solve may
+    take about so many `products`.
     """
 
     def __init__(
@@ -120,19 +125,21 @@ class FoldSystem:
         rank: int,
         seed: int,
         single: bool = False,
+        products: float = math.inf,
     ) -> None:
         self.gram, self.targets, self.roots, self.intercept = gram, targets, roots, intercept
         self.library: ArrayLibrary = library_of(targets)
         self.tally, self.single, self._rank, self._seed = Tally(), single, rank, seed
+        self._products = products
         self.n_samples = float((roots * roots).sum())
         self.whole = _Weighted(self, None)
         n = len(targets)
-        size = max(min(n // _SHARE, _FOLD), 1)
+        size, needed = folds(n)
         order = np.random.default_rng([20160716, seed]).permutation(n)
         count = min(n // size, _MOST_FOLDS, max(_MOST_LEFT_OUT // size, 1))
         self._folds = [_Fold(self, np.sort(order[k * size : (k + 1) * size])) for k in range(count)]
         self.search_tol = _SEARCH
-        self._used = min(-(-_LEAST_ROWS // size), count)
+        self._used = min(needed, count)
 
     @property
     def weight(self) -> float:
@@ -148,6 +155,20 @@ class FoldSystem:
     def rounding(self) -> float:
         """Of products, relative to the largest eigenvalue."""
         return 1e-6 if self.single else 1e-12
+
+    @property
+    def affordable(self) -> float:
+        """The smallest penalty a at which a solve takes about `products` products at most.
+
+        Conjugate gradients reach a tolerance t in sqrt(c) log(2 / t) / 2 steps; c is at most 1 + l / a, where l is the
+        largest eigenvalue that the preconditioner leaves, which its own smallest stands for.
+        """
+        if self.gram.held is not None or not math.isfinite(self._products) or self.whole.stand_in.rank == 0:
+            return 0.0
+        condition = (2 * self._products / math.log(2 / _SEARCH)) ** 2
+        least = float(self.whole.stand_in.values.min()) / max(condition - 1, 1.0)
+        only_single = self.single and self._products < _CAREFUL * _FEW_PRODUCTS
+        return max(least, self.whole.rounded) if only_single else least
 
     def start_vector(self, seed: int) -> Array:
         """Where to look for the largest eigenvalue from: the stand-in's first eigenvector, or a random one."""
@@ -251,6 +272,11 @@ class _Weighted:
             gram, mask = gram - few.T @ few, self.roots / self._system.roots
         return stand_in_of(features, gram, pivots, left, self.constant, mask)
 
+    @cached_property
+    def rounded(self) -> float:
+        """The smallest penalty that float32 products can tell from none."""
+        return float(_SINGLE * len(self.roots) ** 0.5 * (self._system.gram.diagonal * self.roots**2).max())
+
     def _product(self, product: Product, block: Array) -> Array:
         inner = self.roots[:, None] * self.centre(block)
         return self.centre(self.roots[:, None] * product(inner))
@@ -269,7 +295,7 @@ class _Weighted:
         if held is not None:
             self._system.tally.products += 1
             return factor(lambda: centred_gram(held(), self.roots, self.constant), penalty, self.constant)
-        rough = self._system.single and penalty < _SINGLE * self.stand_in.largest
+        rough = self._system.single and penalty < 0.99 * self.rounded  # which may itself be asked for
         return Preconditioned(
             self.careful if rough else self.multiply,
             self.stand_in,

@@ -1,5 +1,6 @@
 "use strict";
-// Small charts in SVG: lines, bands, points and rules on linear or log axes. Text is set as text, never as markup.
+// Small charts in SVG: lines, bands, points, dots with bars, heat maps. Text is set as text, never as markup.
+// Every chart says what it shows in words, for those who listen to the page.
 const Chart = (() => {
   const space = "http://www.w3.org/2000/svg";
   const margin = { left: 62, right: 14, bottom: 44, top: 12 };
@@ -76,9 +77,18 @@ const Chart = (() => {
     },
     points: (l, X, Y, axes) => Array.from(l.x, (x, i) => [x, l.y[i]])
       .filter(([x, y]) => usable(x, axes.x.log) && usable(y, axes.y.log))
-      .map(([x, y]) => node("circle", { cx: X(x).toFixed(2), cy: Y(y).toFixed(2), r: 2.4, class: "point " + l.cls })),
+      .map(([x, y]) => node("circle", { cx: X(x).toFixed(2), cy: Y(y).toFixed(2), r: l.radius || 2.4, class: "point " + l.cls })),
     vline: (l, X, Y, axes, box) => usable(l.at, axes.x.log) && l.at >= axes.x.domain[0] && l.at <= axes.x.domain[1]
       ? [node("line", { x1: X(l.at), x2: X(l.at), y1: box.top, y2: box.bottom, class: "rule " + l.cls })] : [],
+    dots: (l, X, Y, axes) => Array.from(l.y, (y, i) => {
+      if (!usable(y, axes.y.log)) return [];
+      const bar = l.low ? [node("line", { x1: X(i), x2: X(i), y1: Y(l.low[i]), y2: Y(l.high[i]), class: "whisker " + l.cls })] : [];
+      return [...bar, node("circle", { cx: X(i).toFixed(2), cy: Y(y).toFixed(2), r: l.radius || 4.5, class: "point " + l.cls })];
+    }).flat(),
+    zone: (l, X, Y, axes, box) => {
+      const a = Math.max(box.left, X(l.from)), b = Math.min(box.right, X(l.to));
+      return b > a ? [node("rect", { x: a, y: box.top, width: b - a, height: box.bottom - box.top, class: "zone" })] : [];
+    },
     hline: (l, X, Y, axes, box) => usable(l.at, axes.y.log)
       ? [node("line", { x1: box.left, x2: box.right, y1: Y(l.at), y2: Y(l.at), class: "rule " + l.cls })] : [],
   };
@@ -88,8 +98,9 @@ const Chart = (() => {
     if (!list) { list = document.createElement("ul"); list.className = "legend"; figure.querySelector(".plot").after(list); }
     const items = layers.filter((layer) => layer.name).map((layer) => {
       const item = document.createElement("li"), key = node("svg", { viewBox: "0 0 22 10", width: 22, height: 10, "aria-hidden": "true" });
-      if (layer.kind === "points") key.append(node("circle", { cx: 11, cy: 5, r: 3, class: "point " + layer.cls }));
+      if (layer.kind === "points" || layer.kind === "dots") key.append(node("circle", { cx: 11, cy: 5, r: 3, class: "point " + layer.cls }));
       else if (layer.kind === "band") key.append(node("rect", { x: 0, y: 0, width: 22, height: 10, class: "band " + layer.cls }));
+      else if (layer.kind === "zone") key.append(node("rect", { x: 0, y: 0, width: 22, height: 10, class: "zone" }));
       else key.append(node("line", { x1: 0, x2: 22, y1: 5, y2: 5, class: (layer.kind === "line" ? "line " : "rule ") + layer.cls }));
       item.append(key, document.createTextNode(" " + layer.name));
       return item;
@@ -97,13 +108,79 @@ const Chart = (() => {
     list.replaceChildren(...items);
   }
 
-  return function chart(figure, spec) {
+  // ---- in words -----------------------------------------------------------------------------------------------------
+  const number = (v) => (Number.isFinite(v) ? short(v) : "unknown");
+
+  function along(layer, spec) {
+    const seen = Array.from(layer.y, (y, i) => ({ x: layer.x[i], y })).filter((p) => usable(p.y) && usable(p.x));
+    if (!seen.length) return "";
+    const low = seen.reduce((a, b) => (b.y < a.y ? b : a)), high = seen.reduce((a, b) => (b.y > a.y ? b : a));
+    const first = seen[0], last = seen.at(-1);
+    return `${layer.name || "line"}: from ${number(first.y)} at ${number(first.x)} to ${number(last.y)} at ${number(last.x)}, ` +
+      `lowest ${number(low.y)} at ${number(low.x)}, highest ${number(high.y)} at ${number(high.x)}`;
+  }
+
+  const say = {
+    line: along,
+    points: (l) => (l.x.length ? `${l.name || "points"}: ${l.x.length}` : ""),
+    dots: (l, spec) => Array.from(l.y, (y, i) => `${spec.x.labels[i]} ${number(y)}` + (l.low ? ` (${number(l.low[i])} to ${number(l.high[i])})` : "")).join(", "),
+    band: (l) => (l.name ? `${l.name} drawn as a band` : ""),
+    vline: (l) => (l.name && Number.isFinite(l.at) ? `${l.name} at ${number(l.at)}` : ""),
+    hline: (l) => (l.name && Number.isFinite(l.at) ? `${l.name} at ${number(l.at)}` : ""),
+    zone: (l) => l.name || "",
+  };
+
+  const described = (spec) => `${spec.label}. Across: ${spec.x.label}; up: ${spec.y.label}. ` +
+    spec.layers.map((layer) => say[layer.kind](layer, spec)).filter(Boolean).join("; ") + ".";
+
+  // ---- heat maps ------------------------------------------------------------------------------------------------------
+  function heat(figure, spec) {
+    const wide = Math.max(260, Math.floor(figure.clientWidth || 640)), nx = spec.x.at.length, ny = spec.y.at.length;
+    const left = 66 + (spec.y.labels ? 40 : 0), bottom = 58, top = 10, right = 84;
+    const high = Math.round(Math.min(420, Math.max(260, wide * 0.55)));
+    const across = (Math.min(wide, 760) - left - right) / nx, down = (high - top - bottom) / ny;
+    const cells = spec.means.flat().filter((v) => v !== null), low = Math.min(...cells), most = Math.max(...cells);
+    const svg = node("svg", { viewBox: `0 0 ${wide} ${high}`, class: "plot", role: "img" });
+    // Two colours over the page's own paper: the same picture reads in light, dark and print.
+    const fill = (v) => { const t = most > low ? (v - low) / (most - low) : 0.5; return t < 0.5 ? ["c2", 1 - 2 * t] : ["c1", 2 * t - 1]; };
+    const cell = (x, y, w, h, v) => { const [cls, strength] = fill(v); return node("rect", { x, y, width: w + 0.5, height: h + 0.5, class: "cell " + cls, "fill-opacity": (0.9 * strength).toFixed(3) }); };
+    let lowest = null, highest = null;
+    for (let i = 0; i < ny; i++) for (let j = 0; j < nx; j++) {
+      const v = spec.means[i][j], x = left + j * across, y = top + (ny - 1 - i) * down;
+      if (v === null) continue;
+      if (!lowest || v < lowest.v) lowest = { v, i, j };
+      if (!highest || v > highest.v) highest = { v, i, j };
+      svg.append(cell(x, y, across, down, v));
+      if (spec.empty[i][j]) {
+        const cx = x + across / 2, cy = y + down / 2, r = Math.min(across, down) / 7;
+        svg.append(node("path", { d: `M${cx - r} ${cy - r}L${cx + r} ${cy + r}M${cx + r} ${cy - r}L${cx - r} ${cy + r}`, class: "cross" }));
+      }
+    }
+    const every = (n, room) => Math.max(1, Math.ceil(n / room));
+    const label = (side, k) => (side.labels ? side.labels[k] : short(Number(side.at[k].toPrecision(3))));
+    const fits = Math.max(2, Math.floor((nx * across) / (spec.x.labels ? 80 : 62)));
+    for (let j = 0; j < nx; j += every(nx, fits)) svg.append(node("text", { x: left + (j + 0.5) * across, y: high - bottom + 17, class: "tick middle" }, label(spec.x, j).slice(0, 12)));
+    for (let i = 0; i < ny; i += every(ny, 8)) svg.append(node("text", { x: left - 6, y: top + (ny - 0.5 - i) * down + 4, class: "tick end" }, label(spec.y, i).slice(0, 13)));
+    svg.append(node("text", { x: left + (nx * across) / 2, y: high - 14, class: "title middle" }, spec.x.name));
+    svg.append(node("text", { transform: `translate(13 ${top + (ny * down) / 2}) rotate(-90)`, class: "title middle" }, spec.y.name));
+    const bar = left + nx * across + 14, steps = 20, tall = (high - top - bottom) / steps;
+    for (let k = 0; k < steps; k++) svg.append(cell(bar, top + (steps - 1 - k) * tall, 12, tall, low + ((most - low) * (k + 0.5)) / steps));
+    for (const [v, y] of [[most, top + 9], [(low + most) / 2, (top + high - bottom) / 2 + 4], [low, high - bottom]]) svg.append(node("text", { x: bar + 17, y, class: "tick" }, short(Number(v.toPrecision(3)))));
+    const place = (c) => `${number(c.v)} at ${spec.x.name} ${label(spec.x, c.j)}, ${spec.y.name} ${label(spec.y, c.i)}`;
+    svg.setAttribute("aria-label", `${spec.label}. Lowest ${place(lowest)}; highest ${place(highest)}.`);
+    const old = figure.querySelector(".plot");
+    if (old) old.replaceWith(svg); else figure.prepend(svg);
+  }
+
+  function chart(figure, spec) {
     const old = figure.querySelector(".plot");
     const wide = Math.max(260, Math.floor(figure.clientWidth || 640));
     const high = spec.height || Math.round(Math.min(360, Math.max(230, wide * 0.55)));
     const top = margin.top + (spec.top ? 34 : 0);
-    const box = { left: margin.left, right: wide - margin.right, top, bottom: high - margin.bottom };
+    const room = spec.x.labels && spec.x.labels.length * 66 > wide - margin.left - margin.right ? 22 : 0;
+    const box = { left: margin.left, right: wide - margin.right, top, bottom: high - margin.bottom - room };
     const axes = { x: { ...spec.x }, y: { ...spec.y } };
+    if (spec.x.labels) axes.x.domain = [-0.6, spec.x.labels.length - 0.4];
     if (!axes.x.domain) {
       const [a, b] = extent(spec.layers, "x", axes.x.log);
       axes.x.domain = axes.x.log ? [a, b] : [a - 0.015 * (b - a), b + 0.015 * (b - a)];
@@ -113,7 +190,7 @@ const Chart = (() => {
       axes.y.domain = axes.y.log ? [a / 1.3, b * 1.3] : [a - 0.05 * (b - a), b + 0.05 * (b - a)];
     }
     const X = scale(axes.x, [box.left, box.right]), Y = scale(axes.y, [box.bottom, box.top]);
-    const svg = node("svg", { viewBox: `0 0 ${wide} ${high}`, class: "plot", role: "img", "aria-label": spec.label });
+    const svg = node("svg", { viewBox: `0 0 ${wide} ${high}`, class: "plot", role: "img", "aria-label": described(spec) });
     const id = "clip-" + (figure.id || "chart");
     const clip = node("clipPath", { id });
     clip.append(node("rect", { x: box.left, y: box.top, width: box.right - box.left, height: box.bottom - box.top }));
@@ -122,7 +199,13 @@ const Chart = (() => {
       svg.append(node("line", { x1: box.left, x2: box.right, y1: Y(value), y2: Y(value), class: "grid" }));
       svg.append(node("text", { x: box.left - 6, y: Y(value) + 4, class: "tick end" }, short(value)));
     }
-    for (const value of ticks(axes.x, Math.max(3, Math.floor(wide / 95)))) {
+    const names = spec.x.labels;
+    if (names) names.forEach((name, i) => {
+      const slanted = names.length * 66 > box.right - box.left, most = slanted ? 9 : 11;
+      const where = slanted ? { transform: `translate(${X(i) + 3} ${box.bottom + 12}) rotate(-32)`, class: "tick end" } : { x: X(i), y: box.bottom + 17, class: "tick middle" };
+      if (i % Math.max(1, Math.ceil(names.length / ((box.right - box.left) / 22))) === 0) svg.append(node("text", where, name.length > most ? name.slice(0, most - 1) + "…" : name));
+    });
+    for (const value of names ? [] : ticks(axes.x, Math.max(3, Math.floor(wide / 95)))) {
       svg.append(node("line", { x1: X(value), x2: X(value), y1: box.top, y2: box.bottom, class: "grid" }));
       svg.append(node("text", { x: X(value), y: box.bottom + 17, class: "tick middle" }, short(value)));
     }
@@ -147,5 +230,7 @@ const Chart = (() => {
     svg.append(node("text", { transform: side, class: "title middle" }, spec.y.label));
     if (old) old.replaceWith(svg); else figure.prepend(svg);
     legend(figure, spec.layers);
-  };
+  }
+
+  return Object.assign(chart, { heat, short });
 })();

@@ -12,13 +12,11 @@ const Report = (() => {
     for (let i = 0; i < out.length; i++) out[i] = view.getFloat64(8 * i, true);
     return out;
   }
+  // Every packed array inside an object, unpacked.
+  const open = (part) => part && Object.fromEntries(Object.entries(part).map(([k, v]) => [k, v && v.base64 !== undefined ? unpack(v) : v]));
 
-  const clocks = unpack(data.clocks), iterations = unpack(data.iterations);
-  const pairs = unpack(data.pairs), coefficients = unpack(data.coefficients), gains = unpack(data.gains);
-  const values = unpack(data.eigenvalues);
-  const sums = data.sums && Object.fromEntries(Object.entries(data.sums).map(([k, v]) => [k, typeof v === "number" ? v : unpack(v)]));
-  const open = (part) => part && { ...part, x: unpack(part.x), y: unpack(part.y), rows: unpack(part.rows), outside: unpack(part.outside) };
-  const points = open(data.points), curve = open(data.curve), profiles = (data.profiles || []).map(open);
+  const pairs = unpack(data.pairs), values = unpack(data.eigenvalues);
+  const points = open(data.points), curve = open(data.curve), effectRows = data.effects.map((e) => unpack(e.rows));
 
   // What a direction of this eigenvalue keeps of the residual and gives to the fit at a clock reading.
   const shrinkage = {
@@ -34,14 +32,30 @@ const Report = (() => {
     cutoff: (v, eta) => (v * eta >= 1 ? 1 : 0),
   };
 
+  let R = null; // the response that is shown
+  function openResponse(part) {
+    const made = open(part);
+    made.sums = open(part.sums);
+    made.points = open(part.points);
+    made.curve = open(part.curve);
+    made.readings = Array.from(made.clocks.slice(1));
+    made.home = part.chosen;
+    made.chosenAt = made.clocks[part.chosen];
+    if (points && made.points) {
+      made.yRange = padded(made.points.y);
+      made.normal = Array.from(made.points.y, (_, i) => quantile((i + 0.5) / made.points.y.length));
+    }
+    return made;
+  }
+
   function numbers(index) {
-    const eta = clocks[index], t = iterations ? iterations[index] : null;
-    const out = { step_sum: eta, iteration: t, rmse_loo: data.left_out ? data.left_out[index] : null };
-    if (!sums) {
-      for (const key in data.table) out[key] = data.table[key][index];
+    const eta = R.clocks[index], t = R.iterations ? R.iterations[index] : null;
+    const out = { step_sum: eta, iteration: t, rmse_loo: R.left_out ? R.left_out[index] : null };
+    if (!R.sums) {
+      for (const key in R.table) out[key] = R.table[key][index];
       return out;
     }
-    const s = shrinkage[data.filter.name], g = gain[data.filter.name];
+    const s = shrinkage[data.filter.name], g = gain[data.filter.name], sums = R.sums;
     let freedom = 0, residual = sums.unseen, norm = 0;
     for (let j = 0; j < sums.density.length; j++) freedom += sums.multiplicities[j] * g(sums.density[j], eta, t);
     for (let j = 0; j < sums.values.length; j++) {
@@ -50,87 +64,106 @@ const Report = (() => {
       if (v > 0) norm += (got * got / v) * sums.squares[j];
     }
     out.degrees_of_freedom = freedom;
-    out.rmse_fit = data.scale * Math.sqrt(residual / data.n);
-    out.hilbert_norm = data.scale * Math.sqrt(norm / data.n);
+    out.rmse_fit = R.scale * Math.sqrt(residual / data.n);
+    out.hilbert_norm = R.scale * Math.sqrt(norm / data.n);
     return out;
   }
 
   function factors(index) {
-    const eta = clocks[index], t = iterations ? iterations[index] : null, k = pairs.length;
+    const eta = R.clocks[index], t = R.iterations ? R.iterations[index] : null, k = pairs.length;
     const got = new Float64Array(k), weight = new Float64Array(k);
     for (let j = 0; j < k; j++) {
-      got[j] = gains ? gains[index * k + j] : gain[data.filter.name](pairs[j], eta, t);
+      got[j] = R.gains ? R.gains[index * k + j] : gain[data.filter.name](pairs[j], eta, t);
       weight[j] = got[j] / pairs[j];
     }
-    return { eta, got, weight };
+    return { got, weight };
   }
 
-  function apply(part, by) {
-    const k = pairs.length, count = part.rows.length / Math.max(k, 1), out = new Float64Array(count);
+  // offset + scale (linear part + sum of directions), at rows of the basis.
+  function apply(rows, base, by) {
+    const k = pairs.length, count = base.length, out = new Float64Array(count);
     for (let i = 0; i < count; i++) {
-      let total = 0;
-      for (let j = 0; j < k; j++) total += part.rows[i * k + j] * by[j] * coefficients[j];
-      out[i] = data.offset + data.scale * total;
+      let total = base[i];
+      for (let j = 0; j < k; j++) total += rows[i * k + j] * by[j] * R.coefficients[j];
+      out[i] = R.offset + R.scale * total;
     }
     return out;
   }
 
-  function band(f) {
-    const k = pairs.length;
-    return curve.x.map((_, i) => {
-      let total = f.eta * f.eta * curve.outside[i] + (data.intercept ? 1 / data.n : 0);
-      for (let j = 0; j < k; j++) total += (f.weight[j] * curve.rows[i * k + j]) ** 2;
-      return data.noise * Math.sqrt(total);
-    });
-  }
-
   function at(index) {
     const f = factors(index), state = { index, numbers: numbers(index) };
-    if (curve) { state.curve = apply(curve, f.weight); state.std = band(f); }
-    if (points) { state.fitted = apply(points, points.by === "gain" ? f.got : f.weight); state.residuals = points.y.map((y, i) => y - state.fitted[i]); }
-    state.profiles = profiles.map((part) => apply(part, f.weight));
+    if (curve) state.curve = apply(curve.rows, R.curve.base, f.weight);
+    if (points && R.points) {
+      state.fitted = apply(points.rows, R.points.base, points.by === "gain" ? f.got : f.weight);
+      state.residuals = R.points.y.map((y, i) => y - state.fitted[i]);
+    }
+    state.effects = R.effects.map((part) => apply(effectRows[part.of], part.base, f.weight));
     return state;
   }
 
   // ---- figures ----------------------------------------------------------------------------------------------------
   const figure = (id) => document.getElementById(id);
   const clock = { label: "step_sum", log: true };
-  const readings = Array.from(clocks.slice(1));
-  const home = data.chosen, chosenAt = clocks[home];
+  const percent = data.level === null ? "" : `${Math.round(100 * data.level)}%`;
+  function padded(list, share = 0.08) { const a = Math.min(...list), b = Math.max(...list), room = (b - a || 1) * share; return [a - room, b + room]; }
   const freedomTicks = () => {
-    const out = [], f = data.freedom;
+    const out = [], f = R.freedom;
     for (const want of [0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 1e4]) {
       const i = f.findIndex((v) => v >= want);
       if (i > 0) {
         const part = (want - f[i - 1]) / (f[i] - f[i - 1]);
-        out.push({ at: Math.exp(Math.log(readings[i - 1]) * (1 - part) + Math.log(readings[i]) * part), text: String(want) });
+        out.push({ at: Math.exp(Math.log(R.readings[i - 1]) * (1 - part) + Math.log(R.readings[i]) * part), text: String(want) });
       }
     }
     return out;
   };
   const marks = (state) => [
-    { kind: "vline", at: chosenAt, cls: "stop", name: "chosen stop" },
-    ...(state.index === home ? [] : [{ kind: "vline", at: state.numbers.step_sum, cls: "here", name: "slider" }]),
+    { kind: "vline", at: R.chosenAt, cls: "stop", name: "chosen stop" },
+    ...(state.index === R.home ? [] : [{ kind: "vline", at: state.numbers.step_sum, cls: "here", name: "slider" }]),
   ];
   const RISKS = { "in sample": "muted dotted", SURE: "c3", GCV: "c4", "worst case": "c5 dashed", "leave-one-out": "c2", "leave-one-out of ridge": "c1" };
+  const WORDS = { "leave-one-out of ridge": "error on left-out rows (ridge on the same clock)", "leave-one-out": "error on left-out rows", "in sample": "error in sample" };
 
-  function crossing(state) {
-    const c = data.crossing;
-    const name = c.decided ? "threshold" : "threshold with the fit's own norm (for comparison)";
-    const layers = [
-      { kind: "line", x: readings, y: c.complexity, cls: "c1", name: "local complexity" },
-      { kind: "line", x: readings, y: c.threshold, cls: c.decided ? "c2" : "c2 dashed", name },
+  function crossingLayers(state) {
+    const c = R.crossing;
+    const name = c.decided ? "threshold" : "threshold with the fit's own norm (did not decide)";
+    return [
+      { kind: "line", x: R.readings, y: c.complexity, cls: "c1", name: "local complexity" },
+      { kind: "line", x: R.readings, y: c.threshold, cls: c.decided ? "c2" : "c2 dashed", name },
       ...marks(state),
     ];
-    Chart(figure("crossing"), { label: "Local complexity against its threshold over step_sum", x: clock, y: { label: "complexity", log: true }, layers });
+  }
+  const crossing = (state) => Chart(figure("crossing"), { label: "Local complexity against its threshold", x: clock, y: { label: "complexity", log: true }, layers: crossingLayers(state) });
+
+  function riskDomain() {
+    const inside = R.risks["in sample"].filter((v) => v !== null);
+    const domain = [Math.max(0, Math.min(R.noise, Math.min(...inside)) * 0.85), Math.max(inside[0], R.noise) * 1.25];
+    return domain[0] < domain[1] ? domain : undefined;
   }
 
   function risk(state) {
-    const layers = Object.entries(data.risks).map(([name, y]) => ({ kind: "line", x: readings, y, cls: RISKS[name] || "c1", name }));
-    layers.push({ kind: "hline", at: data.noise, cls: "noise", name: "noise level" }, ...marks(state));
-    const first = data.risks["in sample"][0], floor = data.risks["in sample"].filter((v) => v !== null);
-    const domain = [Math.max(0, Math.min(data.noise, Math.min(...floor)) * 0.85), Math.max(first, data.noise) * 1.25];
-    Chart(figure("risk"), { label: "Estimates of the error along the path", x: clock, y: { label: "root mean squared error", domain: domain[0] < domain[1] ? domain : undefined }, top: { label: "degrees of freedom", ticks: freedomTicks() }, layers });
+    const layers = Object.entries(R.risks).map(([name, y]) => ({ kind: "line", x: R.readings, y, cls: RISKS[name] || "c1", name }));
+    layers.push({ kind: "hline", at: R.noise, cls: "noise", name: "noise level" }, ...marks(state));
+    Chart(figure("risk"), { label: "Estimates of the error along the path", x: clock, y: { label: "root mean squared error", domain: riskDomain() }, top: { label: "degrees of freedom", ticks: freedomTicks() }, layers });
+  }
+
+  // The curve that the deciding rule reads, with the numbers it compared.
+  function decided(state) {
+    const d = R.decided, top = { label: "degrees of freedom", ticks: freedomTicks() };
+    if (d.curve === "crossing") {
+      Chart(figure("decided"), { label: "What decided: local complexity against its threshold", x: clock, y: { label: "complexity", log: true }, top, layers: crossingLayers(state) });
+      return;
+    }
+    const name = d.curve && R.risks[d.curve] ? d.curve : R.risks["leave-one-out"] ? "leave-one-out" : "GCV";
+    const layers = [{ kind: "line", x: R.readings, y: R.risks[name], cls: "c1", name: WORDS[name] || name }];
+    if (d.lowest !== null && d.curve === name) {
+      layers.push({ kind: "hline", at: d.lowest, cls: "zero", name: "the smallest" });
+      if (d.lowest_step_sum) layers.push({ kind: "points", x: [d.lowest_step_sum], y: [d.lowest], cls: "mark", radius: 5, name: "where it is smallest" });
+    }
+    layers.push({ kind: "hline", at: R.noise, cls: "noise", name: "noise level" }, ...marks(state));
+    const seen = R.risks[name].filter((v) => v !== null), least = Math.min(...seen, R.noise), most = Math.min(Math.max(...seen), 1.5 * Math.min(...seen)); // the bottom of the curve is what decides
+    const domain = most > least ? [least - 0.08 * (most - least), most] : undefined;
+    Chart(figure("decided"), { label: "What decided: " + (WORDS[name] || name), x: clock, y: { label: "root mean squared error", domain }, top, layers });
   }
 
   function spectrum(state) {
@@ -140,30 +173,58 @@ const Report = (() => {
       { kind: "points", ...pick((v) => v >= level), cls: "c1", name: "mostly fitted" },
       { kind: "points", ...pick((v) => v < level && v > 0), cls: "muted", name: "mostly left" },
     ];
-    if (data.critical) layers.push({ kind: "hline", at: data.critical ** 2, cls: "stop", name: `critical radius ${short(data.critical)}, squared` });
-    if (state.index !== home && Number.isFinite(level)) layers.push({ kind: "hline", at: level, cls: "here", name: "1 / step_sum at the slider" });
+    if (R.critical) layers.push({ kind: "hline", at: R.critical ** 2, cls: "stop", name: `critical radius ${short(R.critical)}, squared` });
+    if (state.index !== R.home && Number.isFinite(level)) layers.push({ kind: "hline", at: level, cls: "here", name: "1 / step_sum at the slider" });
     const top = values[0] * 2, low = Math.max(values.filter((v) => v > 0).at(-1), top * 1e-9) / 2;
     Chart(figure("spectrum"), { label: "Eigenvalues of the kernel matrix", x: { label: "index", log: true, domain: [0.9, values.length * 1.1] }, y: { label: "eigenvalue", log: true, domain: [low, top] }, layers });
   }
 
-  const padded = (list, share = 0.08) => { const a = Math.min(...list), b = Math.max(...list), room = (b - a || 1) * share; return [a - room, b + room]; };
-  const yRange = points ? padded(points.y) : undefined;
+  // Rows that are outliers are drawn apart.
+  function rowLayers(xs, ys, name, cls) {
+    const out = R.points.outlying, keep = (flag) => ({ x: Array.from(xs).filter((_, i) => out[i] === flag), y: Array.from(ys).filter((_, i) => out[i] === flag) });
+    const apart = keep(true);
+    return [{ kind: "points", ...keep(false), cls, name }, ...(apart.x.length ? [{ kind: "points", ...apart, cls: "outlier", radius: 4.5, name: "outliers" }] : [])];
+  }
+
+  function curveFigure(state) {
+    const [from, to] = curve.inside, beyond = (side) => Array.from(curve.x, (x, i) => (side(x) ? state.curve[i] : null));
+    const layers = [];
+    if (curve.x[0] < from) layers.push({ kind: "zone", from: curve.x[0] - 1e9, to: from, name: "beyond the data: extrapolation" }, { kind: "zone", from: to, to: curve.x.at(-1) + 1e9 });
+    if (R.curve.new) {
+      const ends = (half) => ({ low: start.curve.map((v, i) => v - half[i]), high: start.curve.map((v, i) => v + half[i]) });
+      layers.push({ kind: "band", x: curve.x, ...ends(R.curve.new), cls: "c1 faint", name: `${percent} of new observations (chosen stop)` });
+      layers.push({ kind: "band", x: curve.x, ...ends(R.curve.mean), cls: "c1", name: `${percent} interval of the curve (chosen stop)` });
+    }
+    if (points && points.x && R.points) layers.push(...rowLayers(points.x, R.points.y, "data", "muted"));
+    layers.push({ kind: "line", x: curve.x, y: beyond((x) => x >= from && x <= to), cls: "c1", name: "fit" });
+    if (curve.x[0] < from) layers.push({ kind: "line", x: curve.x, y: beyond((x) => x <= from), cls: "c1 dashed" }, { kind: "line", x: curve.x, y: beyond((x) => x >= to), cls: "c1 dashed" });
+    Chart(figure("fit"), { label: "The fitted curve over the points", x: { label: curve.name }, y: { label: R.target, domain: R.yRange }, layers });
+  }
 
   function fit(state) {
-    if (curve) {
-      const layers = points && points.x ? [{ kind: "points", x: points.x, y: points.y, cls: "muted", name: "data" }] : [];
-      const low = state.curve.map((v, i) => v - 2 * state.std[i]), high = state.curve.map((v, i) => v + 2 * state.std[i]);
-      layers.push({ kind: "band", x: curve.x, low, high, cls: "c1", name: "± 2 standard deviations of the estimated mean" });
-      layers.push({ kind: "line", x: curve.x, y: state.curve, cls: "c1", name: "fit" });
-      Chart(figure("fit"), { label: "The fitted curve over the points", x: { label: curve.name }, y: { label: data.target, domain: yRange }, layers });
-    } else if (points) {
-      const layers = [{ kind: "line", x: yRange, y: yRange, cls: "muted" }, { kind: "points", x: state.fitted, y: points.y, cls: "c1", name: "rows" }];
-      Chart(figure("fit"), { label: "Predicted against observed", x: { label: "predicted", domain: yRange }, y: { label: "observed: " + data.target, domain: yRange }, layers });
+    if (curve) curveFigure(state);
+    else if (points && R.points) {
+      const layers = [{ kind: "line", x: R.yRange, y: R.yRange, cls: "muted", name: "predicted = observed" }, ...rowLayers(state.fitted, R.points.y, "rows", "c1")];
+      Chart(figure("fit"), { label: "Predicted against observed", x: { label: "predicted", domain: R.yRange }, y: { label: "observed: " + R.target, domain: R.yRange }, layers });
     }
-    const all = start.profiles.flatMap((p) => Array.from(p)), range = all.length ? padded(all, 0.2) : undefined;
-    profiles.forEach((part, i) => Chart(figure("profile-" + i), { label: "Partial dependence on " + part.name, height: 220, x: { label: part.name }, y: { label: "mean fit", domain: range }, layers: [
-      { kind: "line", x: part.x, y: start.profiles[i], cls: "muted dotted", name: "at the chosen stop" },
-      { kind: "line", x: part.x, y: state.profiles[i], cls: "c1", name: "fit" } ] }));
+  }
+
+  function effects(state) {
+    const ends = R.effects.flatMap((part, i) => Array.from(start.effects[i], (v, k) => (part.half ? [v - part.half[k], v + part.half[k]] : [v])).flat());
+    const range = ends.length ? padded(ends, 0.1) : undefined;
+    for (let i = 0; figure("effect-" + i); i++) figure("effect-" + i).hidden = i >= R.effects.length;
+    R.effects.forEach((part, i) => {
+      const here = state.effects[i], then = start.effects[i], moved = state.index !== R.home;
+      const band = part.half && { low: Array.from(then, (v, k) => v - part.half[k]), high: Array.from(then, (v, k) => v + part.half[k]) };
+      const layers = part.labels
+        ? [{ kind: "dots", y: then, ...(band || {}), cls: "c1", name: moved ? "at the chosen stop" : undefined }, ...(moved ? [{ kind: "dots", y: here, cls: "here", radius: 3.5, name: "at the slider" }] : [])]
+        : [...(band ? [{ kind: "band", x: part.x, ...band, cls: "c1" }] : []), ...(moved ? [{ kind: "line", x: part.x, y: then, cls: "muted dotted", name: "at the chosen stop" }] : []), { kind: "line", x: part.x, y: here, cls: moved ? "here" : "c1", name: moved ? "at the slider" : undefined }];
+      Chart(figure("effect-" + i), { label: "Effect of " + part.name, height: 230, x: { label: part.name, labels: part.labels || undefined }, y: { label: "mean fit", domain: range }, layers });
+    });
+    if (figure("heat")) {
+      figure("heat").hidden = !R.heat;
+      if (R.heat) Chart.heat(figure("heat"), { ...R.heat, label: `Mean fit of ${R.target} over ${R.heat.x.name} and ${R.heat.y.name}` });
+    }
   }
 
   function quantile(p) { // of the normal distribution, by bisection on an erf series good to 1e-7
@@ -173,25 +234,32 @@ const Report = (() => {
     for (let i = 0; i < 50; i++) { const m = (low + high) / 2; if (cdf(m) < p) low = m; else high = m; }
     return (low + high) / 2;
   }
-  const normal = points ? Array.from(points.y, (_, i) => quantile((i + 0.5) / points.y.length)) : [];
 
   function residuals(state) {
-    if (!points) return;
-    const range = padded(Array.from(points.y, (y) => y - data.offset).concat([-2.5 * data.noise, 2.5 * data.noise]), 0);
-    const reach = Math.max(3 * data.noise, Math.max(...state.residuals.map(Math.abs)) * 1.05) || Math.abs(range[1]);
-    const lines = [{ kind: "hline", at: 0, cls: "zero" }, { kind: "hline", at: 2 * data.noise, cls: "noise", name: "± 2 noise levels" }, { kind: "hline", at: -2 * data.noise, cls: "noise" }];
-    Chart(figure("residuals"), { label: "Residuals against fitted values", x: { label: "fitted", domain: yRange }, y: { label: "observed - fitted", domain: [-reach, reach] }, layers: [...lines, { kind: "points", x: state.fitted, y: state.residuals, cls: "c1", name: "rows" }] });
+    if (!points || !R.points) return;
+    const range = padded(Array.from(R.points.y, (y) => y - R.offset).concat([-2.5 * R.noise, 2.5 * R.noise]), 0);
+    const reach = Math.max(3 * R.noise, Math.max(...state.residuals.map(Math.abs)) * 1.05) || Math.abs(range[1]);
+    const lines = [{ kind: "hline", at: 0, cls: "zero" }, { kind: "hline", at: 2 * R.noise, cls: "noise", name: "± 2 noise levels" }, { kind: "hline", at: -2 * R.noise, cls: "noise" }];
+    Chart(figure("residuals"), { label: "Residuals against fitted values", x: { label: "fitted", domain: R.yRange }, y: { label: "observed - fitted", domain: [-reach, reach] }, layers: [...lines, ...rowLayers(state.fitted, state.residuals, "rows", "c1")] });
     const sorted = Array.from(state.residuals).sort((a, b) => a - b), ends = [-3, 3];
     Chart(figure("quantiles"), { label: "Ordered residuals against a normal distribution's", x: { label: "normal quantile", domain: ends }, y: { label: "ordered residuals", domain: [-reach, reach] }, layers: [
-      { kind: "line", x: ends, y: ends.map((e) => e * data.noise), cls: "muted", name: "normal noise at the noise level" }, { kind: "points", x: normal, y: sorted, cls: "c1", name: "rows" } ] });
+      { kind: "line", x: ends, y: ends.map((e) => e * R.noise), cls: "muted", name: "normal noise at the noise level" }, { kind: "points", x: R.normal, y: sorted, cls: "c1", name: "rows" } ] });
   }
 
-  // ---- the slider ---------------------------------------------------------------------------------------------------
-  const slider = figure("stop"), back = figure("back"), live = figure("live");
-  const start = at(home);
-  let now = start, later = null;
+  // ---- the slider and the menu ----------------------------------------------------------------------------------------
+  const slider = figure("stop"), back = figure("back"), live = figure("live"), menu = figure("response"), others = figure("others");
+  let start = null, now = null, later = null;
 
   const words = (n) => (n.iteration === null ? "" : `${n.iteration.toLocaleString("en")} steps, `) + `step_sum ${short(n.step_sum)}, ${short(n.degrees_of_freedom)} degrees of freedom`;
+
+  function draw() {
+    fit(now);
+    effects(now);
+    residuals(now);
+    if (!R.readings.length) return;
+    decided(now);
+    if (others.open) for (const each of [risk, crossing, spectrum]) each(now);
+  }
 
   function show(index, tell) {
     now = at(index);
@@ -201,22 +269,31 @@ const Report = (() => {
       cell.dataset.value = value === null || value === undefined ? "" : String(value);
     }
     slider.value = String(index);
-    slider.setAttribute("aria-valuetext", words(now.numbers) + (index === home ? ", the chosen stop" : ""));
-    back.disabled = index === home;
-    for (const draw of [fit, crossing, risk, spectrum, residuals]) if (readings.length || draw === fit || draw === residuals) draw(now);
+    slider.setAttribute("aria-valuetext", words(now.numbers) + (index === R.home ? ", the chosen stop" : ""));
+    back.disabled = index === R.home;
+    draw();
     if (tell) {
       clearTimeout(later);
       later = setTimeout(() => { live.textContent = `${words(now.numbers)}; error in sample ${short(now.numbers.rmse_fit)}.`; }, 400);
     }
   }
 
-  slider.max = String(clocks.length - 1);
+  function select(response) {
+    R = openResponse(data.responses[response]);
+    for (const part of document.querySelectorAll("[data-response]")) part.hidden = Number(part.dataset.response) !== response;
+    slider.max = String(R.clocks.length - 1);
+    start = at(R.home);
+    show(R.home, false);
+  }
+
   slider.addEventListener("input", () => show(Number(slider.value), true));
-  back.addEventListener("click", () => { show(home, true); slider.focus(); });
+  back.addEventListener("click", () => { show(R.home, true); slider.focus(); });
+  others.addEventListener("toggle", draw);
+  if (menu) menu.addEventListener("change", () => select(Number(menu.value)));
   let width = document.documentElement.clientWidth;
-  window.addEventListener("resize", () => { if (document.documentElement.clientWidth !== width) { width = document.documentElement.clientWidth; show(now.index, false); } });
-  window.addEventListener("beforeprint", () => show(now.index, false));
-  show(home, false);
+  window.addEventListener("resize", () => { if (document.documentElement.clientWidth !== width) { width = document.documentElement.clientWidth; draw(); } });
+  window.addEventListener("beforeprint", () => { for (const part of document.querySelectorAll("details")) part.open = true; draw(); });
+  select(0);
   document.documentElement.classList.add("ready");
-  return { at, home, clocks, current: () => now, curve };
+  return { at, select, current: () => now, response: () => R, curve };
 })();

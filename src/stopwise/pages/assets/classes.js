@@ -1,0 +1,89 @@
+"use strict";
+// The report of classes and other losses: confusion at any threshold, reliability, effects.
+const Report = (() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const figure = (id) => document.getElementById(id);
+
+  function unpack(part) {
+    const text = atob(part.base64), bytes = new Uint8Array(text.length);
+    for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+    const view = new DataView(bytes.buffer), out = new Float64Array(text.length / 8);
+    for (let i = 0; i < out.length; i++) out[i] = view.getFloat64(8 * i, true);
+    return out;
+  }
+  const left = data.left_out && Object.fromEntries(Object.entries(data.left_out).map(([k, v]) => [k, unpack(v)]));
+  const menu = figure("class"), slider = figure("threshold");
+  let shown = data.classes ? (data.classes.length === 2 ? 1 : 0) : 0;
+
+  // ---- two classes at a threshold ---------------------------------------------------------------------------------
+  function confusion(threshold) {
+    const table = [[0, 0], [0, 0]];
+    left.p.forEach((p, i) => { table[left.code[i]][p > threshold ? 1 : 0] += left.weight[i]; });
+    const all = table.flat().reduce((a, b) => a + b), part = (a, b) => (b > 0 ? a / b : NaN);
+    return { table, accuracy: (table[0][0] + table[1][1]) / all, recall: part(table[1][1], table[1][0] + table[1][1]),
+      specificity: part(table[0][0], table[0][0] + table[0][1]), precision: part(table[1][1], table[0][1] + table[1][1]) };
+  }
+
+  let later = null;
+  function threshold(tell) {
+    const value = Number(slider.value), found = confusion(value);
+    figure("threshold-value").textContent = slider.value;
+    const text = (v) => (Number.isFinite(v) ? (100 * v).toFixed(1) + "%" : "-");
+    for (const cell of document.querySelectorAll("[data-rate]")) { cell.textContent = text(found[cell.dataset.rate]); cell.dataset.value = String(found[cell.dataset.rate]); }
+    for (const cell of document.querySelectorAll("[data-cell]")) { const [i, j] = cell.dataset.cell.split("-").map(Number); cell.textContent = Chart.short(found.table[i][j]); }
+    if (tell) { clearTimeout(later); later = setTimeout(() => { figure("live").textContent = `${text(found.accuracy)} right, ${text(found.recall)} of ${data.classes[1]} found.`; }, 400); }
+  }
+
+  // ---- figures ----------------------------------------------------------------------------------------------------
+  function reliability() {
+    const [predicted, observed, counts] = data.reliability, diagonal = [0, 1];
+    const layers = [{ kind: "line", x: diagonal, y: diagonal, cls: "muted", name: "as it should be" }, { kind: "line", x: predicted, y: observed, cls: "c1", name: "left-out rows" },
+      ...predicted.map((p, i) => ({ kind: "points", x: [p], y: [observed[i]], cls: "c1", radius: 2 + 6 * Math.sqrt(counts[i] / Math.max(...counts)) }))];
+    Chart(figure("reliability"), { label: "Reliability of left-out probabilities", x: { label: "predicted probability", domain: [-0.02, 1.02] }, y: { label: "observed share", domain: [-0.02, 1.02] }, layers });
+  }
+
+  function predicted() {
+    const both = [...left.predicted, ...left.y], ends = [Math.min(...both), Math.max(...both)];
+    Chart(figure("predicted"), { label: "Left-out rows, predicted against observed", x: { label: "predicted without the row" }, y: { label: "observed: " + data.target }, layers: [
+      { kind: "line", x: ends, y: ends, cls: "muted", name: "predicted = observed" }, { kind: "points", x: left.predicted, y: left.y, cls: "c1", name: "rows" } ] });
+  }
+
+  function decided() {
+    const c = data.clock;
+    if (!c) { figure("decided").hidden = true; return; }
+    const layers = [{ kind: "line", x: c.at, y: c.loss, cls: "c1", name: "loss of a left-out row" }, { kind: "hline", at: c.lowest, cls: "zero", name: "the smallest" }, { kind: "vline", at: data.stop, cls: "stop", name: "chosen stop" }];
+    const top = Math.min(Math.max(...c.loss), 1.6 * c.loss[0]), low = Math.min(c.lowest, ...c.loss);
+    Chart(figure("decided"), { label: "What decided: the loss of left-out rows along the clock", x: { label: "step_sum", log: true }, y: { label: data.loss + " loss", domain: [low - 0.1 * (top - low), top + 0.05 * (top - low)] }, layers });
+  }
+
+  function effects() {
+    const what = data.classes ? "probability of " + data.classes[shown] : "mean fit";
+    const all = data.effects.flatMap((part) => part.means[shown]), low = Math.min(...all), high = Math.max(...all), room = 0.1 * (high - low) || 0.1;
+    const domain = [low - room, high + room];
+    data.effects.forEach((part, i) => {
+      const y = part.means[shown];
+      const layers = part.labels ? [{ kind: "dots", y, cls: "c1" }] : [{ kind: "line", x: part.x, y, cls: "c1" }];
+      Chart(figure("effect-" + i), { label: "Effect of " + part.name, height: 230, x: { label: part.name, labels: part.labels || undefined }, y: { label: what, domain }, layers });
+    });
+    if (!figure("heat")) return;
+    figure("heat").hidden = !data.heat;
+    if (data.heat) { const map = data.heat[shown]; Chart.heat(figure("heat"), { ...map, label: `${what} over ${map.x.name} and ${map.y.name}` }); }
+  }
+
+  function draw() {
+    if (slider) threshold(false);
+    if (figure("reliability")) reliability();
+    if (figure("predicted")) predicted();
+    decided();
+    if (data.effects.length) effects();
+  }
+
+  if (slider) slider.addEventListener("input", () => threshold(true));
+  if (menu) menu.addEventListener("change", () => { shown = Number(menu.value); effects(); });
+  let width = document.documentElement.clientWidth;
+  window.addEventListener("resize", () => { if (document.documentElement.clientWidth !== width) { width = document.documentElement.clientWidth; draw(); } });
+  window.addEventListener("beforeprint", () => { for (const part of document.querySelectorAll("details")) part.open = true; draw(); });
+  draw();
+  document.documentElement.classList.add("ready");
+  return { confusion, data };
+})();

@@ -1,0 +1,63 @@
+"""Numbers as the page embeds them: arrays packed, lists as JSON knows them, effects and maps as they are drawn."""
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stopwise._support.arrays import Array, ArrayLike
+from stopwise.tables import shown
+from stopwise.views.effects import Effect, Interaction
+from stopwise.views.facts import plain
+from stopwise.views.source_columns import Positions, SourceColumn
+
+LONGEST_NAME = 80
+"""Characters of a name that are shown: hostile tables have longer ones."""
+
+
+def packed(values: ArrayLike) -> dict[str, Any]:
+    """An array as base64 of little-endian doubles: every digit kept, a third of the size of text."""
+    array = np.ascontiguousarray(values, dtype="<f8")
+    return {"shape": list(array.shape), "base64": base64.b64encode(array.tobytes()).decode("ascii")}
+
+
+def as_script(value: dict[str, Any]) -> str:
+    """JSON that is safe inside a script element, whatever the strings in it say."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def finite(values: ArrayLike | Sequence[Array | None]) -> list[float | None]:
+    """Numbers as JSON knows them."""
+    found: list[float | None] = plain(np.asarray(values, dtype=np.float64))
+    return found
+
+
+def effect_spec(effect: Effect, response: int | None = None) -> dict[str, Any]:
+    """An effect as the page draws it; of one response, or of every class."""
+    labels, halves = effect.positions.labels, effect.halves
+    values = effect.means if response is None else effect.means[:, response : response + 1]
+    return {
+        "name": shown(effect.column.axis, LONGEST_NAME),
+        "x": finite(effect.positions.at),
+        "labels": None if labels is None else [shown(label, 30) for label in labels],
+        "means": finite(values.T),
+        "half": None if halves is None or response is None else finite(halves[:, response]),
+    }
+
+
+def heat_spec(found: Interaction, response: int) -> dict[str, Any]:
+    """A heat map as the page draws it."""
+
+    def side(column: SourceColumn, positions: Positions) -> dict[str, Any]:
+        labels = None if positions.labels is None else [shown(label, 30) for label in positions.labels]
+        return {"name": shown(column.axis, LONGEST_NAME), "at": finite(positions.at), "labels": labels}
+
+    return {
+        "x": side(found.across, found.x),
+        "y": side(found.down, found.y),
+        "means": finite(found.means[:, :, response]),
+        "empty": found.empty.tolist(),
+    }

@@ -1,0 +1,207 @@
+"""The top of the page and its tables: what was fitted, how well it predicts, what decided, what was tried."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stopwise.estimators.doubts import outlier_lines
+from stopwise.estimators.fitted import fitted_of
+from stopwise.pages.packing import LONGEST_NAME
+from stopwise.pages.payload import MOST_PAIRS, MOST_POINTS, ResponsePayload
+from stopwise.rules import Reason
+from stopwise.tables import shown
+from stopwise.views.curves import Chosen, has_rows, stops
+from stopwise.views.effects import level_for
+from stopwise.views.facts import Model, describe, number, rmse_leave_one_out
+from stopwise.views.importance import Importance, LeftOutRows
+from stopwise.views.shown_rows import ShownRows
+from stopwise.views.source_columns import SourceColumn
+
+MOST_LINES = 40
+"""Lines of any list on the page; how many more there are is said in a number."""
+LINE = 600
+"""Characters of a sentence that are shown."""
+_TYPICAL_ROWS = 300
+"""Rows over which the half-width of intervals is summed up."""
+_DESCRIBED = {
+    "kernel": "kernel",
+    "length_scale": "length scale",
+    "noise_std": "noise level (standard deviation)",
+    "hilbert_radius": "Hilbert radius",
+    "rule": "rule",
+    "solver": "solver",
+    "loss": "loss",
+}
+DECIDED_BY = {
+    "prudent": "leave-one-out of ridge",
+    "loo": "leave-one-out",
+    "gcv": "GCV",
+    "sure": "SURE",
+    "minimax": "worst case",
+    "discrepancy": "in sample",
+}
+"""The curve that each rule reads; others (a stop that was given, rows held out) read none of those drawn."""
+
+
+def count_of(number_of: float, word: str) -> str:
+    """A number of things in words."""
+    return f"{number_of:,.10g} {word}{'' if number_of == 1 else 's'}"
+
+
+def fitted_to(model: Model, target: str, columns: Sequence[SourceColumn], n_rows: float) -> str:
+    """What was fitted, in a sentence."""
+    names = [shown(column.name, LONGEST_NAME) for column in columns]
+    listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more columns" if len(names) > 6 else "")
+    of = f" from {listed}" if names else " from a kernel matrix"
+    linear = "" if getattr(fitted_of(model), "slopes", None) is None else " and a linear part"
+    return f"{target}{of}: {count_of(n_rows, 'row')}, {fitted_of(model).kernel.name} kernel{linear}."
+
+
+def headline(of: Chosen, column: int, rows: ShownRows | None, left: LeftOutRows | None) -> list[dict[str, Any]]:
+    """The numbers at the top: how well left-out rows are predicted, beside the noise and the interval."""
+    path = of.path
+    error = rmse_leave_one_out(path) if has_rows(path) else None
+    each = "each row left out in turn"
+    if (error is None or not np.isfinite(error)) and left is not None:
+        error, each = np.asarray(left.error()), f"a fifth of {len(left.rows):,} rows left out at a time"
+    out = []
+    if error is not None and np.isfinite(error):
+        spread = _spread(of, rows, column)
+        if spread:
+            out.append(
+                {"key": "r2", "name": "R² on left-out rows", "value": 1 - float(error / spread) ** 2, "note": each}
+            )
+        out.append(
+            {"key": "error", "name": "error on left-out rows", "value": float(error), "note": "root mean square"}
+        )
+    noise = float(of.sigma * path.scale)
+    out.append({"key": "noise", "name": "noise level", "value": noise, "note": "what no fit could predict"})
+    level = level_for(of.model)
+    if level is not None and rows is not None:
+        some = rows.features[np.linspace(0, len(rows) - 1, min(len(rows), _TYPICAL_ROWS)).round().astype(int)]
+        half = of.model.uncertainty().half_width(fitted_of(of.model).to_features(some), level, "new")[:, column]
+        note = f"covers {level:.0%} of new observations; half the width, median over rows"
+        out.append(
+            {"key": "interval", "name": f"{level:.0%} interval: ±", "value": float(np.median(half)), "note": note}
+        )
+    return out
+
+
+def _spread(of: Chosen, rows: ShownRows | None, column: int) -> float:
+    """The standard deviation of the response about its mean."""
+    if rows is not None:
+        y, w = rows.responses[:, column], rows.weights
+        return float(np.sqrt(np.average((y - np.average(y, weights=w)) ** 2, weights=w)))
+    return float(of.path.scale * np.sqrt(of.path.energy / of.path.n_samples))
+
+
+def rule_rows(of: Chosen) -> list[dict[str, Any]]:
+    """Where each rule would stop on this path, earliest first."""
+    path, rows = of.path, []
+    for name, stop in {"chosen": of.stop, **stops(of)}.items():
+        left_out = rmse_leave_one_out(path, stop.step_sum) if has_rows(path) else None
+        rows.append(
+            {
+                "rule": f"{of.rule} (chosen)" if name == "chosen" else name,
+                "iteration": stop.iteration,
+                "step_sum": float(stop.step_sum),
+                "freedom": float(path.degrees_of_freedom(stop.step_sum)),
+                "left_out": None if left_out is None else float(left_out),
+                "reason": stop.reason.value,
+            }
+        )
+    return sorted(rows, key=lambda row: row["step_sum"])
+
+
+def decision(of: Chosen) -> dict[str, Any]:
+    """What the figure of the rule that decided shows: the curve it reads, and the numbers it compared."""
+    seen, scale = of.stop.evidence, float(of.path.scale)
+    curve = "crossing" if of.stop.reason is Reason.CROSSING else DECIDED_BY.get(of.rule)
+    lowest = None if seen.lowest is None or seen.lowest < 0 else scale * float(np.sqrt(seen.lowest))
+    told = {
+        "crossing": "How much noise the fit can absorb against how much it may. To the right of where the two cross, "
+        "steps add more noise than they remove bias.",
+        "leave-one-out of ridge": "The error on left-out rows along the path. The stop is the earliest point that the "
+        f"data cannot tell from the smallest: within {number(seen.allowance)} standard errors of the difference.",
+        "in sample": "The error in sample along the path. The stop is where it has come down to the noise level.",
+        None: f"The rule {of.rule} reads no curve of this path; the error on left-out rows is drawn for comparison.",
+    }
+    return {
+        "curve": curve,
+        "lowest": lowest,
+        "lowest_step_sum": seen.lowest_step_sum,
+        "words": told.get(
+            curve, f"The estimate that the rule {of.rule} makes of the error. The stop is where it is smallest."
+        ),
+    }
+
+
+def notes(of: Chosen, payload: ResponsePayload) -> list[str]:
+    """What the page leaves out, and rows that stand apart, in words."""
+    out, shared = [], payload.shared
+    if shared.n_rows > MOST_POINTS:
+        count = shared.points.size
+        out.append(f"{count:,} of {shared.n_rows:,} rows are drawn, evenly spaced; numbers are of all rows.")
+    total = int((of.path.spectrum.eigenvalues > 1e-300).sum())
+    if total > MOST_PAIRS:
+        out.append(
+            f"Curves use the {MOST_PAIRS} leading of {total:,} eigenpairs, which leaves out "
+            f"{number(payload.omitted(), 2)} (root mean square) of the fit at the chosen stop, and more far beyond it."
+        )
+    return [*out, *outlier_lines(of.path, of.stop, fitted_of(of.model).kept_rows)] if has_rows(of.path) else out
+
+
+def facts(model: Model, column: int = 0) -> list[tuple[str, str]]:
+    """The fit in a table."""
+    known, out = describe(model), []
+    for key, label in _DESCRIBED.items():
+        value = known.get(key)
+        if value is None and key in ("noise_std", "hilbert_radius", "loss"):
+            continue
+        if isinstance(value, list) and key in ("noise_std", "hilbert_radius"):
+            value = value[column]
+        out.append((label, shown(number(value, missing="-"), 300)))
+    return [*out, ("estimator", shown(" ".join(repr(model).split()), LINE))]
+
+
+def importance_rows(
+    found: Sequence[Importance], columns: Sequence[SourceColumn], model: Model
+) -> dict[str, Any] | None:
+    """The table of columns: how much each matters, and the length scale of the kernel along it."""
+    if not columns:
+        return None
+    table = getattr(model.selection_, "features", None) or ()
+    scales = {row["feature"]: row for row in table}
+    listed = found or [Importance(j, float("nan"), float("nan")) for j in range(len(columns))]
+    largest = max((each.rise for each in listed if each.rise > 0), default=1.0)
+    rows = []
+    for each in listed[:MOST_LINES]:
+        column = columns[each.column]
+        seen = [scales[j] for j in column.features if j in scales]
+        known = sorted({float(row["length_scale"]) for row in seen if row.get("length_scale") is not None})
+        rows.append(
+            {
+                "name": shown(column.name, LONGEST_NAME),
+                "rise": each.rise if found else None,
+                "deviation": each.deviation if found else None,
+                "share": max(each.rise, 0.0) / largest if found else 0.0,
+                "scale": known or None,
+                "why": seen[0].get("why") if seen and not known else None,
+            }
+        )
+    return {"rows": rows, "more": max(len(listed) - MOST_LINES, 0), "ranked": bool(found)}
+
+
+def selection_rows(model: Model) -> dict[str, Any] | None:
+    """What "auto" tried."""
+    table = model.selection_
+    if table is None or not hasattr(table, "reason"):
+        return None
+    return {
+        "reason": shown(table.reason, LINE),
+        "rows": list(table)[:MOST_LINES],
+        "more": max(len(table) - MOST_LINES, 0),
+    }

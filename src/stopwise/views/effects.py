@@ -1,0 +1,129 @@
+"""What a column does to the fit: partial dependence, the mean fit with that column set and the others as in the data.
+
+Intervals are those of the curve (`predict_interval(of="mean")`), averaged over the same rows: no narrower than the
+interval of the average.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from stopwise._support.arrays import Array
+from stopwise.estimators.fitted import Fitted, fitted_of
+from stopwise.estimators.loss_fit import LossFitted
+from stopwise.estimators.prediction.host import predict_rows
+from stopwise.estimators.prediction.intervals import training_rows
+from stopwise.views.facts import Model
+from stopwise.views.shown_rows import ShownRows
+from stopwise.views.source_columns import Positions, SourceColumn
+
+POSITIONS, MOST_EFFECTS = 25, 6
+"""Places along a column that is a line, and how many columns are shown."""
+_BACKGROUND, _ENTRIES = 40, 20_000_000
+"""Rows that an effect is averaged over: fewer where kernel entries would be more than this for one column."""
+_CELLS = 14
+"""Places along each side of a heat map."""
+LEVEL = 0.9
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The mean fit (p, q) at positions of a column, and half-widths (p, q) of its interval where there are any."""
+
+    column: SourceColumn
+    positions: Positions
+    rows: Array
+    """Features of the rows that were averaged over, with the column at each position: (p, b, d)."""
+    means: Array
+    halves: Array | None
+
+
+@dataclass(frozen=True)
+class Interaction:
+    """The mean fit over two columns together, (down, across, q), and which cells have no training row near."""
+
+    across: SourceColumn
+    down: SourceColumn
+    x: Positions
+    y: Positions
+    means: Array
+    empty: Array
+
+
+def level_for(model: Model) -> float | None:
+    """The level of the intervals on the page: 0.9, or the highest that few rows allow; None where there are none."""
+    fitted = fitted_of(model)
+    if isinstance(fitted, LossFitted) or training_rows(fitted) is None:
+        return None
+    fewest = min(each.n_observations for each in model.uncertainty().calibrations)
+    return min(LEVEL, fewest / (fewest + 1)) if fewest else None
+
+
+def predictor(model: Model) -> Callable[[Array], Array]:
+    """Predictions (m, q) at rows of features: the mean, or class probabilities."""
+    fitted: Fitted | LossFitted = fitted_of(model)
+    if isinstance(fitted, LossFitted):
+        natural = fitted.natural
+        return lambda X: natural(X, model.n_jobs).reshape(len(X), -1)
+    return lambda X: predict_rows(fitted, X, model.n_jobs)
+
+
+def background(model: Model, rows: ShownRows, positions: int) -> Array:
+    """Rows that effects are averaged over, evenly spaced."""
+    budget = _ENTRIES // max(len(model.X_fit_) * positions, 1)
+    count = min(len(rows), max(5, min(_BACKGROUND, budget)))
+    return cast(Array, rows.features[np.linspace(0, len(rows) - 1, count).round().astype(int)])
+
+
+def effect(model: Model, rows: ShownRows, column: SourceColumn) -> Effect:
+    """The effect of one column."""
+    positions = column.positions(rows.features, POSITIONS)
+    some = background(model, rows, len(positions.at))
+    changed = np.stack([column.put(some, features) for features in positions.features])
+    flat = changed.reshape(-1, changed.shape[-1])
+    shape = (len(positions.at), len(some), -1)
+    means = predictor(model)(flat).reshape(shape).mean(axis=1)
+    level = level_for(model)
+    halves = None
+    if level is not None:
+        used = cast(Fitted, fitted_of(model)).to_features(flat)
+        halves = model.uncertainty().half_width(used, level, "mean").reshape(shape).mean(axis=1)
+    return Effect(column, positions, changed, means, halves)
+
+
+def interaction(model: Model, rows: ShownRows, across: SourceColumn, down: SourceColumn) -> Interaction:
+    """The joint effect of two columns."""
+    x, y = (column.positions(rows.features, _CELLS) for column in (across, down))
+    some = background(model, rows, len(x.at) * len(y.at))
+    cells = [across.put(down.put(some, below), beside) for below in y.features for beside in x.features]
+    means = predictor(model)(np.concatenate(cells)).reshape(len(y.at), len(x.at), len(some), -1).mean(axis=2)
+    counts = np.zeros((len(y.at), len(x.at)), dtype=np.int64)
+    np.add.at(counts, (_nearest(down, y, rows.features), _nearest(across, x, rows.features)), 1)
+    near = _with_neighbours(_with_neighbours(counts, y, 0), x, 1)
+    return Interaction(across, down, x, y, means, near == 0)
+
+
+def _with_neighbours(counts: Array, positions: Positions, axis: int) -> Array:
+    """Counts that include the cells on both sides along a column that is a line; levels have no neighbours."""
+    if positions.labels is not None:
+        return counts
+    padded = np.insert(np.insert(counts, 0, 0, axis=axis), counts.shape[axis] + 1, 0, axis=axis)
+    size = counts.shape[axis]
+    return cast(Array, sum(padded.take(range(i, i + size), axis=axis) for i in range(3)))
+
+
+def _nearest(column: SourceColumn, positions: Positions, rows: Array) -> Array:
+    """The position nearest to each row, each feature in units of its spread over the positions."""
+    spread = np.ptp(positions.features, axis=0)
+    block = rows[:, list(column.features)] / np.where(spread > 0, spread, 1.0)
+    places = positions.features / np.where(spread > 0, spread, 1.0)
+    best, nearest = np.full(len(rows), np.inf), np.zeros(len(rows), dtype=np.int64)
+    for i, place in enumerate(places):
+        distance = ((block - place) ** 2).sum(axis=1)
+        nearest[distance < best] = i
+        best = np.minimum(best, distance)
+    return nearest

@@ -1,0 +1,190 @@
+"""Which columns matter: how much worse left-out rows are predicted when one column is shuffled among them.
+
+Rows are left out a fifth at a time. Kernel and clock reading are the fit's; a squared-loss fit is stood for by ridge on
+the same clock, as in its intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import scipy.linalg
+from sklearn.base import clone
+
+from stopwise._support.arrays import Array
+from stopwise.estimators.fitted import Fitted, fitted_of
+from stopwise.estimators.loss_fit import LossFitted
+from stopwise.rules import Fixed
+from stopwise.views.facts import Model
+from stopwise.views.shown_rows import ShownRows
+from stopwise.views.source_columns import SourceColumn
+
+_FOLDS = 5
+_ROWS, _SHUFFLES, _ENTRIES = 1_000, 5, 150_000_000
+"""Rows that take part, shuffles of each column, and kernel entries that all of them may cost together (seconds): with
+many columns there are fewer shuffles, then fewer rows."""
+_LEAST_ROWS = 20
+
+
+@dataclass(frozen=True)
+class Importance:
+    """The rise of the left-out error when a column is shuffled, and its standard deviation over the shuffles.
+
+    Of a squared-loss fit the root mean squared error, units of y; of another loss the mean loss of a row.
+    """
+
+    column: int
+    rise: float
+    deviation: float
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Rows left out of a fit to the others, and that fit's values f (m, q) at any rows of features."""
+
+    rows: Array
+    values: Callable[[Array], Array]
+
+
+@dataclass(frozen=True)
+class LeftOutRows:
+    """Rows of which each was predicted by a fit without it: by a fifth of them at a time."""
+
+    rows: ShownRows
+    folds: tuple[Fold, ...]
+    losses: Callable[[Array, Array], Array]
+    """Loss of each row from its response and value."""
+    squared: bool
+
+    @property
+    def values(self) -> Array:
+        """f at every row, from the fit without it, (n, q)."""
+        out = [fold.values(self.rows.features[fold.rows]) for fold in self.folds]
+        whole = np.empty((len(self.rows), out[0].shape[1]))
+        for fold, part in zip(self.folds, out, strict=True):
+            whole[fold.rows] = part
+        return whole
+
+    def error(self, change: Callable[[Array], Array] | None = None) -> float:
+        """The error over all rows, each left out, after a change to their features."""
+        total = 0.0
+        for fold in self.folds:
+            features = self.rows.features[fold.rows]
+            values = fold.values(features if change is None else change(features))
+            total += float(self.rows.weights[fold.rows] @ self.losses(self.rows.responses[fold.rows, 0], values))
+        mean = total / float(self.rows.weights.sum())
+        return float(np.sqrt(mean)) if self.squared else mean
+
+
+def left_out_rows(model: Model, rows: ShownRows, response: int, n_columns: int) -> LeftOutRows | None:
+    """Fits without a fifth of some rows each; None where rows are too few to leave out."""
+    fitted = fitted_of(model)
+    most = int(min(_ROWS, np.sqrt(_ENTRIES / max(n_columns, 1))))
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(rows))[:most]
+    some = rows.take(np.sort(order))
+    if isinstance(fitted, LossFitted) and fitted.classes is not None:
+        order = rng.permutation(len(some))
+        order = order[np.argsort(some.responses[order, 0], kind="stable")]  # every fold has its share of every class
+        parts: Sequence[Array] = [order[i::_FOLDS] for i in range(_FOLDS)]
+    else:
+        parts = np.array_split(rng.permutation(len(some)), _FOLDS)
+    if len(some) < _LEAST_ROWS or not some.features.size:
+        return None
+    some = ShownRows(some.features, some.responses[:, response : response + 1], some.weights)
+    fit = _under_loss if isinstance(fitted, LossFitted) else _ridge
+    folds = tuple(
+        Fold(part, fit(model, some.take(np.setdiff1d(np.arange(len(some)), part)), response)) for part in parts
+    )
+    if isinstance(fitted, LossFitted):
+        doubt = 1 / (len(some) + 2)
+        return LeftOutRows(some, folds, lambda y, f: fitted.loss.guarded(y, f, doubt), False)
+    return LeftOutRows(some, folds, lambda y, f: cast(Array, (y - f[:, 0]) ** 2), True)
+
+
+def importances(left: LeftOutRows, columns: Sequence[SourceColumn]) -> list[Importance]:
+    """Every column's, the most important first."""
+    plain, rng = left.error(), np.random.default_rng(1)
+    shuffles = int(np.clip(_ENTRIES // max(len(left.rows) ** 2 * len(columns), 1), 1, _SHUFFLES))
+    out = []
+    for j, column in enumerate(columns):
+        index = list(column.features)
+
+        def shuffled(features: Array, index: list[int] = index) -> Array:
+            changed = features.copy()
+            changed[:, index] = features[rng.permutation(len(features))][:, index]
+            return changed
+
+        varies = np.ptp(left.rows.features[:, index], axis=0).any()
+        rises = [left.error(shuffled) - plain for _ in range(shuffles)] if varies else [0.0]
+        out.append(Importance(j, float(np.mean(rises)), float(np.std(rises))))
+    return sorted(out, key=lambda each: -each.rise)
+
+
+def _ridge(model: Model, rows: ShownRows, response: int) -> Callable[[Array], Array]:
+    """Kernel ridge at the fit's kernel and clock, with its unpenalised constant and linear part."""
+    fitted = cast(Fitted, fitted_of(model))
+    X, y = fitted.to_features(rows.features), rows.responses[:, 0]
+    clock = max(float(fitted.stops[response].step_sum), 1e-300)
+    root, n = np.sqrt(rows.weights), float(rows.weights.sum())
+    gram = fitted.kernel(X).astype(np.float64) * root * root[:, None]
+    gram[np.diag_indices_from(gram)] += n / clock
+    factor = scipy.linalg.cho_factor(gram, lower=True, overwrite_a=True, check_finite=False)
+
+    def free(at: Array) -> Array:
+        """The unpenalised columns: the constant, and the features in units of their spread."""
+        if fitted.trend is not None:
+            return fitted.trend.at(at)
+        return np.ones((len(at), int(fitted.path.intercept)))
+
+    both = np.column_stack([y, free(X)])
+    solved = root[:, None] * scipy.linalg.cho_solve(factor, root[:, None] * both, check_finite=False)
+    level = np.linalg.lstsq(free(X).T @ solved[:, 1:], free(X).T @ solved[:, 0], rcond=None)[0]
+    dual = solved[:, 0] - solved[:, 1:] @ level
+
+    def values(features: Array) -> Array:
+        at = fitted.to_features(features)
+        return cast(Array, (fitted.kernel(at, X) @ dual + free(at) @ level)[:, None])
+
+    return values
+
+
+def _under_loss(model: Any, rows: ShownRows, response: int) -> Callable[[Array], Array]:
+    """The same estimator with its kernel and stop given."""
+    fitted = cast(LossFitted, fitted_of(model))
+    again = clone(model).set_params(kernel=fitted.kernel)
+    if fitted.stops[0].iteration is None:
+        again.set_params(rule=Fixed(step_sum=float(fitted.stops[0].step_sum)))
+    used = slice(None) if fitted.features is None else fitted.features
+    y = rows.responses[:, 0] if fitted.classes is None else fitted.classes[rows.responses[:, 0].astype(int)]
+    again.fit(rows.features[:, used], y, sample_weight=rows.weights)
+    made = cast(LossFitted, fitted_of(again))
+    return lambda features: made.scores(features[:, used], model.n_jobs)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The columns of a fit by how much they matter to one response, and the left-out rows that tell."""
+
+    left: LeftOutRows | None
+    found: list[Importance]
+    n_columns: int
+
+    def leading(self, most: int) -> list[int]:
+        """The most important columns, in order; the first ones where left-out rows could not tell."""
+        ordered = [each.column for each in self.found] or list(range(self.n_columns))
+        return ordered[:most]
+
+    @property
+    def strong(self) -> list[int]:
+        """Columns without which left-out rows are predicted worse."""
+        return [each.column for each in self.found if each.rise > 0 and np.isfinite(each.rise)]
+
+
+def ranking(model: Model, rows: ShownRows | None, columns: Sequence[SourceColumn], response: int = 0) -> Ranking:
+    """How much each column matters to one response; unknown without rows."""
+    left = None if rows is None or not columns else left_out_rows(model, rows, response, len(columns))
+    return Ranking(left, [] if left is None else importances(left, columns), len(columns))

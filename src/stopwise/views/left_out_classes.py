@@ -1,0 +1,72 @@
+"""A fit under a loss on its left-out rows: confusion, reliability, and the loss along the clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from stopwise._support.arrays import Array
+from stopwise.engine.loss_fits.loss_path import walk
+from stopwise.engine.loss_fits.loss_rows import make_features, merge_copies
+from stopwise.estimators.calibration import reliability
+from stopwise.estimators.fitted import fitted_of
+from stopwise.estimators.loss_fit import LossFitted
+from stopwise.views.importance import LeftOutRows
+from stopwise.views.shown_rows import ShownRows
+
+_CLOCK_ROWS = 1_000
+"""Rows from which the loss along the clock is drawn."""
+
+
+@dataclass(frozen=True)
+class LeftOutClasses:
+    """Codes (n,), weights (n,) and class probabilities (n, classes) of rows, each predicted by a fit without it."""
+
+    codes: Array
+    weights: Array
+    probability: Array
+
+    @property
+    def confusion(self) -> Array:
+        """Rows (by weight) of each class, down, that are taken for each class, across."""
+        count = self.probability.shape[1]
+        table = np.zeros((count, count))
+        np.add.at(table, (self.codes, np.argmax(self.probability, axis=1)), self.weights)
+        return table
+
+    @property
+    def accuracy(self) -> float:
+        """The share of rows whose class is the likeliest."""
+        return float(np.trace(self.confusion) / self.weights.sum())
+
+    @property
+    def commonest(self) -> float:
+        """The share of the commonest class: what no features at all would predict."""
+        return float(np.bincount(self.codes, self.weights).max() / self.weights.sum())
+
+    @property
+    def reliability(self) -> tuple[Array, Array, Array]:
+        """Mean predicted probability, observed share and weight in ten bins."""
+        return reliability(self.probability, self.codes.astype(np.float64), self.weights)
+
+
+def left_out_classes(model: Any, left: LeftOutRows) -> LeftOutClasses:
+    """The probabilities of left-out rows."""
+    fitted = cast(LossFitted, fitted_of(model))
+    codes = left.rows.responses[:, 0].astype(int)
+    return LeftOutClasses(codes, left.rows.weights, fitted.loss.natural(left.values))
+
+
+def loss_along_clock(model: Any, rows: ShownRows) -> tuple[Array, Array]:
+    """Clock readings and the mean left-out loss of a row there, with the kernel of the fit."""
+    fitted = cast(LossFitted, fitted_of(model))
+    some = rows.take(np.sort(np.random.default_rng(0).permutation(len(rows))[:_CLOCK_ROWS]))
+    used = some.features if fitted.features is None else some.features[:, fitted.features]
+    merged = merge_copies(used, some.responses[:, 0], some.weights)
+    count = model.n_landmarks if isinstance(model.n_landmarks, int) else None
+    made = make_features(fitted.kernel, merged, count, 0, model.fit_intercept)
+    path = walk(made.problem(merged, fitted.loss, model.fit_intercept), final=False)
+    readings = [reading for reading in path.readings if reading.step_sum > 0]
+    return np.array([each.step_sum for each in readings]), np.array([each.left_out_mean for each in readings])

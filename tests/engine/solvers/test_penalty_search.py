@@ -1,0 +1,52 @@
+"""The search over penalties against a planted curve of left-out errors."""
+
+import math
+
+import numpy as np
+import pytest
+
+from stopwise.engine.solves.penalty_search import PenaltySearch
+
+BEST = 1e-2
+
+
+def planted(penalty):
+    """Residuals whose mean square is 1 + (log penalty - log BEST)^2 / 100, the same for each row but for its sign."""
+    signs = np.where(np.arange(400) % 2 == 0, 1.0, -1.0)
+    return signs * math.sqrt(1 + math.log(penalty / BEST) ** 2 / 100)
+
+
+def search(**options):
+    read = []
+
+    def left_out(penalty):
+        read.append(penalty)
+        return planted(penalty)
+
+    given = PenaltySearch(left_out, weight=400.0, total=400.0, smallest=1e-9, largest=1e6, **options)
+    return given, read
+
+
+@pytest.mark.parametrize("start", [1e-6, 1e-2, 10.0])
+def test_the_smallest_error_is_found_from_either_side(start):
+    found = search()[0].run(start)
+    assert found.lowest_penalty == pytest.approx(BEST, rel=0.05)
+    assert found.lowest == pytest.approx(1.0, rel=1e-4)
+    assert found.regret < 1e-3
+    assert not found.at_end
+
+
+def test_no_reading_is_made_below_what_is_affordable_and_the_regret_says_so():
+    given, read = search(affordable=1.0)
+    found = given.run(1e-4)
+    assert min(read) >= 1.0 * (1 - 1e-12)
+    assert found.lowest_penalty == pytest.approx(1.0)
+    assert not found.at_end
+    # the last stride, from 4 to 1, gained this much; the curve is convex, so the next one gains less
+    last = (planted(4.0)[0] ** 2 - planted(1.0)[0] ** 2) / planted(1.0)[0] ** 2
+    assert found.regret >= last
+    assert found.regret == pytest.approx(last, rel=0.2)
+
+
+def test_an_affordable_penalty_below_the_best_costs_nothing():
+    assert search(affordable=1e-5)[0].run(1.0).regret == pytest.approx(search()[0].run(1.0).regret)
