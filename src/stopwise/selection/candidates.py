@@ -224,15 +224,13 @@ class Candidate:
         difference = self.errors - other.errors
         return float(difference.mean()), float(difference.std()) / math.sqrt(difference.size)
 
-    def tied_with(self, best: Candidate, errors: float, honest: Array | None = None) -> bool:
+    def tied_with(self, best: Candidate, errors: float) -> bool:
         """Whether left-out rows cannot tell it from the best: within standard errors, and not half as bad again.
 
-        A few far rows make a standard error that hides any difference. `honest` stands for the best's errors.
+        A few far rows make a standard error that hides any difference.
         """
-        rows = best.errors if honest is None else honest
-        gap = self.errors - rows
-        chance = errors * float(gap.std()) / math.sqrt(gap.size)
-        return float(gap.mean()) <= min(chance, 0.5 * float(rows.mean()))
+        gap, chance = self.gap(best)
+        return gap <= min(errors * chance, 0.5 * float(best.errors.mean()))
 
     def errors_at(self, rows: Sample, unseen: Array, place: Place) -> Array:
         """Squared errors on rows outside the sample (its rows come first), averaged over responses."""

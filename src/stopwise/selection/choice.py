@@ -71,12 +71,8 @@ class Budget:
     """With more features, products of kernels have one length scale: a gradient takes a pass by feature."""
     rows_per_slope: int = 5
     """A linear part needs so many rows for each feature."""
-    rows_per_scale: int = 30
-    """With fewer rows for each length scale, learning them flatters left-out errors too much to judge by."""
     ties: float = 1.0
     """Standard errors of the difference up to which left-out rows cannot tell a candidate from the best."""
-    linear_ties: float = 1.25
-    """The same for least squares alone, the simplest candidate."""
 
 
 def effort(n_rows: int) -> tuple[Budget, Place]:
@@ -213,8 +209,9 @@ class Search:
         if self._may_be_linear(sample):
             line = judge(sample.with_linear(), [], self.place, per_feature=False)
             tried.append(line)
-            honest = self._honest_errors(best)
-            if line.log_error < 0 and line.tied_with(best, self.budget.linear_ties, honest):
+            # Half of the prior odds: of as many kernels the best is flattered. A score is two likelihoods.
+            among = 4 * math.log(len(tried)) / sample.n_samples
+            if line.log_error < 0 and line.fair_scores.mean() <= best.fair_scores.mean() + among:
                 # What slopes leave may still curve: the smoothest kernel, at a scale that slopes do not explain.
                 best = self._typical(sample.with_linear(), self.kernels[0])
                 return best, [*tried, *finalists]
@@ -321,20 +318,6 @@ class Search:
             return best
         judged = judge(best.sample, parts, self.place, per_feature=best.per_feature)
         return replace(judged, edge=best.edge, fall=best.fall)
-
-    def _honest_errors(self, best: Candidate) -> Array:
-        """The best's squared errors on left-out rows that had no part in learning its length scales."""
-        n, d = best.sample.covariates.shape
-        if not best.per_feature or n > self.budget.rows_per_scale * d:
-            return best.errors
-        start = Learned(np.full(d, float(np.mean(cast(Learned, best.learned).logs))), 0.0, 0.0)
-        errors, fold = np.empty(n), np.arange(n) % 3
-        for k in range(3):
-            part = best.sample.part(fold != k)
-            found = learn(part, best.kernel, start, max_steps=self.budget.steps, place=self.place)
-            judged = judge(best.sample, [Part(1.0, best.kernel, found.scales)], self.place, per_feature=True)
-            errors[fold == k] = judged.errors[fold == k]
-        return errors
 
     def _averaged(self, best: Candidate, finalists: Sequence[Candidate]) -> Candidate:
         """The best, or its average with others that left-out rows cannot tell from it if that predicts as well."""
