@@ -40,6 +40,8 @@ DEVICE_ROWS = 3_000
 """From here on a GPU that is there pays: loading torch takes seconds."""
 SHARES = 64
 """Posterior shares of kernels are multiples of 1/64: smaller ones change nothing that a small sample could show."""
+NEAR = 2.0
+"""Log units beyond the shortest length scale within which the search on more rows starts for every feature."""
 _GRID, _FINE_GRID, _FEW_FEATURES = (-2, 6), (-6, 4), 3
 """Powers of two times the median distance, every second one: with few features detail may be fine."""
 _DEVICE_MOST, _DEVICE_MOST_OF_MANY, _MANY_ROWS = 5_000, 8_000, 100_000
@@ -59,8 +61,9 @@ class Budget:
     unseen_rows: int = 600
     """So many others say whether length scales per feature are worse than one."""
     steps_together: int = 8
-    steps: int = 25
-    more_steps: int = 10
+    first_steps: int = 5
+    steps: int = 18
+    more_steps: int = 16
     sharing: int = 3
     """With so many others the best may share its place,"""
     averaged_rows: int = 2500
@@ -201,7 +204,7 @@ class Search:
 
     def _best(self, rows: Sample) -> tuple[Candidate, list[Candidate]]:
         sample = rows.first(self.budget.more_rows)
-        tried = list(self._listed(sample.first(self.budget.rows)))
+        tried = self._listed(sample.first(self.budget.rows))
         finalists = self._finalists(tried, sample)
         if sample.n_rows < self.budget.small_rows:
             return self._mixed(finalists), tried
@@ -221,32 +224,37 @@ class Search:
         best = self._averaged(best, finalists)
         return best, [*tried, *(c for c in finalists if c not in tried)]
 
-    def _listed(self, sample: Sample) -> Iterator[Candidate]:
-        """Every candidate, its length scales learned on the sample."""
+    def _listed(self, sample: Sample) -> list[Candidate]:
+        """Every candidate, its length scales learned on the sample: from rough kernels to smooth ones.
+
+        The rougher a kernel, the wider the slopes that lead to its best length scales; the next one starts there.
+        """
         d, budget = sample.covariates.shape[1], self.budget
-        for kernel in self.kernels:
+        typical = Learned(np.full(d, -math.log(median_distance(sample.covariates))), math.log(30.0), 0.0)
+        starts = [typical]
+        found: list[list[Candidate]] = []
+        for kernel in reversed(self.kernels):
             product = isinstance(kernel, Separable)
             if product and d == 1 and len(self.kernels) > 1:
                 continue  # the same function as the kernel of the distance
             first, edge, fall = self._first_scale(sample.first(budget.grid_rows), kernel)
             one = learn(sample, kernel, first, max_steps=budget.steps_together, together=True, place=self.place)
-            for candidate in self._with_linear(sample, kernel, one, False):
-                yield replace(candidate, edge=edge, fall=fall)
-            costly = product and d > budget.product_features
-            if self._may_be_many(sample) and not costly:
-                yield from self._with_linear(sample, kernel, self._learned_each(sample, kernel, one), True)
+            judged = [replace(c, edge=edge, fall=fall) for c in self._with_linear(sample, kernel, one, False)]
+            if self._may_be_many(sample) and not (product and d > budget.product_features):
+                many = self._learned_each(sample, kernel, one, *starts)
+                starts = [typical, many]
+                judged += self._with_linear(sample, kernel, many, True)
+            found.append(judged)
+        return [candidate for each in reversed(found) for candidate in each]
 
-    def _learned_each(self, sample: Sample, kernel: Stationary, one: Learned) -> Learned:
-        """One length scale per feature, from the better of two starts after a few steps from each.
+    def _learned_each(self, sample: Sample, kernel: Stationary, *starts: Learned) -> Learned:
+        """One length scale per feature, from the best of some starts after a few steps from each.
 
         Where few features matter, one length scale for all may fit nothing, and its start leads nowhere.
         """
-        typical = Learned(np.full_like(one.logs, -math.log(median_distance(sample.covariates))), math.log(30.0), 0.0)
-        begun = [
-            learn(sample, kernel, s, max_steps=self.budget.steps_together, place=self.place) for s in (one, typical)
-        ]
+        begun = [learn(sample, kernel, each, max_steps=self.budget.first_steps, place=self.place) for each in starts]
         start = min(begun, key=lambda found: round(found.value, 9))
-        return learn(sample, kernel, start, max_steps=self.budget.steps - self.budget.steps_together, place=self.place)
+        return learn(sample, kernel, start, max_steps=self.budget.steps, place=self.place)
 
     def _with_linear(
         self, sample: Sample, kernel: Stationary, found: Learned, per_feature: bool
@@ -299,6 +307,8 @@ class Search:
         sample = sample.with_linear() if candidate.linear else sample
         if further:
             together, steps = not candidate.per_feature, self.budget.more_steps
+            # A feature that few rows found no use for is brought near again: from afar it has no slope to follow.
+            found = replace(found, logs=np.maximum(found.logs, found.logs.max() - NEAR))
             found = learn(sample, candidate.kernel, found, max_steps=steps, together=together, place=self.place)
         judged = self._judged(sample, candidate.kernel, found, candidate.per_feature)
         return replace(judged, edge=candidate.edge, fall=candidate.fall)
