@@ -52,7 +52,12 @@ $(VENV)/.also-%: pyproject.toml | $(INSTALLED)
 	$(PY) -m pip install --quiet --editable ".[$*]"
 	@touch $@
 
-demo: $(INSTALLED) ## fit an example and say why it stopped where it did
+# With no environment yet, only what the demo itself needs; the tests' tools come with the first target that wants them.
+$(VENV)/.demo: pyproject.toml | $(BIN)/pip
+	$(PY) -m pip install --quiet --editable . "jinja2>=3.1"
+	@touch $@
+
+demo: $(if $(REMEMBERED_EXTRAS),$(INSTALLED),$(VENV)/.demo) ## fit an example and say why it stopped where it did
 	@mkdir -p build/demo
 	$(BIN)/stopwise fit --example motorcycle --out build/demo/motorcycle.stopwise --report build/demo/report.html $(ARGS)
 
@@ -93,6 +98,7 @@ check: lint types ## lint and types
 docs: $(VENV)/.also-docs ## build the documentation in build/docs; a warning is an error
 	$(PY) docs/house.py
 	$(BIN)/sphinx-build -W --keep-going -b html docs build/docs
+	$(PY) docs/links.py build/docs
 
 reproduce: $(INSTALLED) ## run the paper's experiments
 	$(BIN)/stopwise reproduce $(ARGS)

@@ -355,13 +355,16 @@ def packaged(name: str) -> DataSet:
 
 def from_folder(folder: Path) -> list[DataSet]:
     """Every `*.csv.gz` of a folder, smallest first."""
+    found = [from_file(file) for file in sorted(folder.glob("*.csv.gz"))]
+    return sorted(found, key=lambda data: len(data.response))
+
+
+def from_file(file: Path) -> DataSet:
+    """A file without header whose last column is the response."""
     import pandas as pd
 
-    found = []
-    for file in sorted(folder.glob("*.csv.gz")):
-        table = pd.read_csv(file, header=None).to_numpy(dtype=np.float64)
-        found.append(DataSet(file.name.removesuffix(".csv.gz"), table[:, :-1], table[:, -1]))
-    return sorted(found, key=lambda data: len(data.response))
+    table = pd.read_csv(file, header=None).to_numpy(dtype=np.float64)
+    return DataSet(file.name.removesuffix(".csv.gz"), table[:, :-1], table[:, -1])
 
 
 def load(folders: list[Path], only: list[str] | None = None, listed: Sequence[str] = ("packaged",)) -> list[DataSet]:

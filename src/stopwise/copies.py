@@ -39,7 +39,7 @@ class Observations:
     `first` numbers, in the given table, the first row of each; `row_of` says for every given row which of them it
     became (-1: weight zero). `weights` are relative precisions and `counts` the number of observations of each row,
     None where all are one; both add up to `n_observations`. `agreement` is (p1 - p0) / (1 - p0), None where no two
-    rows share their covariates.
+    rows share their covariates. A given weight times `unit` is a relative precision.
     """
 
     first: Array
@@ -47,6 +47,7 @@ class Observations:
     weights: Array | None
     counts: Array | None
     agreement: float | None
+    unit: float = 1.0
 
     @property
     def n_observations(self) -> float:
@@ -89,7 +90,8 @@ def _assemble(
     rank[order] = np.arange(len(order))
     total = np.bincount(same, weights=given)[order]
     counts = counts[order]
-    total = _rounded(total * (counts.sum() / total.sum()))
+    unit = float(counts.sum() / total.sum())
+    total = _rounded(total * unit)
     row_of = np.full(n_given, -1)
     row_of[kept] = rank[number]
     even = np.all(np.abs(total - 1) <= 1e-11)
@@ -99,6 +101,7 @@ def _assemble(
         weights=None if even else total,
         counts=None if np.all(counts == 1) else counts,
         agreement=agreement,
+        unit=unit,
     )
 
 

@@ -16,7 +16,7 @@ from typing import ClassVar, TypeAlias, cast
 import numpy as np
 
 from stopwise._support.arrays import Array, ArrayLike
-from stopwise._support.checks import at_least_zero, is_finite
+from stopwise._support.checks import at_least_zero, did_you_mean, is_finite
 from stopwise.schedules import Constant, Schedule, as_schedule, largest_step
 
 TWO_E = 2 * math.e
@@ -268,4 +268,5 @@ def as_filter(value: object, schedule: object = "auto") -> Filter:
     if isinstance(value, str) and value in _NAMED:
         return GradientDescent(schedule) if value == "descent" else _NAMED[value]()
     names = ", ".join(f'"{name}"' for name in _NAMED)
-    raise ValueError(f"filter must be one of {names} or a sw.filters instance; got {value!r}")
+    got = f"{value!r}{did_you_mean(value, _NAMED)}"
+    raise ValueError(f"filter must be one of {names} or a sw.filters instance; got {got}")

@@ -18,12 +18,12 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from stopwise._support.arrays import Array, ArrayLike
-from stopwise._support.checks import at_least_zero, flag, is_finite, is_number, real_array
+from stopwise._support.checks import at_least_zero, did_you_mean, flag, is_finite, is_number, real_array
 from stopwise._support.memory import row_tiles
 from stopwise._support.minimum import lowest_on_log_scale
 from stopwise.copies import find_observations
 from stopwise.filters import Ridge
-from stopwise.kernels import Gaussian, as_matrix, take_rows
+from stopwise.kernels import Gaussian, Kernel, Matern, Sobolev, as_matrix, take_rows
 from stopwise.path import Path
 
 Given: TypeAlias = ArrayLike | None
@@ -37,6 +37,12 @@ class NoiseEstimator(ABC):
     needs_pairs: ClassVar[bool] = False
     """Reads single eigenpairs, where others read sums over them."""
     needs_rows: ClassVar[bool] = False
+    correlated: ClassVar[bool] = False
+    """Whether neighbouring rows share noise, so that left-out rows say nothing of when to stop."""
+
+    def kernel_for(self, given: Kernel | None) -> Kernel | None:
+        """The kernel to use where one was given (None: "auto")."""
+        return given
 
     @abstractmethod
     def estimate(
@@ -394,6 +400,46 @@ class Evidence(_FromPath):
         return ratio, self.variance_at(path, ratio), self.score(path, ratio)
 
 
+@dataclass(frozen=True)
+class AR1(NoiseEstimator):
+    """Noise that neighbours along one covariate share: correlation exp(-gap / length), AR(1) on an even design.
+
+    Length, level and stop maximise the likelihood of curve plus noise, exactly, in O(n). `noise_std_` is the level of
+    independent noise that would blur the curve as much: the standard deviation times sqrt((1 + rho) / (1 - rho)), rho
+    the correlation of neighbours. A curve must be smoother than such noise to be told from it; noise shared over more
+    than a twentieth of the covariate's range counts as curve.
+    """
+
+    name: ClassVar[str] = "ar1"
+    correlated: ClassVar[bool] = True
+
+    def kernel_for(self, given: Kernel | None) -> Kernel | None:
+        if given is None:
+            return Sobolev(2, interval="auto")
+        if given.needs_scale:
+            raise ValueError(
+                f"noise_std=AR1() needs the length scale of {given.name} as a number: it is not chosen from rows that "
+                'share noise; or leave kernel="auto", a cubic spline'
+            )
+        smooth = (isinstance(given, Sobolev) and given.order == 2) or (
+            isinstance(given, Matern) and given.smoothness > 1
+        )
+        if not smooth:
+            raise ValueError(
+                "noise_std=AR1() goes with the kernels sobolev2, matern32 and matern52 on one covariate, got "
+                f"{given.name}: a rougher curve cannot be told from noise that neighbours share"
+            )
+        return given
+
+    def estimate(
+        self, X: Given = None, y: Given = None, *, path: Path | None = None, weights: Array | None = None
+    ) -> float:
+        raise ValueError(
+            'noise_std=AR1() is estimated along one covariate together with the stop: use solver="line" (or "auto") '
+            'and rule="auto" or Fixed(...)'
+        )
+
+
 _ALL = (HallMarron, Rice, GasserSrokaJennen, NearestNeighbour, SpectralTail, ResidualGCV, Evidence)
 _NAMED: Mapping[str, NoiseEstimator] = {cls.name: cls() for cls in _ALL} | {"auto": Evidence()}
 """Estimators by the names that `noise_std=` takes."""
@@ -419,9 +465,8 @@ def as_noise(noise_std: object) -> NoiseEstimator:
         if noise_std in _NAMED:
             return _NAMED[noise_std]
         names = ", ".join(f'"{name}"' for name in _NAMED)
-        raise ValueError(
-            f"noise_std must be a positive number, one of {names}, or a sw.noise instance; got {noise_std!r}"
-        )
+        got = f"{noise_std!r}{did_you_mean(noise_std, _NAMED)}"
+        raise ValueError(f"noise_std must be a positive number, one of {names}, or a sw.noise instance; got {got}")
     if isinstance(noise_std, Real) and not isinstance(noise_std, bool):
         return Known(cast(float, noise_std))
     raise TypeError(f"noise_std must be a number, a name or a sw.noise instance; got {type(noise_std).__name__}")

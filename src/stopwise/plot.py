@@ -14,7 +14,9 @@ import numpy as np
 from stopwise._support.arrays import Array, ArrayLike
 from stopwise._support.matplotlib import library
 from stopwise.estimators.fitted import fitted_of
+from stopwise.estimators.intake import names_of
 from stopwise.estimators.prediction.host import predict_rows
+from stopwise.estimators.prediction.response_groups import response_names
 from stopwise.tables import shown
 from stopwise.views.comparison import Comparison
 from stopwise.views.curves import Chosen, chosen, has_rows, observed, readings, risks
@@ -63,11 +65,22 @@ def _finish(ax: Axes, title: str, legend: bool = True, **labels: str) -> Axes:
     return ax
 
 
+def _ink() -> str:
+    """The colour of text: a mark in it reads on any background that a style sheet may set."""
+    return str(library().rcParams["text.color"])
+
+
+def _target(model: Model, y: object, response: int) -> str:
+    """What a response is called: by y, else by the data of the fit."""
+    names = names_of(y) or response_names(model) or ()
+    return shown(names[response], 40) if response < len(names) else "response"
+
+
 def _mark(ax: Axes, of: Chosen) -> None:
     """A line at the stop, labelled."""
     if of.stop.step_sum > 0:
         steps = "" if of.stop.iteration is None else f" ({of.stop.iteration:,} steps)"
-        ax.axvline(of.stop.step_sum, color="black", linewidth=1.0, label=f"stop{steps}")
+        ax.axvline(of.stop.step_sum, color=_ink(), linewidth=1.0, label=f"stop{steps}")
 
 
 def _clock(of: Chosen) -> Array:
@@ -134,7 +147,7 @@ def spectrum(model: Model, ax: Axes | None = None, *, response: int = 0) -> Axes
     ax.plot(index[fitted], values[fitted], ".", color=BLUE, label=f"mostly fitted ({fitted.sum():,})")
     ax.plot(index[~fitted], values[~fitted], ".", color=_GREY, label=f"mostly left ({(~fitted).sum():,})")
     if level is not None:
-        ax.axhline(level, color="black", linewidth=1.0, label=f"1 / step_sum (radius {np.sqrt(level):.3g})")
+        ax.axhline(level, color=_ink(), linewidth=1.0, label=f"1 / step_sum (radius {np.sqrt(level):.3g})")
         # Rounding's eigenvalues lie far below anything that matters: they would take most of the axis.
         ax.set_ylim(max(values[-1], 1e-6 * level) / 2, 2 * max(values[0], level))
     ax.set(xscale="log", yscale="log")
@@ -163,12 +176,15 @@ def fit(
         label = f"{BAND:.0%} interval of the curve"
         ax.fill_between(at, ends[:, 0], ends[:, 1], color=BLUE, alpha=0.2, linewidth=0, label=label)
         ax.plot(at, mean, color=BLUE, label="fit")
-        return _finish(ax, "Fit", xlabel=shown(names[0], 40), ylabel="response")
+        return _finish(ax, "Fit", xlabel=shown(names[0], 40), ylabel=_target(model, y, response))
     fitted = of.path.fit() if X is None else model.predict(X).reshape(len(target), -1)[:, response]
     ends = [np.minimum(target, fitted).min(), np.maximum(target, fitted).max()]
+    name = _target(model, y, response)
     ax.plot(ends, ends, color=_GREY, linewidth=0.8)
     ax.plot(fitted, target, ".", color=BLUE, alpha=0.6, markersize=4)
-    return _finish(ax, "Predicted against observed", legend=False, xlabel="predicted", ylabel="observed")
+    return _finish(
+        ax, "Predicted against observed", legend=False, xlabel=f"predicted {name}", ylabel=f"observed {name}"
+    )
 
 
 def residuals(model: Model, ax: Axes | None = None, *, response: int = 0) -> Axes:
@@ -179,7 +195,8 @@ def residuals(model: Model, ax: Axes | None = None, *, response: int = 0) -> Axe
     ax.axhline(0, color=_GREY, linewidth=0.8)
     noise = float(of.sigma * of.path.scale)
     ax.axhspan(-2 * noise, 2 * noise, color=_GREY, alpha=0.12, linewidth=0, label="± 2 noise_std")
-    return _finish(ax, "Residuals", xlabel="fitted", ylabel="observed - fitted")
+    name = _target(model, None, response)
+    return _finish(ax, "Residuals", xlabel=f"fitted {name}", ylabel="observed - fitted")
 
 
 def compare(what: Compared, ax: Axes | None = None) -> Axes:
@@ -200,7 +217,7 @@ def compare(what: Compared, ax: Axes | None = None) -> Axes:
             curve = of.path.scale * np.sqrt(of.path.leave_one_out_error(grid))
             ax.plot(grid, curve, color=_GREY, linewidth=1.0, label="leave-one-out along the path")
     least = min(starts, default=2.0) / 2
-    colours = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, "black", _GREY)
+    colours = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, _ink(), _GREY)
     for i, (name, at, left_out, held) in enumerate(entries):
         style: dict[str, Any] = {"color": colours[i % len(colours)], "marker": _MARKERS[i % len(_MARKERS)]}
         style["linestyle"] = "none"

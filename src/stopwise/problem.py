@@ -153,6 +153,11 @@ class Problem:
         diagonal = np.diagonal(x) if isinstance(kernel, Precomputed) else kernel.diagonal(x)
         return float(np.average(diagonal.astype(np.float64), weights=self.weights))
 
+    def random_rows(self, count: int) -> Array:
+        """The first `count` of a random order of all rows, ascending: a larger sample holds the smaller one."""
+        order = np.random.default_rng([20160716, self.seed]).permutation(self.n_rows)
+        return np.sort(order[:count])
+
     def subset(self, rows: Array, kernel: Kernel) -> Problem:
         """The same problem on some of the rows, centred anew; still in this problem's units."""
         precomputed = isinstance(kernel, Precomputed)

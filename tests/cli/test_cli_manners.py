@@ -229,7 +229,7 @@ def test_a_report_is_asked_of_the_report_room(folder, monkeypatch):
     assert run("fit", "good.csv", "--target", "y", "--kernel", "linear", "--report", "r.html").exit_code == 0
     assert (folder / "r.html").read_text() == "<html>"
     assert sorted(asked) == ["X", "command", "target", "warnings", "y"]
-    assert asked["X"].shape == (20, 1)
+    assert asked["X"].matrix.shape == (20, 1)
 
 
 def test_a_report_that_fails_leaves_neither_report_nor_model(folder, monkeypatch):
@@ -297,3 +297,17 @@ def test_every_example_script_runs(script, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (["--example", "motorcycle", "table.csv"], "DATA and --example are both given"),
+        (["--example", "motorcycle", "--quantile", "0.9"], "--quantile is for --loss quantile"),
+        (["--example", "kiln", "--target", "strenght"], "did you mean 'strength'"),
+    ],
+)
+def test_options_that_contradict_each_other_are_told_so(words, match):
+    done = run("fit", *words)
+    assert done.exit_code == 2
+    assert match in done.stderr

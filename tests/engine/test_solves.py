@@ -9,7 +9,6 @@ from stopwise._support.torch import has_torch
 from stopwise.engine.solves.factor import centred_gram, factor
 from stopwise.engine.solves.preconditioned import Preconditioned
 from stopwise.engine.solves.preconditioner import low_rank
-from stopwise.engine.solves.sampled_left_out import left_out_rows, left_out_together, sample_rows
 from stopwise.engine.solves.shifted_descent import as_resolvents
 from stopwise.engine.spectrum.eigenpairs import IndefiniteMatrix
 from stopwise.filters import CutOff, GradientDescent, GradientFlow, NuMethod, Ridge
@@ -185,27 +184,6 @@ def test_products_too_rough_for_the_penalty_are_made_again_in_float64():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_unit_vectors_leave_a_sample_of_rows_out_exactly(kind):
-    setting = Setting(kind)
-    rows = sample_rows(120, 12, seed=5)
-    assert set(rows) < set(sample_rows(120, 40, seed=5))
-    exact = setting.host(setting.factor(1e-2).left_out(setting.response))[rows]
-    sampled = left_out_rows(setting.gradients(1e-2, tol=1e-9), setting.response, rows)
-    assert np.allclose(sampled.residuals, exact, atol=1e-6)
-    solver = setting.factor(1e-2)
-    again = left_out_rows(solver, setting.response, rows, solved=solver.inverse(setting.response))
-    assert np.allclose(again.residuals, exact, atol=1e-10)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_rows_left_out_together_are_predicted_by_the_others_alone(kind):
-    setting = Setting(kind)
-    rows = np.array([2, 31, 32, 90])
-    residuals = left_out_together(setting.factor(1e-2), setting.response, rows) / np.sqrt(setting.w[rows])
-    assert np.allclose(residuals, setting.y[rows] - setting.ridge_without(rows, 1e-2), atol=1e-8)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("steps", [1, 7, 200])
 def test_descent_by_shifted_solves_is_descent_run_step_by_step(kind, steps):
     setting = Setting(kind)
@@ -223,8 +201,6 @@ def test_descent_by_shifted_solves_is_descent_run_step_by_step(kind, steps):
         found = setting.host(polynomial.weighted(solver, setting.response, float(sums[-1])))
         assert polynomial.error <= 1e-6
         assert np.abs(matrix @ found - fit).max() < 3e-6 * response.std()
-        inner, outer = polynomial.filtered(solver, setting.response)
-        assert np.abs(setting.host(inner - outer) - fit).max() < 3e-6 * response.std()
 
 
 @pytest.mark.parametrize("filter", [GradientFlow(), GradientDescent(), Ridge(), NuMethod()])

@@ -40,6 +40,29 @@ def test_any_split_in_any_order_gives_the_single_fit(seed, intercept, weighted, 
     assert streamed.trace_ == pytest.approx(whole.trace_, rel=1e-12)
 
 
+@pytest.mark.parametrize("factor", [1.0, 1000.0])
+def test_weights_have_one_unit_in_a_fit_and_in_what_is_added_to_it(factor):
+    covariates, y = data(3)
+    weights = factor * np.linspace(0.1, 8.0, N)
+    first, second = np.arange(N) < 60, np.arange(N) >= 60
+    whole = estimator().fit(covariates, y, weights)
+    given = covariates[first], y[first], weights[first]
+    more = covariates[second], y[second], weights[second]
+    merged = estimator().fit(*given).merge(estimator().fit(*more))
+    again = estimator().fit(covariates[first], -y[first], weights[first]).refit(y[first]).partial_fit(*more)
+    for model in (estimator().fit(*given).partial_fit(*more), merged, again):
+        np.testing.assert_allclose(model.predict(covariates), whole.predict(covariates), rtol=1e-7)
+        assert model.noise_std_ == pytest.approx(whole.noise_std_, rel=1e-6)
+
+
+def test_copies_in_a_batch_do_not_choose_a_kernel_that_interpolates():
+    covariates, y = data(8, 300)
+    plain = sw.KernelRidgeRegressor(solver="nystrom").partial_fit(covariates, y)
+    copied = sw.KernelRidgeRegressor(solver="nystrom").partial_fit(covariates, y).partial_fit(covariates[:9], y[:9])
+    assert copied.noise_std_ == pytest.approx(plain.noise_std_, rel=0.1)
+    np.testing.assert_allclose(copied.predict(covariates), plain.predict(covariates), atol=0.15)
+
+
 @given(st.integers(0, 2**32 - 1), st.sampled_from([sw.KernelGradientRegressor, sw.KernelRidgeRegressor]))
 def test_parts_fitted_apart_merge_to_the_single_fit(seed, cls):
     covariates, y = data(5)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise.estimators.prediction.intervals import uncertainty_of
+from stopwise.estimators.prediction import interval_calibration
+from stopwise.estimators.prediction.interval_calibration import uncertainty_of
 from stopwise.estimators.prediction.varying_noise import find_varying_noise
 
 KERNEL = sw.kernels.Matern(0.3)
@@ -55,7 +56,9 @@ def by_hand(X, y, weights, step_sum, intercept, new, level):
 @pytest.mark.parametrize("replicated", [False, True])
 @pytest.mark.parametrize("n", [12, 60])
 def test_intervals_are_those_of_leaving_each_row_out_by_hand(n, replicated, weighted, intercept, monkeypatch):
-    monkeypatch.setattr("stopwise.estimators.prediction.intervals.find_varying_noise", lambda rows, ratios: None)
+    monkeypatch.setattr(
+        "stopwise.estimators.prediction.interval_calibration.find_varying_noise", lambda rows, ratios: None
+    )
     X, y, rng = sample(n, replicated=replicated)
     weights = rng.uniform(0.5, 2, size=n) if weighted else np.ones(n)
     new = rng.uniform(-0.5, 1.5, size=(9, 2))
@@ -112,7 +115,7 @@ def test_rows_that_stand_for_all_give_nearly_the_same_intervals(monkeypatch):
     model = sw.KernelRidgeRegressor(sw.kernels.Gaussian(0.2), solver="krylov").fit(X, y)
     new = np.linspace(-0.3, 1.3, 40)[:, None]
     exact = uncertainty_of(model._fitted).half_width(new, 0.9, "new")
-    monkeypatch.setattr("stopwise.estimators.prediction.intervals.STANDING_ROWS", 300)
+    monkeypatch.setattr(interval_calibration, "STANDING_ROWS", 300)
     sampled = uncertainty_of(model._fitted).half_width(new, 0.9, "new")
     np.testing.assert_allclose(sampled, exact, rtol=0.12)
 

@@ -282,3 +282,20 @@ def test_a_callable_is_asked_for_whole_blocks():
     expected = reference.gram(lambda x, z: 1 / math.sqrt(1 + reference.distance(x, z, 1.0) ** 2), X, Z)
     assert_close(kernel(X, Z), expected)
     assert_close(kernel.diagonal(X), np.ones(5))
+
+
+def test_a_known_period_is_a_season_beside_a_trend():
+    rng = np.random.default_rng(0)
+    month = np.arange(120.0)
+    trend, season = 3 * np.tanh((month - 60) / 30), np.sin(2 * np.pi * month / 12) + np.cos(6 * np.pi * month / 12)
+    X, y = month[:, None], trend + season + 0.5 * rng.standard_normal(120)
+    both = k.Matern(60.0, 2.5) + k.PeriodicSobolev.of_period(12.0)
+    model = sw.KernelRidgeRegressor(both).fit(X, y)
+    plain = sw.KernelRidgeRegressor("matern52").fit(X, y)
+    risks = [np.mean((m.predict(X) - trend - season) ** 2) for m in (model, plain)]
+    assert risks[0] < 0.5 * risks[1]
+    assert model.solver_ == "dense"
+    with pytest.raises(ValueError, match='solver="krylov"'):
+        sw.KernelRidgeRegressor(both, solver="line").fit(X, y)
+    with pytest.raises(ValueError, match="period"):
+        k.PeriodicSobolev.of_period(0.0)

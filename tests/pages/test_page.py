@@ -377,3 +377,12 @@ def test_outliers_are_marked_and_named():
 def test_a_report_of_an_unfitted_model_says_so():
     with pytest.raises(NotFittedError):
         sw.report(sw.KernelGradientRegressor(), "nowhere.html")
+
+
+def test_a_fit_whose_noise_neighbours_share_has_a_report_without_intervals(tmp_path):
+    generator = np.random.default_rng(3)
+    x = np.linspace(0, 1, 120)
+    noise = np.convolve(generator.normal(size=130), 0.8 ** np.arange(11), mode="valid")
+    model = sw.KernelGradientRegressor(noise_std=sw.noise.AR1()).fit(x[:, None], np.sin(6 * x) + 0.2 * noise)
+    sw.report(model, tmp_path / "page.html")
+    assert "% interval: ±" not in (tmp_path / "page.html").read_text(encoding="utf-8")

@@ -5,8 +5,16 @@ import pytest
 
 import stopwise as sw
 
-SOLVERS = ["dense", "krylov", "line", "nystrom"]
-each_solver = pytest.mark.parametrize("solver", SOLVERS)
+SOLVERS = ["dense", "factor", "preconditioned", "krylov", "line", "nystrom"]
+each_solver = pytest.mark.parametrize("solver", [*SOLVERS, pytest.param("cuda", marks=pytest.mark.torch)])
+
+
+@pytest.fixture(autouse=True)
+def on_cpu(request, monkeypatch):
+    """solver="cuda" with torch's CPU in the place of the GPU."""
+    if "cuda" in request.node.name:
+        pytest.importorskip("torch", reason="torch is not installed: pip install 'stopwise[torch]'")
+        monkeypatch.setattr("stopwise.engine.solvers.gpu_solver.DEVICE", "cpu")
 
 
 def sample(seed=3, n=60, noise=0.5):
@@ -17,8 +25,8 @@ def sample(seed=3, n=60, noise=0.5):
 
 def fitted(solver, X, y, weights=None, **settings):
     kernel = "sobolev1" if solver == "line" else sw.kernels.Laplace(0.4)
-    settings = {"n_landmarks": 25} | settings if solver == "nystrom" else settings
-    rule = sw.rules.Critical(hilbert_radius="self") if solver in ("krylov", "line") else "auto"
+    settings = {"nystrom": {"n_landmarks": 25}, "preconditioned": {"tol": 0.5}}.get(solver, {}) | settings
+    rule = sw.rules.Critical(hilbert_radius="self") if solver in ("krylov", "line", "cuda") else "auto"
     return sw.KernelRidgeRegressor(kernel, rule=rule, solver=solver, **settings).fit(X, y, sample_weight=weights)
 
 
@@ -49,6 +57,8 @@ def test_some_copies_are_a_weight_and_weights_have_no_unit(solver):
     assert_same(fitted(solver, X[some], y[some]), fitted(solver, X, y, weights))
     uneven = rng.uniform(0.5, 2, size=60)
     assert_same(fitted(solver, X, y, uneven), fitted(solver, X, y, 7 * uneven))
+    precise = rng.uniform(0.2, 1, size=60) ** -2.0
+    assert_same(fitted(solver, X, y, precise / precise.mean()), fitted(solver, X, y, 1000 * precise))
     assert_same(fitted(solver, X, y, uneven), fitted(solver, X[some], y[some], (uneven / weights)[some]))
 
 

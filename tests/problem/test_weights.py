@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import stopwise as sw
+from stopwise.problem import make_problem
 
 RULES = ["critical", "minimax", "sure", "discrepancy", "gcv", "loo", "auto", sw.rules.Critical(hilbert_radius="auto")]
 NOISES = ["hall-marron", "rice", "gsjs", "nearest-neighbour", "gcv", "evidence", sw.noise.SpectralTail(leading=4), 0.3]
@@ -113,3 +114,10 @@ def test_weights_that_make_no_sense_are_refused(estimator, weights, words):
     X, y, _ = weighted_sample()
     with pytest.raises(ValueError, match=words):
         estimator(sw.kernels.Laplace(0.4)).fit(X, y, sample_weight=weights)
+
+
+def test_a_larger_random_sample_holds_the_smaller_one():
+    problem = make_problem(np.zeros((120, 1)), np.zeros((120, 1)), None, intercept=True, seed=5)
+    few, many = problem.random_rows(12), problem.random_rows(40)
+    assert set(few) < set(many)
+    assert np.all(np.diff(many) > 0)

@@ -43,12 +43,21 @@ def face(model):
 class Models(RuleBasedStateMachine):
     """One model, and beside it what it should look like."""
 
-    @initialize()
-    def begin(self):
+    @initialize(solver=st.sampled_from(["nystrom", "dense"]))
+    def begin(self, solver):
+        landmarks = {"n_landmarks": POINTS} if solver == "nystrom" else {}
         self.model = sw.KernelGradientRegressor(
-            sw.kernels.Gaussian(1.0), solver="nystrom", n_landmarks=POINTS, n_jobs=1, random_state=0
+            sw.kernels.Gaussian(1.0), solver=solver, n_jobs=1, random_state=0, **landmarks
         )
         self.batches, self.expected = None, None
+
+    @property
+    def takes_batches(self):
+        return self.model.solver == "nystrom"
+
+    @property
+    def is_fitted(self):
+        return self.expected is not None
 
     def fresh(self):
         return clone(self.model)
@@ -75,6 +84,7 @@ class Models(RuleBasedStateMachine):
         except (ValueError, KeyboardInterrupt):
             self.model.set_params(kernel=kernel)
 
+    @precondition(lambda self: self.takes_batches)
     @rule(count=st.integers(1, 12))
     def partial_fit(self, count):
         column = 0 if self.batches is None else self.batches[0][1]
@@ -86,18 +96,31 @@ class Models(RuleBasedStateMachine):
         self.batches = self.batches or [(count, column)]
         self.model.partial_fit(*batch)
 
-    @precondition(lambda self: self.expected is not None)
+    @precondition(lambda self: self.is_fitted and self.takes_batches)
     @rule()
     def a_batch_that_fails(self):
         with pytest.raises(ValueError, match=r"features|finite|NaN"):
             self.model.partial_fit(np.ones((3, 5)), np.ones(3))
 
-    @precondition(lambda self: self.expected is not None)
+    @precondition(lambda self: self.is_fitted)
     @rule(rule_name=st.sampled_from(["gcv", "auto", "critical"]))
     def set_params(self, rule_name):
         self.model.set_params(rule=rule_name)
 
-    @precondition(lambda self: self.expected is not None)
+    @precondition(lambda self: self.is_fitted and not self.takes_batches)
+    @rule(column=st.integers(0, 1))
+    def refit(self, column):
+        count = self.batches[0][0]
+        self.model.refit(Y[:count, column])
+        self.expected = face(self.fresh().fit(X[:count], Y[:count, column]))
+
+    @precondition(lambda self: self.is_fitted)
+    @rule()
+    def predictions_change_nothing(self):
+        self.model.predict(X, return_std=True)
+        self.model.predict_interval(X) if not self.takes_batches else self.model.score(X, Y[:, 0])
+
+    @precondition(lambda self: self.is_fitted and self.takes_batches)
     @rule()
     def merge(self):
         other = self.fresh().partial_fit(X[:10], Y[:10, 0])
@@ -105,19 +128,19 @@ class Models(RuleBasedStateMachine):
         self.expected = face(twin.merge(other))
         self.model.merge(other)
 
-    @precondition(lambda self: self.expected is not None)
+    @precondition(lambda self: self.is_fitted)
     @rule()
     def a_merge_that_fails(self):
         with pytest.raises(ValueError, match="no sums"):
             self.model.merge(sw.KernelGradientRegressor("gaussian"))
 
-    @precondition(lambda self: self.expected is not None)
+    @precondition(lambda self: self.is_fitted)
     @rule()
     def a_refit_that_fails(self):
         with pytest.raises(ValueError, match=r"one entry for each|keeps none"):
             self.model.refit(np.ones(1000))
 
-    @precondition(lambda self: self.expected is not None)
+    @precondition(lambda self: self.is_fitted)
     @rule()
     def save_and_load(self):
         self.model = _twin(self.model)

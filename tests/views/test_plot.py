@@ -93,7 +93,7 @@ def test_the_fit_of_one_covariate_is_the_prediction(published):
 
 def test_the_fit_of_several_covariates_is_predicted_against_observed(several):
     ax = sw.plot.fit(several)
-    assert ax.get_xlabel() == "predicted"
+    assert ax.get_xlabel() == "predicted response"
     assert ax.get_lines()[1].get_xdata() == pytest.approx(several.path_.fit(), abs=1e-12)
 
 

@@ -1,6 +1,8 @@
 """What callers hand over: real, finite numbers within their bounds, or an error that says bound, value and remedy."""
 
+import difflib
 import math
+from collections.abc import Iterable
 from numbers import Real
 from typing import TypeGuard, cast
 
@@ -69,3 +71,9 @@ def at_least_zero(values: object, what: str) -> Array:
 def _short(value: object) -> str:
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:80]}..."
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """The end of an error about an unknown name: the known one nearest to it; nothing where none is near."""
+    near = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.7) if isinstance(name, str) else []
+    return f"; did you mean {near[0]!r}?" if near else ""

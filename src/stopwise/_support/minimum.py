@@ -1,4 +1,4 @@
-"""The smallest value of a function of a positive number, sought on a log scale."""
+"""The smallest value of a function: of a positive number, on a log scale; of a curve on an even grid."""
 
 import math
 from collections.abc import Callable
@@ -30,3 +30,14 @@ def lowest_on_log_scale(grid: Array, values: Array, function: Callable[[float], 
             options={"xatol": _WIDTH},
         )
     return (math.exp(found.x), float(found.fun)) if found.fun <= value else (at, value)
+
+
+def lowest_by_parabola(curve: Array) -> tuple[float, int]:
+    """The minimum of a curve on an even grid by the parabola through its lowest point, and that point's index."""
+    at = int(np.argmin(curve))
+    if not 0 < at < curve.size - 1:
+        return float(curve[at]), at
+    left, middle, right = (float(v) for v in curve[at - 1 : at + 2])
+    bend = left - 2 * middle + right
+    drop = (left - right) ** 2 / (8 * bend) if np.isfinite(bend) and bend > 0 else 0.0
+    return middle - min(drop, max(left, right) - middle), at

@@ -103,6 +103,15 @@ def _write(fitted: TableFit, out: Path | None, report: Path | None, notes: Notes
             )
 
 
+def _agree(data: Path | None, given: dict[str, Any]) -> None:
+    """Options that contradict each other are told so before anything is read."""
+    if data is not None and given["example"] is not None:
+        raise click.UsageError(f"DATA and --example are both given: fit either {str(data)!r} or the example")
+    if given["quantile"] is not None and given["loss"] != "quantile":
+        raise click.UsageError(f"--quantile is for --loss quantile, and --loss is {given['loss']}: leave one out")
+    given["quantile"] = 0.5 if given["quantile"] is None else given["quantile"]
+
+
 @click.command(epilog=options.DATA_HELP)
 @click.argument("data", type=options.FILE, required=False)
 @click.option("--example", type=click.Choice(sorted(EXAMPLES)), help="Fit simulated data instead of a file.")
@@ -116,7 +125,7 @@ def _write(fitted: TableFit, out: Path | None, report: Path | None, notes: Notes
     "--loss", type=click.Choice(LOSSES), default="squared", show_default=True, help="How far a fit is from the target."
 )
 @click.option(
-    "--quantile", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.5, help="For --loss quantile."
+    "--quantile", type=click.FloatRange(0, 1, min_open=True, max_open=True), help="For --loss quantile.  [default: 0.5]"
 )
 @click.option("--out", type=options.FILE, help="Save the model here (.stopwise).")
 @click.option("--report", type=options.FILE, help="Write an HTML report here.")
@@ -130,6 +139,7 @@ def fit(data: Path | None, out: Path | None, report: Path | None, as_json: bool,
     stopwise fit FOLDER --target y --solver dask --landmarks 500
     """
     started = time.perf_counter()
+    _agree(data, given)
     options.check_outputs([] if data is None else input_files(data), out, report)
     options.check_landmarks(given["solver"], given["landmarks"])
     if report:

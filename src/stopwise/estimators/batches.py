@@ -191,11 +191,12 @@ def _check_solver(estimator: Learner) -> None:
 
 
 def _begin(estimator: Learner, rows: Intake) -> tuple[Chosen, Stream]:
-    """Landmarks, kernel and scaling from the first batch, and its moments."""
-    seed = estimator.random_seed()
-    problem = rows.problem(intercept=estimator.fit_intercept, seed=seed)
-    chosen = choose_kernel(problem, estimator.kernel_parameter(), estimator.relevance)
-    held = HeldRows(chosen.problem)
+    """Landmarks, kernel and scaling from the first batch, copies of a row as one, and its moments."""
+    intercept, seed = estimator.fit_intercept, estimator.random_seed()
+    observed = rows.observations().problem(intercept=intercept, seed=seed)
+    chosen = choose_kernel(observed, estimator.kernel_parameter(), estimator.relevance)
+    used = rows if chosen.features is None else replace(rows, covariates=rows.covariates[:, chosen.features])
+    held = HeldRows(used.problem(intercept=intercept, seed=seed))
     return chosen, held.stream(_first_landmarks(estimator, chosen, held, seed))
 
 
@@ -305,6 +306,8 @@ def _refit_landmarks(fitted: Fitted, problem: Problem, plan: Plan, rows: Feature
     weighted = y if root is None else y * root[:, None]
     total = weighted.sum(axis=0) if root is None else root @ weighted
     cross = rows.T @ weighted + np.outer(rows.mean, total)
-    moments = replace(stream.moments, cross=cross, response_sum=total, response_square=(weighted**2).sum(axis=0))
-    stream = replace(stream, moments=moments, shift=problem.offset, unit=problem.scale)
+    moments = stream.moments.of_mean_weight_one()
+    given = stream.moments.weight / moments.weight
+    moments = replace(moments, cross=cross, response_sum=total, response_square=(weighted**2).sum(axis=0))
+    stream = replace(stream, moments=moments.reweighted(given), shift=problem.offset, unit=problem.scale)
     return solve_stream(stream, plan, fitted.solver, HeldRows(problem))

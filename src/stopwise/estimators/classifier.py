@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Self, cast
 
@@ -17,18 +18,16 @@ from stopwise._support.threads import thread_count
 from stopwise._support.torch import on_host
 from stopwise.engine.solvers.plan import Landmarked
 from stopwise.estimators.fitted import fitted_of
-from stopwise.estimators.intake import Intake, check_kind, take_covariates, take_rows
+from stopwise.estimators.intake import Intake, check_kind, names_of, take_rows
+from stopwise.estimators.learned import LearnedState, learned
 from stopwise.estimators.loss_fit import LossFitted, LossPlan, finish, rows_of, stop_fit
-from stopwise.estimators.notebook import StopDisplay
-from stopwise.estimators.prediction.training_range import warn_outside
-from stopwise.estimators.regressors import learned, seed_of
-from stopwise.kernels import Kernel, Precomputed, as_kernel
+from stopwise.kernels import as_kernel
 from stopwise.kernels.radial import Radial
 from stopwise.losses import Loss, Softmax, as_loss
 from stopwise.rules import Critical, as_rule
 
 
-class KernelGradientClassifier(StopDisplay, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class KernelGradientClassifier(LearnedState, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Kernel classification, stopped at a time read off the data.
 
     The fit minimises the loss plus |f|^2 / (2 step_sum) along the clock; it stops at the earliest reading whose
@@ -129,13 +128,8 @@ class KernelGradientClassifier(StopDisplay, ClassifierMixin, BaseEstimator):  # 
         labels = take_labels(y)
         classes, codes = np.unique(labels, return_inverse=True)
         intake = take_rows(self, on_host(X), codes.astype(np.float64), on_host(sample_weight))
-        square = isinstance(self._kernel(), Precomputed)
-        if square and intake.covariates.shape[0] != intake.covariates.shape[1]:
-            raise ValueError(
-                f"a precomputed kernel matrix must be square, got shape {intake.covariates.shape}: pass the kernel "
-                "between all pairs of training rows"
-            )
-        intake = intake.without_idle_rows(square=square)
+        intake = intake.without_idle_rows(square=intake.is_gram(self.kernel_parameter()))
+        intake = replace(intake, response_names=names_of(y))
         codes = intake.responses[:, 0].astype(int)
         check_classes(classes, codes, intake.weights)
         counted, codes = np.unique(codes, return_inverse=True)
@@ -157,24 +151,17 @@ class KernelGradientClassifier(StopDisplay, ClassifierMixin, BaseEstimator):  # 
         return LossPlan(
             loss,
             as_rule(self.rule),
-            self._kernel(),
+            self.kernel_parameter(),
             self.relevance,
             self.fit_intercept,
-            seed_of(self.random_state),
+            self.random_seed(),
             count,
         )
-
-    def _kernel(self) -> Kernel | None:
-        return None if isinstance(self.kernel, str) and self.kernel == "auto" else as_kernel(self.kernel)
 
     # ---- predict --------------------------------------------------------------------------------------------------
 
     def _rows(self, X: object) -> Array:
-        fitted = cast(LossFitted, fitted_of(self))
-        rows = take_covariates(self, fitted, on_host(X))
-        if fitted.feature_range is not None:
-            warn_outside(fitted.feature_range, rows, fitted.feature_names)
-        return rows
+        return _loss_fit(fitted_of(self)).take_new(self, X)
 
     def decision_function(self, X: object) -> Array:
         """Log odds of the second class, (n,); of more classes one score each, (n, classes), that sum to zero."""
@@ -207,28 +194,14 @@ class KernelGradientClassifier(StopDisplay, ClassifierMixin, BaseEstimator):  # 
 
     # ---- what was learned -------------------------------------------------------------------------------------------
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return "_fitted" in self.__dict__
-
     classes_ = learned(lambda f: _loss_fit(f).classes, "The labels, sorted.")
-    kernel_ = learned(lambda f: f.kernel, "The kernel, with every length scale settled.")
-    selection_ = learned(lambda f: f.selection, 'What "auto" tried; None for a kernel that was given.')
     solver_ = learned(lambda f: f.solver, '"exact", or "landmarks" where some rows stand for all.')
     stop_ = learned(lambda f: f.stops[0], "Where it stopped and why.")
     step_sum_ = learned(lambda f: f.stops[0].step_sum, "The clock reading of the stop.")
     loss_ = learned(lambda f: _loss_fit(f).loss, "The loss.")
-    X_fit_ = learned(lambda f: f.covariates, "The rows (or landmarks) that scores weigh.")
     dual_coef_ = learned(lambda f: f.dual_coef, "Their weights.")
     intercept_ = learned(lambda f: f.intercept, "The constant of the scores.")
     calibration_ = learned(lambda f: _loss_fit(f).calibration, "Calibration of left-out predictions.")
-    n_features_in_ = learned(lambda f: f.n_in, "How many columns X had.")
-    feature_names_in_ = learned(lambda f: f.names_in, "Their names, where they had any.", optional=True)
-    feature_range_ = learned(lambda f: f.feature_range, "Smallest and largest value of each column, (2, d).")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
-        return tags
 
 
 def _loss_fit(fitted: object) -> LossFitted:

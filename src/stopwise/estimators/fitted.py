@@ -31,8 +31,35 @@ from stopwise.tables.recipe import Recipe
 T = TypeVar("T")
 
 
+class Columns:
+    """What learned states share: the columns that X had, and one stop, or one for each response."""
+
+    n_features: int
+    feature_names: Array | None
+    columns_in: tuple[str, ...] | None
+
+    @property
+    def one_stop(self) -> bool:
+        """Whether values per stop are handed out as a single one."""
+        raise NotImplementedError
+
+    def pick(self, values: Sequence[T]) -> T | list[T]:
+        """One value per stop: the only one, or a list."""
+        return values[0] if self.one_stop else list(values)
+
+    @property
+    def n_in(self) -> int:
+        """How many columns X had."""
+        return self.n_features if self.columns_in is None else len(self.columns_in)
+
+    @property
+    def names_in(self) -> Array | None:
+        """The names of the columns that X had, where they had any."""
+        return self.feature_names if self.columns_in is None else np.array(self.columns_in, dtype=object)
+
+
 @dataclass(frozen=True)
-class Fitted:
+class Fitted(Columns):
     """The learned state. Arrays that hold one entry (or column) per response do so for a single response too."""
 
     kernel: Kernel
@@ -76,20 +103,15 @@ class Fitted:
     """The columns of the frame that X was; None for an array. `n_features`, `feature_names` are of what they became."""
     recipe: Recipe | None = None
     """How features are made from those columns."""
-
-    def pick(self, values: Sequence[T]) -> T | list[T]:
-        """One per response: the only one where y was one column, else a list."""
-        return values[0] if self.single else list(values)
-
-    @property
-    def n_in(self) -> int:
-        """How many columns X had."""
-        return self.n_features if self.columns_in is None else len(self.columns_in)
+    response_names: tuple[str, ...] | None = None
+    """What y's columns were called, where they had names."""
+    shared_noise: bool = False
+    """Whether neighbours share noise, so that no interval that takes rows as independent holds."""
 
     @property
-    def names_in(self) -> Array | None:
-        """The names of the columns that X had, where they had any."""
-        return self.feature_names if self.columns_in is None else np.array(self.columns_in, dtype=object)
+    def one_stop(self) -> bool:
+        """Whether y was one column."""
+        return self.single
 
     @property
     def own_path(self) -> Path:
@@ -231,11 +253,13 @@ def make_fitted(rows: Intake, chosen: Chosen, plan: Plan, solution: Solution, fe
         trend=solution.trend,
         slopes=solution.slopes,
         spread=solution.spread,
-        stream=solution.stream,
+        stream=None if solution.stream is None else solution.stream.in_given_weights(rows.weight_unit),
         device=solution.device,
         precision=solution.precision,
         columns_in=rows.columns_in,
         recipe=rows.recipe,
+        response_names=rows.response_names,
+        shared_noise=plan.noise.correlated,
     )
 
 

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_array, validate_data
 from stopwise._support.arrays import Array
 from stopwise._support.checks import real_array
 from stopwise.copies import find_observations
+from stopwise.kernels import Kernel, Precomputed
 from stopwise.problem import Problem, make_problem
 from stopwise.tables.encoder import TableEncoder
 from stopwise.tables.frames import as_table, is_frame
@@ -122,8 +123,22 @@ class Intake:
     """How many observations each row stands for; None for one each."""
     row_of: Array | None = None
     """For every row given the row here that it became, -1 for none; None where they are the same."""
+    weight_unit: float = 1.0
+    """What given weights were multiplied by."""
     subjects: Array | None = None
     """For each row the number of its group; None where no groups were given."""
+    response_names: tuple[str, ...] | None = None
+    """What y's columns were called, where they had names."""
+
+    def is_gram(self, kernel: Kernel | None) -> bool:
+        """Whether the covariates are a kernel matrix, which must then be square."""
+        rows, columns = self.covariates.shape
+        if isinstance(kernel, Precomputed) and rows != columns:
+            raise ValueError(
+                f"a precomputed kernel matrix must be square, got shape {(rows, columns)}: pass the kernel between all "
+                "pairs of training rows"
+            )
+        return isinstance(kernel, Precomputed)
 
     def problem(self, *, intercept: bool, seed: int) -> Problem:
         """The rows as the rooms behind want them."""
@@ -135,7 +150,8 @@ class Intake:
 
     def of_responses(self, columns: Sequence[int]) -> Intake:
         """The same rows with some of the responses."""
-        return replace(self, responses=self.responses[:, list(columns)])
+        names = None if self.response_names is None else tuple(self.response_names[j] for j in columns)
+        return replace(self, responses=self.responses[:, list(columns)], response_names=names)
 
     def with_groups(self, groups: object) -> Intake:
         """The same rows with the group that each of the rows given belongs to."""
@@ -158,7 +174,7 @@ class Intake:
         """One row for every different observation; `square`: covariates are a matrix between all pairs of rows."""
         found = find_observations(self.covariates, self.responses, self.weights)
         if found.is_table:
-            return replace(self, weights=found.weights, counts=found.counts)
+            return replace(self, weights=found.weights, counts=found.counts, weight_unit=found.unit)
         kept = found.first
         return replace(
             self,
@@ -168,6 +184,7 @@ class Intake:
             counts=found.counts,
             kept_rows=kept,
             row_of=found.row_of,
+            weight_unit=found.unit,
         )
 
     def without_idle_rows(self, *, square: bool = False) -> Intake:
@@ -234,7 +251,7 @@ def take_rows(
     framed = _is_table(X) and (like is None or like.recipe is not None)
     check_kind(X, "X", encoded=framed)
     check_kind(y, "y")
-    blank = _checker(estimator, like)
+    blank, named = _checker(estimator, like), y
     given, made = X, from_frame(blank, X, y, like) if framed else None
     if made is not None:
         X, blank = made.matrix, _checker(estimator, None)
@@ -269,7 +286,15 @@ def take_rows(
         columns_in=None if made is None else made.columns,
         recipe=None if made is None else made.recipe,
         shared_scales=shared_by(given) if made is None else made.recipe.shared_scales,
+        response_names=names_of(named),
     )
+
+
+def names_of(y: object) -> tuple[str, ...] | None:
+    """What the columns of y are called: a frame's columns or a series' name; None where there are none."""
+    columns = getattr(y, "columns", None)
+    names = [getattr(y, "name", None)] if columns is None else list(columns)
+    return tuple(map(str, names)) if names and all(isinstance(name, str) and name for name in names) else None
 
 
 def take_responses(y: Any) -> Array:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar, cast
+from typing import cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.threads import blas_for, blas_threads, limit_of
+from stopwise._support.torch import on_host
 from stopwise.engine.loss_fits.functional_descent import published_fit, published_stop
 from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser, minimise
 from stopwise.engine.loss_fits.loss_path import walk
 from stopwise.engine.loss_fits.loss_rows import LossRows, make_features, merge_copies
 from stopwise.estimators.calibration import Calibration, calibrate
-from stopwise.estimators.intake import Intake
+from stopwise.estimators.fitted import Columns
+from stopwise.estimators.intake import Intake, take_covariates
 from stopwise.estimators.prediction.host import predict_in_tiles
-from stopwise.estimators.prediction.training_range import feature_range
+from stopwise.estimators.prediction.training_range import feature_range, warn_outside
 from stopwise.kernels import Kernel, Precomputed
 from stopwise.losses import Loss, spread_of, weighted_quantile
 from stopwise.rules import Critical, Fixed, LeaveOneOut, Prudent, Reason, Rule, Stop
@@ -25,11 +26,9 @@ from stopwise.selection.left_out_loss import LossChoice, choose_for_loss
 from stopwise.selection.result import Selection
 from stopwise.tables.recipe import Recipe
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True)
-class LossFitted:
+class LossFitted(Columns):
     """What a fit under a loss has learned: f(x) = k(x, covariates) @ dual_coef + intercept, on the link's scale."""
 
     kernel: Kernel
@@ -56,24 +55,24 @@ class LossFitted:
     columns_in: tuple[str, ...] | None = None
     """The columns of a frame, from which `recipe` makes features; None for an array."""
     recipe: Recipe | None = None
+    response_names: tuple[str, ...] | None = None
+    """What y's columns were called, where they had names."""
 
     @property
-    def n_in(self) -> int:
-        """How many columns X had."""
-        return self.n_features if self.columns_in is None else len(self.columns_in)
-
-    @property
-    def names_in(self) -> Array | None:
-        """Their names, where they had any."""
-        return self.feature_names if self.columns_in is None else np.array(self.columns_in, dtype=object)
-
-    def pick(self, values: Sequence[T]) -> T | list[T]:
-        """One stop serves all: the only one."""
-        return values[0]
+    def one_stop(self) -> bool:
+        """One stop serves all scores."""
+        return True
 
     def at_home(self) -> LossFitted:
         """The same: everything is on the host."""
         return self
+
+    def take_new(self, model: object, X: object) -> Array:
+        """Checked new rows, with a word where they lie outside the range of the training rows."""
+        rows = take_covariates(model, self, on_host(X))
+        if self.feature_range is not None:
+            warn_outside(self.feature_range, rows, self.feature_names)
+        return rows
 
     def scores(self, X: Array, n_jobs: int | None) -> Array:
         """f at checked rows, (n, q)."""
@@ -208,6 +207,7 @@ def finish(intake: Intake, plan: LossPlan, stopped: Stopped, classes: Array | No
         kept_rows=columns if precomputed else None,
         feature_range=None if precomputed else feature_range(intake.covariates),
         columns_in=intake.columns_in,
+        response_names=intake.response_names,
         recipe=intake.recipe,
     )
 

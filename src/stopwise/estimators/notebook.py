@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from html import escape
 from typing import Any
 
@@ -26,6 +27,20 @@ class StopDisplay:
 
     def _repr_html_inner(self) -> str:
         return self._html_repr()
+
+    def _get_params_html(self, *given: Any, **named: Any) -> Any:
+        """The table of parameters inside scikit-learn's diagram, and above it where the fit stopped and why."""
+        table = super()._get_params_html(*given, **named)  # type: ignore[misc]
+        if hasattr(self, "stop_"):
+            plain = table._repr_html_inner
+            table._repr_html_inner = lambda: told(self) + plain()
+        return table
+
+    def _sk_visual_block_(self) -> Any:
+        """The same for releases of scikit-learn that show text there."""
+        block = vars(sys.modules[estimator_html_repr.__module__])["_VisualBlock"]
+        why = f"\n\n{explain(self)}" if hasattr(self, "stop_") else ""
+        return block("single", self, names=type(self).__name__, name_details=str(self) + why)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]

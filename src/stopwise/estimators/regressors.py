@@ -3,87 +3,43 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from stopwise._support.arrays import Array
-from stopwise._support.checks import flag
 from stopwise._support.dask import is_dask
 from stopwise._support.progress import Progress
 from stopwise._support.threads import blas_threads, limit_of, thread_count
-from stopwise._support.torch import is_tensor, on_host, torch
+from stopwise._support.torch import is_tensor, on_host
 from stopwise.engine.landmarks.sampling import Leverage, Uniform
 from stopwise.engine.solvers.plan import Landmarked, Plan, Precision
 from stopwise.engine.solvers.solver_choice import DENSE_ROWS, choose_solver
 from stopwise.estimators.batches import BatchesMixin
-from stopwise.estimators.dask_collections import fit_collections, predict_lazily
+from stopwise.estimators.dask_collections import fit_collections
 from stopwise.estimators.doubts import doubts, lost_digits, warn_of_doubts
-from stopwise.estimators.fitted import Fitted, fitted_of, make_fitted
-from stopwise.estimators.intake import Intake, check_weights, take_covariates, take_responses, take_rows
+from stopwise.estimators.fitted import Fitted, make_fitted
+from stopwise.estimators.intake import Intake, take_rows
+from stopwise.estimators.learned import LearnedState, learned
 from stopwise.estimators.loss_fit import LossFitted, LossPlan, fit_responses
-from stopwise.estimators.notebook import StopDisplay
-from stopwise.estimators.prediction.device import like, moved, placed, predict_on, take_new_tensor
-from stopwise.estimators.prediction.host import predict_rows
-from stopwise.estimators.prediction.intervals import (
-    Uncertainty,
-    check_level,
-    check_of,
-    standard_deviations,
-    training_rows,
-    uncertainty_of,
-)
-from stopwise.estimators.prediction.response_groups import Each, ResponseGroups, groups_of, parts_of
-from stopwise.estimators.prediction.training_range import feature_range, warn_outside
+from stopwise.estimators.prediction.predicting import PredictMixin
+from stopwise.estimators.prediction.response_groups import ResponseGroups
+from stopwise.estimators.prediction.training_range import feature_range
 from stopwise.estimators.tensors import choose_kernels_for, stays_on_device, take_tensors, tensor_range
-from stopwise.exceptions import ExtrapolationWarning
 from stopwise.filters import Filter, Ridge, as_filter
-from stopwise.kernels import Kernel, Precomputed, as_kernel
+from stopwise.kernels import Kernel, as_kernel
 from stopwise.kernels.stationary import Stationary
 from stopwise.losses import Loss, Squared, as_loss
 from stopwise.noise import as_noise
 from stopwise.rules import Critical, LeaveBlockOut, as_rule
 
-_NOT_KEPT = ("_on_device", "_lock", "_told", "_calibrated", "_of_groups")
-"""What a copy or a pickle of an estimator makes anew."""
 _SOLVERS = {"auto", "dense", "factor", "preconditioned", "krylov", "line", "nystrom", "cuda", "dask"}
 
 
-def learned(
-    read: Callable[[Fitted], Any], what: str, *, optional: bool = False, apart: Each = ResponseGroups.common
-) -> property:
-    """A public name for a part of what was learned; an optional one is not there where its value is None.
-
-    `apart` puts together what the fits of several responses hold, where these have kernels of their own.
-    """
-
-    def get(self: object) -> Any:
-        groups = groups_of(self)
-        value = read(fitted_of(self)) if groups is None else apart(groups, read)
-        if optional and value is None:
-            raise AttributeError(f"this {type(self).__name__} has no such attribute: {what}")
-        return value
-
-    return property(get, doc=what)
-
-
-def seed_of(random_state: int | np.random.RandomState | None) -> int:
-    """The seed that a `random_state` stands for; None is 0."""
-    if random_state is None:
-        return 0
-    if isinstance(random_state, Integral):
-        return int(random_state)
-    return int(cast(np.random.RandomState, random_state).randint(2**31 - 1))
-
-
-class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """What the two estimators share: the way from data to a stopped fit."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -109,6 +65,37 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
     }
 
     _fitted: Fitted | LossFitted | ResponseGroups  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        kernel: object = "auto",
+        *,
+        rule: object = "auto",
+        noise_std: object = "auto",
+        relevance: bool | str = "auto",
+        fit_intercept: bool = True,
+        solver: str = "auto",
+        n_landmarks: Landmarked = "auto",
+        precision: Precision = "auto",
+        tol: float = 0.01,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        copy_X: bool = True,
+    ) -> None:
+        self.kernel = kernel
+        self.rule = rule
+        self.noise_std = noise_std
+        self.relevance = relevance
+        self.fit_intercept = fit_intercept
+        self.solver = solver
+        self.n_landmarks = n_landmarks
+        self.precision = precision
+        self.tol = tol
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.copy_X = copy_X
 
     def _filter(self) -> Filter:
         raise NotImplementedError
@@ -157,9 +144,9 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
             problem = replace(problem, block=rule.block)
             linear = self.solver in ("auto", "dense") and problem.n_rows <= DENSE_ROWS and not rule.splits_rows
             progress.show(f"choosing a kernel for {problem.n_rows:,} rows")
-            groups = choose_kernels_for(
+            groups_of_responses = choose_kernels_for(
                 problem,
-                self.kernel_parameter(),
+                noise.kernel_for(self.kernel_parameter()),
                 self.relevance,
                 linear=linear,
                 host=rule.splits_rows or noise.needs_rows,
@@ -168,13 +155,13 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
             progress.show(f"fitting {problem.n_rows:,} rows")
             ranges = (tensor_range if is_tensor(problem.covariates) else feature_range)(problem.covariates)
             fits, reasons = [], list(lost_digits(rows))
-            for chosen in groups:
+            for chosen in groups_of_responses:
                 plan = replace(self.plan(chosen.kernel), rule=rule).for_rows(rows.kept_rows)
                 solution = choose_solver(chosen.problem, plan).solve(chosen.problem, plan)
                 fits.append(make_fitted(rows.of_responses(chosen.responses), chosen, plan, solution, ranges))
                 reasons += doubts(chosen.table, solution, rows.kept_rows)
             warn_of_doubts(reasons)
-            apart = ResponseGroups(tuple(fits), tuple(chosen.responses for chosen in groups))
+            apart = ResponseGroups(tuple(fits), tuple(chosen.responses for chosen in groups_of_responses))
             self._fitted = fits[0] if len(fits) == 1 else apart
         return self
 
@@ -221,175 +208,14 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         if stays_on_device(X, self.solver):
             return take_tensors(X, y, on_host(sample_weight), copy=self.copy_X).observations()
         rows = take_rows(self, on_host(X), on_host(y), on_host(sample_weight), double=self.in_double, copy=self.copy_X)
-        square, shape = isinstance(self.kernel_parameter(), Precomputed), rows.covariates.shape
-        if square and shape[0] != shape[1]:
-            raise ValueError(
-                f"a precomputed kernel matrix must be square, got shape {shape}: pass the kernel between all "
-                "pairs of training rows"
-            )
-        return rows.observations(square=square)
-
-    def random_seed(self) -> int:
-        """The seed that `random_state` stands for."""
-        return seed_of(self.random_state)
-
-    def kernel_parameter(self) -> Kernel | None:
-        """The kernel as given; None for "auto"."""
-        if isinstance(self.kernel, str) and self.kernel == "auto":
-            return None
-        return as_kernel(self.kernel)
-
-    # ---- predict --------------------------------------------------------------------------------------------------
-
-    def predict(self, X: object, return_std: bool = False, interval: str | None = None) -> Any:
-        """Predictions k(X, X_fit_) @ dual_coef_ + intercept_, and + X @ linear_coef_ where a linear part was chosen.
-
-        With `return_std=True` also the standard deviation of the curve: noise and bias of the estimate, as left-out
-        rows show them; away from the data it tends to the prior's. `interval="new"` adds the noise of a new
-        observation of weight one. Both are half-widths of `predict_interval` at level 0.9 over 1.645; that method is
-        the way to ask for intervals.
-        """
-        fitted = fitted_of(self)
-        flag(return_std, "return_std")
-        if interval not in (None, "new"):
-            raise ValueError(f'interval must be None or "new", got {interval!r}')
-        if isinstance(fitted, LossFitted):
-            return self._predict_natural(fitted, X, return_std or interval is not None)
-        if is_dask(X):
-            return predict_lazily(self, X, return_std, interval)
-        if (groups := groups_of(self)) is not None:
-            parts = [part.predict(X, return_std, interval) for part in parts_of(self, groups)]
-            several = isinstance(parts[0], tuple)
-            return tuple(map(groups.joined, zip(*parts, strict=True))) if several else groups.joined(parts)
-        rows, values = self._predicted(fitted, X)
-        if not (return_std or interval == "new"):
-            return fitted.shaped(values)
-        uncertainty = None if training_rows(fitted) is None else self.uncertainty()
-        with blas_threads(limit_of(self.n_jobs)):
-            used = fitted.to_features(on_host(rows))
-            std = standard_deviations(fitted, uncertainty, used, "new" if interval == "new" else "mean")
-        return fitted.shaped(values), fitted.shaped(like(rows, std))
-
-    def predict_interval(self, X: object, level: float = 0.9, of: str = "new", sample_weight: object = None) -> Any:
-        """Lower and upper ends, (m, 2), or (m, q, 2) for several responses, around the predictions.
-
-        Parameters
-        ----------
-        X : array-like of shape (m, n_features)
-            New rows.
-        level : float
-            The share of new observations to be covered; at most n / (n + 1) with n training rows.
-        of : {"new", "mean"}
-            "new": where an observation at x will fall. "mean": where the curve is.
-        sample_weight : array-like of shape (m,), optional
-            Precisions of the new observations, relative to a training row of mean weight. For "new" alone.
-
-        A normalised jackknife: the half-width is the quantile of left-out residuals over their own scales, times the
-        scale at x, which holds noise, estimate and prior and so grows where there are no data. The residuals are
-        ridge's at the fit's clock reading, exact for ridge, close to them for the other filters. Coverage is measured
-        on real data in the docs; there is no finite-sample guarantee.
-        """
-        fitted, level, what = fitted_of(self), check_level(level), check_of(of)
-        if isinstance(fitted, LossFitted):
-            raise ValueError(
-                'intervals are for loss="squared": fit two quantiles instead, loss="quantile" with quantile=.05 and .95'
-            )
-        if (groups := groups_of(self)) is not None:
-            parts = parts_of(self, groups)
-            return groups.joined([part.predict_interval(X, level, of, sample_weight) for part in parts])
-        uncertainty = self.uncertainty()
-        if is_dask(X):
-            raise TypeError("predict_interval takes arrays and tensors: map it over the blocks of a dask collection")
-        rows, values = self._predicted(fitted, X)
-        weights = check_weights(on_host(sample_weight), len(rows), least_rows=1)
-        if weights is not None and np.any(weights == 0):
-            raise ValueError("sample_weight of a new observation must be above 0: at 0 it could be anywhere")
-        with blas_threads(limit_of(self.n_jobs)):
-            half = like(rows, uncertainty.half_width(fitted.to_features(on_host(rows)), level, what, weights))
-        lower, upper = fitted.shaped(values - half), fitted.shaped(values + half)
-        return torch().stack([lower, upper], -1) if is_tensor(lower) else np.stack([lower, upper], axis=-1)
-
-    def noise_variation(self) -> list[float | None]:
-        """For each response the largest noise over the smallest, as left-out residuals show it; None where even."""
-        fitted = fitted_of(self)
-        if (groups := groups_of(self)) is not None:
-            return groups.in_order([part.noise_variation() for part in parts_of(self, groups)])
-        if isinstance(fitted, LossFitted) or training_rows(fitted) is None:
-            return [None] * len(fitted.stops)
-        varying = [each.varying for each in self.uncertainty().calibrations]
-        return [None if each is None else each.ratio for each in varying]
-
-    def _predicted(self, fitted: Fitted, X: object) -> tuple[Any, Any]:
-        """Checked new rows and predictions (m, q) for them: arrays for an array, tensors for a tensor."""
-        rows = take_new_tensor(fitted, X) if is_tensor(X) else take_covariates(self, fitted, X)
-        self._tell_of_extrapolation(fitted, rows)
-        if fitted.device is None and not is_tensor(rows):
-            return rows, predict_rows(fitted, rows, self.n_jobs)
-        self._on_device = placed(self.__dict__.get("_on_device"), fitted, rows, self.precision)
-        return rows, predict_on(self._on_device, rows, self.n_jobs)
-
-    def _tell_of_extrapolation(self, fitted: Fitted, rows: Any) -> None:
-        """Warn once per fit of rows far from those it was made from."""
-        told: Fitted | None = self.__dict__.get("_told")
-        if fitted.feature_range is None or told is fitted or not len(rows):
-            return
-        text = fitted.extrapolation(on_host(rows))
-        if text is not None:
-            self._told = fitted
-            warnings.warn(text, ExtrapolationWarning, stacklevel=4)
-
-    def uncertainty(self) -> Uncertainty:
-        """What intervals are made from: calibrated at the first use and kept as long as the fit."""
-        fitted = fitted_of(self)
-        held: tuple[Fitted, Uncertainty] | None = self.__dict__.get("_calibrated")
-        if held is None or held[0] is not fitted:
-            with blas_threads(limit_of(self.n_jobs)):
-                held = self._calibrated = fitted, uncertainty_of(fitted)
-        return held[1]
-
-    def _predict_natural(self, fitted: LossFitted, X: object, with_std: bool) -> Array:
-        if with_std:
-            raise ValueError(
-                'standard deviations and intervals are for loss="squared": for an interval fit two quantiles, such as '
-                'loss="quantile" with quantile=.05 and .95'
-            )
-        rows = take_covariates(self, fitted, on_host(X))
-        if fitted.feature_range is not None:
-            warn_outside(fitted.feature_range, rows, fitted.feature_names)
-        return fitted.natural(rows, self.n_jobs)
-
-    def score(self, X: object, y: object, sample_weight: object = None) -> float:
-        """The coefficient of determination of the predictions, 1 - residual / total sum of squares."""
-        if not (is_dask(X) or is_tensor(X)):
-            y = take_responses(y)
-            sample_weight = check_weights(sample_weight, len(y), least_rows=1)
-        return float(super().score(X, y, sample_weight))
-
-    # ---- devices ---------------------------------------------------------------------------------------------------
-
-    def to(self, device: object) -> Self:
-        """Move a fitted model: "cuda" makes predictions on the GPU from now on, "cpu" in numpy without torch."""
-        groups = groups_of(self)
-        place = partial(moved, device=device)
-        self._fitted = place(fitted_of(self)) if groups is None else groups.map(place)
-        self.__dict__.pop("_on_device", None)
-        return self
-
-    def __getstate__(self) -> Any:
-        state = {name: value for name, value in super().__getstate__().items() if name not in _NOT_KEPT}
-        return state | ({"_fitted": state["_fitted"].at_home()} if "_fitted" in state else {})
+        return rows.observations(square=rows.is_gram(self.kernel_parameter()))
 
     # ---- what was learned -------------------------------------------------------------------------------------------
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return "_fitted" in self.__dict__
-
-    kernel_ = learned(
-        lambda f: f.kernel, "The kernel; a list where responses have their own.", apart=ResponseGroups.by_fit
-    )
-    selection_ = learned(lambda f: f.selection, 'What "auto" tried, or None.', apart=ResponseGroups.by_fit)
     solver_ = learned(lambda f: f.solver, "The solver that was used.", apart=ResponseGroups.by_fit)
-    path_ = learned(lambda f: f.own_path, "Every estimate along the filter.", apart=lambda g, _: g.paths)
+    path_ = learned(
+        lambda f: f.own_path, "Every estimate along the filter, without running it.", apart=lambda g, _: g.paths
+    )
     stop_ = learned(
         lambda f: f.pick(f.stops),
         "Where it stopped and why; a list for several responses.",
@@ -421,9 +247,6 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         apart=ResponseGroups.by_fit,
     )
     trace_ = learned(lambda f: f.path.spectrum.trace, "The trace of Gram / n (centred).", apart=ResponseGroups.by_fit)
-    X_fit_ = learned(
-        lambda f: f.covariates, "The rows (or landmarks) that predictions weigh.", apart=ResponseGroups.by_row
-    )
     dual_coef_ = learned(lambda f: f.shaped(f.dual_coef), "Their weights.", apart=ResponseGroups.by_row)
     intercept_ = learned(
         lambda f: float(f.intercept[0]) if f.single else f.intercept,
@@ -435,16 +258,6 @@ class _KernelRegressor(StopDisplay, BatchesMixin, MultiOutputMixin, RegressorMix
         "Slopes of an unpenalised linear part (of the features that vary), or None.",
         apart=lambda g, _: g.slopes,
     )
-    n_features_in_ = learned(lambda f: f.n_in, "How many columns X had.")
-    feature_names_in_ = learned(lambda f: f.names_in, "Their names, where they had any.", optional=True)
-    feature_range_ = learned(lambda f: f.feature_range, "Smallest and largest value of each column, (2, d).")
-
-    # ---- scikit-learn's contract ------------------------------------------------------------------------------------
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
-        return tags
 
 
 class KernelGradientRegressor(_KernelRegressor):
@@ -520,23 +333,25 @@ class KernelGradientRegressor(_KernelRegressor):
         verbose: int = 0,
         copy_X: bool = True,
     ) -> None:
-        self.kernel = kernel
+        super().__init__(
+            kernel,
+            rule=rule,
+            noise_std=noise_std,
+            relevance=relevance,
+            fit_intercept=fit_intercept,
+            solver=solver,
+            n_landmarks=n_landmarks,
+            precision=precision,
+            tol=tol,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            verbose=verbose,
+            copy_X=copy_X,
+        )
         self.loss = loss
         self.quantile = quantile
-        self.rule = rule
-        self.noise_std = noise_std
         self.schedule = schedule
         self.filter = filter
-        self.relevance = relevance
-        self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.n_landmarks = n_landmarks
-        self.precision = precision
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.copy_X = copy_X
 
     @classmethod
     def as_published(
@@ -576,37 +391,6 @@ class KernelRidgeRegressor(_KernelRegressor):
     is the same function (without an intercept). The paper's constant is 4 here (E13). Parameters as in
     `KernelGradientRegressor`, without `schedule` and `filter`.
     """
-
-    def __init__(
-        self,
-        kernel: object = "auto",
-        *,
-        rule: object = "auto",
-        noise_std: object = "auto",
-        relevance: bool | str = "auto",
-        fit_intercept: bool = True,
-        solver: str = "auto",
-        n_landmarks: Landmarked = "auto",
-        precision: Precision = "auto",
-        tol: float = 0.01,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-        copy_X: bool = True,
-    ) -> None:
-        self.kernel = kernel
-        self.rule = rule
-        self.noise_std = noise_std
-        self.relevance = relevance
-        self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.n_landmarks = n_landmarks
-        self.precision = precision
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.copy_X = copy_X
 
     def _filter(self) -> Filter:
         return Ridge()

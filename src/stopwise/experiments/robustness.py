@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from stopwise import rules
 from stopwise._support.arrays import Array
 from stopwise.experiments.batched_stops import errors
 from stopwise.experiments.claims import FAILS, Claim, under
@@ -22,19 +23,7 @@ from stopwise.experiments.setting import (
 from stopwise.experiments.tally import Key, Row, Tally, pick, tally, tally_ratio
 from stopwise.experiments.task import Config, Task
 from stopwise.experiments.trials import draw_trials
-from stopwise.rules import (
-    GCV,
-    SURE,
-    Critical,
-    Discrepancy,
-    HoldOut,
-    LeaveOneOut,
-    MarginalLikelihood,
-    Minimax,
-    Oracle,
-    Prudent,
-    Rule,
-)
+from stopwise.rules import Rule
 
 NAME = "robustness"
 SIZES = (100,)
@@ -68,19 +57,19 @@ SCENARIOS = (
 )
 
 RULES: tuple[tuple[Rule, str], ...] = (
-    (Critical(), "constant 2e, radius 1"),
-    (Critical(hilbert_radius="auto"), "constant 2e, radius auto"),
-    (Critical(hilbert_radius="self"), "radius self"),
-    (Minimax(1.0), "radius 1"),
-    (Minimax(), "radius auto"),
-    (SURE("local"), "local"),
-    (SURE(), "global"),
-    (GCV(), "global"),
-    (LeaveOneOut(), "global"),
-    (Discrepancy(), "first"),
-    (HoldOut(), "global, random, refit"),
-    (Prudent(), "the default"),
-    (MarginalLikelihood(), "of ridge"),
+    (rules.Critical(), "constant 2e, radius 1"),
+    (rules.Critical(hilbert_radius="auto"), "constant 2e, radius auto"),
+    (rules.Critical(hilbert_radius="self"), "radius self"),
+    (rules.Minimax(1.0), "radius 1"),
+    (rules.Minimax(), "radius auto"),
+    (rules.SURE("local"), "local"),
+    (rules.SURE(), "global"),
+    (rules.GCV(), "global"),
+    (rules.LeaveOneOut(), "global"),
+    (rules.Discrepancy(), "first"),
+    (rules.HoldOut(), "global, random, refit"),
+    (rules.Prudent(), "the default"),
+    (rules.MarginalLikelihood(), "of ridge"),
 )
 
 
@@ -101,7 +90,7 @@ def chunk(n: int, which: int, alpha: float, seed: int, index: int, size: int, ex
     setting = Setting(x, scenario.radius * scenario.truth(x), noise=scenario.noise)
     drawn = draw_trials(setting, descent(alpha), generator(seed, f"{NAME} {scenario.name}", n, index), size)
     trials = replace(drawn, told=np.full(size, scenario.told), memory={})
-    rival = errors(Oracle(setting.truth), trials)[1]
+    rival = errors(rules.Oracle(setting.truth), trials)[1]
     found = [tally(_key("mse", n, "oracle", "global", scenario, alpha), rival)]
     for rule, reading in [*RULES, *((rule, "as given") for rule in extra)]:
         squared = errors(rule, trials)[1]

@@ -48,7 +48,7 @@ _ROOMS: dict[str, tuple[type[Any], ...]] = {
     "filters": (filters.GradientDescent, filters.GradientFlow, filters.Ridge, filters.CutOff, filters.NuMethod),
     "noise": (
         *(noise.Known, noise.HallMarron, noise.Rice, noise.GasserSrokaJennen, noise.NearestNeighbour),
-        *(noise.SpectralTail, noise.ResidualGCV, noise.Evidence),
+        *(noise.SpectralTail, noise.ResidualGCV, noise.Evidence, noise.AR1),
     ),
     "rules": (
         *(
@@ -60,7 +60,7 @@ _ROOMS: dict[str, tuple[type[Any], ...]] = {
             rules.MarginalLikelihood,
             rules.Prudent,
         ),
-        *(rules.Discrepancy, rules.HoldOut, rules.Oracle, rules.Fixed),
+        *(rules.Discrepancy, rules.HoldOut, rules.LeaveBlockOut, rules.Oracle, rules.Fixed),
         *(rules.Stop, Evidence, Certainty),
     ),
     "spectrum": (spectrum.Basis, spectrum.Density, spectrum.Spectrum),

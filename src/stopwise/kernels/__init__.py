@@ -2,6 +2,7 @@
 
 import re
 
+from stopwise._support.checks import did_you_mean
 from stopwise.kernels.base import Constant, Kernel, Product, Rows, Scaled, Sum, as_matrix, take_rows
 from stopwise.kernels.foreign import FromCallable, FromSklearn, Precomputed
 from stopwise.kernels.inner import Linear, Polynomial
@@ -52,6 +53,8 @@ _NAMED: dict[str, Kernel] = {
     "linear": Linear(),
     "precomputed": Precomputed(),
 }
+_ALSO = {"rbf": "gaussian", "laplacian": "laplace", "matern": "matern32", "poly": "polynomial3"}
+"""Names that other libraries use."""
 
 
 def as_kernel(kernel: object) -> Kernel:
@@ -59,13 +62,15 @@ def as_kernel(kernel: object) -> Kernel:
     if isinstance(kernel, Kernel):
         return kernel
     if isinstance(kernel, str):
+        kernel = _ALSO.get(kernel, kernel)
         if kernel in _NAMED:
             return _NAMED[kernel]
         degree = re.fullmatch(r"polynomial([1-9]\d*)", kernel)
         if degree:
             return Polynomial(int(degree[1]))
         known = ", ".join(f'"{name}"' for name in _NAMED)
-        raise ValueError(f'unknown kernel {kernel!r}: the names are "auto", {known} and "polynomial<degree>"')
+        names = f'the names are "auto", {known} and "polynomial<degree>"'
+        raise ValueError(f"unknown kernel {kernel!r}: {names}{did_you_mean(kernel, ['auto', *_NAMED, *_ALSO])}")
     if isinstance(kernel, type):
         raise TypeError(f"kernel must be a kernel, not its class: write {kernel.__name__}(...)")
     if hasattr(kernel, "diag") and hasattr(kernel, "is_stationary"):

@@ -7,7 +7,7 @@ from typing import Literal, cast
 import numpy as np
 
 from stopwise._support.arrays import Array, ArrayLike
-from stopwise._support.checks import flag, real_array
+from stopwise._support.checks import flag, positive, real_array
 from stopwise.kernels.base import Kernel, Rows, as_matrix, one_feature
 
 Interval = tuple[float, float] | Literal["auto"]
@@ -131,9 +131,17 @@ class PeriodicSobolev(_OnInterval):
     """Periodic functions on an interval, by Bernoulli polynomials (order 1, 2 or 3).
 
     k(x, z) = 1 + (-1)^(m-1) (2 pi)^(2m) / (2m)! B_2m({u - v}) = 1 + 2 sum_j j^(-2m) cos(2 pi j (u - v)).
+    The interval's width is the period, and x may lie anywhere. For a season beside a trend add it to another kernel:
+    Matern(5.0, 2.5) + PeriodicSobolev.of_period(1.0). A sum has no banded form: it is solved densely, by Krylov spaces
+    or by landmarks, and `solver_` says how.
     """
 
     interval: Interval = (0.0, 1.0)
+
+    @classmethod
+    def of_period(cls, period: float, order: int = 2) -> "PeriodicSobolev":
+        """Functions that repeat after `period`, in the units of the covariate."""
+        return cls(order, (0.0, positive(period, "period")))
 
     def __post_init__(self) -> None:
         if self.order not in (1, 2, 3):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stopwise._support.checks import did_you_mean
 from stopwise.losses.base import Convexity, Loss, spread_of, weighted_quantile
 from stopwise.losses.counts import Poisson
 from stopwise.losses.labels import Exponential, Logistic, Softmax
@@ -41,5 +42,5 @@ def as_loss(loss: object, *, classes: bool, **settings: object) -> Loss:
         return NAMED[loss](**settings)
     if isinstance(loss, Loss) and loss.for_classes == classes:
         return loss
-    told = ", ".join(f'"{name}"' for name in known)
-    raise ValueError(f"loss must be one of {told} or an instance from sw.losses of that kind, got {loss!r}")
+    told, near = ", ".join(f'"{name}"' for name in known), did_you_mean(loss, known)
+    raise ValueError(f"loss must be one of {told} or an instance from sw.losses of that kind, got {loss!r}{near}")

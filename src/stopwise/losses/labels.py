@@ -14,57 +14,60 @@ from stopwise._support.arrays import Array
 from stopwise.losses.base import Convexity, Loss
 
 
-@dataclass(frozen=True)
-class Logistic(Loss):
-    """phi = log(1 + exp(-s f)), s = +1 for class 1 and -1 for class 0; f is the log odds of class 1."""
+class _TwoClasses(Loss):
+    """A function of s f, s = +1 for class 1 and -1 for class 0."""
 
-    name: ClassVar[str] = "logistic"
     for_classes: ClassVar[bool] = True
     discrete: ClassVar[bool] = True
-
-    def value(self, y: Array, f: Array) -> Array:
-        return np.logaddexp(0.0, np.where(y > 0, -f[:, 0], f[:, 0]))
-
-    def slope(self, y: Array, f: Array) -> Array:
-        sign = np.where(y > 0, 1.0, -1.0)[:, None]
-        return np.asarray(-sign * expit(-sign * f))
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        return np.asarray((expit(f) * expit(-f))[:, :, None])
+    odds: ClassVar[float] = 1.0
+    """The log odds of class 1 are this multiple of f."""
 
     def guarded(self, y: Array, f: Array, doubt: float) -> Array:
         return (1 - doubt) * self.value(y, f) + doubt * self.value(1 - y, f)
 
     def natural(self, f: Array) -> Array:
-        return np.column_stack([expit(-f[:, 0]), expit(f[:, 0])])
+        return np.column_stack([expit(-self.odds * f[:, 0]), expit(self.odds * f[:, 0])])
+
+
+def _sign(y: Array) -> Array:
+    return np.where(y > 0, 1.0, -1.0)
+
+
+@dataclass(frozen=True)
+class Logistic(_TwoClasses):
+    """phi = log(1 + exp(-s f)), s = +1 for class 1 and -1 for class 0; f is the log odds of class 1."""
+
+    name: ClassVar[str] = "logistic"
+
+    def value(self, y: Array, f: Array) -> Array:
+        return cast(Array, np.logaddexp(0.0, -_sign(y) * f[:, 0]))
+
+    def slope(self, y: Array, f: Array) -> Array:
+        sign = _sign(y)[:, None]
+        return np.asarray(-sign * expit(-sign * f))
+
+    def curvature(self, y: Array, f: Array) -> Array:
+        return np.asarray((expit(f) * expit(-f))[:, :, None])
 
     def convexity(self, reach: float) -> Convexity:
         return Convexity(1 / (2 + 2 * math.cosh(reach)), 0.25, 0.5)
 
 
 @dataclass(frozen=True)
-class Exponential(Loss):
+class Exponential(_TwoClasses):
     """phi = exp(-s f), AdaBoost's; f is half the log odds of class 1."""
 
     name: ClassVar[str] = "exponential"
-    for_classes: ClassVar[bool] = True
-    discrete: ClassVar[bool] = True
+    odds: ClassVar[float] = 2.0
 
     def value(self, y: Array, f: Array) -> Array:
-        return np.exp(np.where(y > 0, -f[:, 0], f[:, 0]))
+        return cast(Array, np.exp(-_sign(y) * f[:, 0]))
 
     def slope(self, y: Array, f: Array) -> Array:
-        sign = np.where(y > 0, 1.0, -1.0)[:, None]
-        return np.asarray(-sign * np.exp(-sign * f))
+        return (-_sign(y) * self.value(y, f))[:, None]
 
     def curvature(self, y: Array, f: Array) -> Array:
         return self.value(y, f)[:, None, None]
-
-    def guarded(self, y: Array, f: Array, doubt: float) -> Array:
-        return (1 - doubt) * self.value(y, f) + doubt * self.value(1 - y, f)
-
-    def natural(self, f: Array) -> Array:
-        return np.column_stack([expit(-2 * f[:, 0]), expit(2 * f[:, 0])])
 
     def convexity(self, reach: float) -> Convexity:
         return Convexity(math.exp(-reach), math.exp(reach), math.cosh(reach))

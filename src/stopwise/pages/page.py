@@ -12,8 +12,9 @@ from typing import Any
 import jinja2
 
 from stopwise.estimators.fitted import fitted_of
+from stopwise.estimators.intake import names_of
 from stopwise.estimators.loss_fit import LossFitted
-from stopwise.estimators.prediction.response_groups import groups_of, parts_of
+from stopwise.estimators.prediction.response_groups import groups_of, parts_of, response_names
 from stopwise.io.model import versions
 from stopwise.pages import summary
 from stopwise.pages.loss_page import loss_parts
@@ -42,7 +43,7 @@ def render(
     warnings: Sequence[str] = (),
 ) -> str:
     """The report of a fitted model as HTML."""
-    targets = target_names(target, y, len(stops_of(model)))
+    targets = target_names(target, y, response_names(model), len(stops_of(model)))
     count, groups = len(targets), groups_of(model)
     if groups is not None:  # a page is about one kernel: that of the first response, and those that share it
         first = next(at for at, columns in enumerate(groups.columns) if 0 in columns)
@@ -66,13 +67,10 @@ def render(
     )
 
 
-def target_names(target: str | Sequence[str] | None, y: object, count: int) -> list[str]:
-    """What the responses are called: as given, as y's own names are, or by number."""
-    if target is None:
-        named = getattr(y, "columns", None)
-        named = [getattr(y, "name", None)] if named is None else list(named)
-        target = [str(name) for name in named if name is not None] if len(named) == count else None
-    names = [target] if isinstance(target, str) else list(target or ())
+def target_names(target: str | Sequence[str] | None, y: object, known: Sequence[str] | None, count: int) -> list[str]:
+    """What the responses are called: as given, as y is, as it was at the fit, or by number."""
+    named = (names_of(y) or known) if target is None else target
+    names = [named] if isinstance(named, str) else list(named or ())
     if len(names) != count:
         first = names[0] if names else "response"
         names = [names[0] if names else "the response"] if count == 1 else [f"{first} {j + 1}" for j in range(count)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stopwise._support.checks import did_you_mean
 from stopwise.rules.base import Certainty, Data, Evidence, HeldOut, Reason, Rule, Stop, clock_grid, stop_at
 from stopwise.rules.critical import Critical
 from stopwise.rules.holdout import HoldOut
@@ -60,4 +61,5 @@ def as_rule(rule: object) -> Rule:
     if isinstance(rule, str) and rule in _NAMED:
         return _NAMED[rule]
     names = ", ".join(f'"{name}"' for name in _NAMED)
-    raise ValueError(f"rule must be one of {names} or a sw.rules instance; got {rule!r}")
+    got = f"{rule!r}{did_you_mean(rule, _NAMED)}"
+    raise ValueError(f"rule must be one of {names} or a sw.rules instance; got {got}")

@@ -13,6 +13,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.checks import is_finite
+from stopwise._support.html_table import html_table
 from stopwise.filters import Filter, SteppedFilter
 from stopwise.path import Path
 
@@ -120,6 +121,13 @@ class Stop:
         """The clock reading that decided: of the crossing itself where there is one, else of the stop."""
         found = self.evidence.critical_step_sum
         return self.step_sum if found is None else found
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: where, why, and the numbers that were compared."""
+        steps = "" if self.iteration is None else f"{self.iteration:,} steps, "
+        known = {name: value for name, value in self.details.items() if name != "train_rows"}
+        rows = [(name.replace("_", " "), f"{v:.6g}" if isinstance(v, float) else str(v)) for name, v in known.items()]
+        return html_table(f"Stopped at {steps}step_sum {self.step_sum:.6g}: {self.reason.value}.", (), rows)
 
     def with_evidence(self, **more: Any) -> Stop:
         """The same stop with more evidence."""

@@ -104,14 +104,12 @@ class LeaveBlockOut(Rule):
 
     `size`: rows in a block that follow each other in the only covariate (rows with several covariates: in the order
     given); a block is scored in its middle half. Where `fit` was given `groups`, these are the blocks, and `size` may
-    be left out. The error is ridge's, exact at each penalty; another filter stops at the same reading of the clock. One
-    standard error is
-    allowed, twice the default rule's: blocks are few. A warning says when they clearly ask for less than half of the
-    degrees of freedom that single rows ask for.
+    be left out. The error is ridge's, exact at each penalty; another filter stops at the same reading of the clock. A
+    warning says when they clearly ask for less than half of the degrees of freedom that single rows ask for.
     """
 
     size: int | None = None
-    allowance: float = 1.0
+    allowance: float = 0.5
     name: ClassVar[str] = "leave-block-out"
     needs_rows: ClassVar[bool] = True
     divides_by_freedom: ClassVar[bool] = True

@@ -20,6 +20,7 @@ from typing import cast
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise._support.minimum import lowest_by_parabola
 from stopwise.kernels import Kernel
 from stopwise.kernels.gradients import gram_and_pullback
 from stopwise.kernels.stationary import Stationary
@@ -77,12 +78,12 @@ class LeftOut:
     @property
     def evidences(self) -> Array:
         """The evidence of each response at its own best ratio."""
-        return np.array([_lowest(column)[0] for column in self.evidence_curve().T])
+        return np.array([lowest_by_parabola(column)[0] for column in self.evidence_curve().T])
 
     @property
     def ratio(self) -> float:
         """The ratio of the highest evidence (the median over responses)."""
-        return float(self.ratios[int(np.median([_lowest(column)[1] for column in self.evidence_curve().T]))])
+        return float(self.ratios[int(np.median([lowest_by_parabola(column)[1] for column in self.evidence_curve().T]))])
 
     def predict(self, gram: Array, cross: Array, design: Array, new_design: Array) -> Array:
         """Predictions (t, q) at new rows, in units of the sample's responses, each at its best ratio.
@@ -126,17 +127,6 @@ def projected(matrix: Array, fixed: Array) -> Array:
     matrix -= fixed @ image.T
     matrix -= (image - fixed @ (fixed.T @ image)) @ fixed.T
     return matrix
-
-
-def _lowest(curve: Array) -> tuple[float, int]:
-    """The minimum of a curve on an even grid by the parabola through its lowest point, and that point's index."""
-    at = int(np.argmin(curve))
-    if not 0 < at < curve.size - 1:
-        return float(curve[at]), at
-    left, middle, right = (float(v) for v in curve[at - 1 : at + 2])
-    bend = left - 2 * middle + right
-    drop = (left - right) ** 2 / (8 * bend) if np.isfinite(bend) and bend > 0 else 0.0
-    return middle - min(drop, max(left, right) - middle), at
 
 
 @dataclass(frozen=True)

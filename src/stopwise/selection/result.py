@@ -7,12 +7,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
+from stopwise._support.html_table import html_table
 from stopwise.problem import Problem
 from stopwise.selection.candidates import Candidate
 from stopwise.selection.rows import Features
 
 Row = dict[str, Any]
 _COLUMNS = ("kernel", "per_feature", "length_scale", "rows", "evidence", "left_out_rmse", "excess", "score", "chosen")
+
+_SHOWN = ("kernel", "length_scale", "rows", "evidence", "left_out_rmse", "left_out_loss", "score")
+
+
+def _cell(value: object) -> str:
+    """A value for people: numbers to four digits, of a list the first three."""
+    if isinstance(value, list | tuple):
+        return ", ".join(_cell(part) for part in value[:3]) + (f", ... ({len(value)})" if len(value) > 3 else "")
+    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,13 @@ class Selection(Sequence[Row]):
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.tried)
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: the choice in words, and every candidate."""
+        names = [name for name in _SHOWN if any(row.get(name) is not None for row in self.tried)]
+        rows = [[_cell(row.get(name)) for name in names] for row in self.tried]
+        chosen = next((i for i, row in enumerate(self.tried) if row.get("chosen")), None)
+        return html_table(f"{self.reason}.", [name.replace("_", " ") for name in names], rows, chosen)
 
     @property
     def chosen(self) -> Row:

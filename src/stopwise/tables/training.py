@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise._support.checks import did_you_mean
 from stopwise.tables.encodings import labels_of, numbers_of
 from stopwise.tables.names import quoted, shown
 from stopwise.tables.table import Kind, Mask, Table, TableError
@@ -32,7 +33,8 @@ class Roles:
         named = [*self.features, *self.exclude, *([self.id] if self.id is not None else [])]
         absent = [name for name in (self.target, *named) if name not in names]
         if absent:
-            raise TableError(f"no column named {quoted(absent)}; the columns are {quoted(names, 10)}")
+            near = did_you_mean(absent[0], names)
+            raise TableError(f"no column named {quoted(absent)}; the columns are {quoted(names, 10)}{near}")
         self._agree()
         idle = {self.target, self.id, *self.exclude, *(() if self.features else (self.row_names,))}
         chosen = [name for name in (self.features or names) if name not in idle]

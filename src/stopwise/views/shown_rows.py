@@ -12,7 +12,7 @@ from stopwise._support.torch import on_host
 from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.estimators.intake import take_covariates
 from stopwise.estimators.loss_fit import LossFitted
-from stopwise.estimators.prediction.intervals import training_rows
+from stopwise.estimators.prediction.interval_calibration import training_rows
 from stopwise.kernels import Precomputed
 from stopwise.views.curves import chosen, observed
 from stopwise.views.facts import Model

@@ -72,6 +72,25 @@ def in_memory():
 # ---- landmarks ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("solver", ["dask", "krylov"])
+def test_weights_have_no_unit_on_a_cluster(client, solver):
+    covariates, y = data(n=300)
+    sizes, weights = (100, 200), np.random.default_rng(2).uniform(0.2, 1.0, 300) ** -2.0
+    settings = {"solver": solver} | ({"n_landmarks": 60} if solver == "dask" else {})
+    rule = sw.rules.Critical(hilbert_radius="self")
+
+    def fit(given):
+        model = sw.KernelRidgeRegressor(KERNEL, rule=rule, **settings)
+        return model.fit(
+            chunked(covariates, sizes), chunked(y, sizes), None if given is None else chunked(given, sizes)
+        )
+
+    for one, other in ((None, np.full(300, 2.0)), (weights / weights.mean(), 1000 * weights)):
+        first, second = fit(one), fit(other)
+        np.testing.assert_allclose(second.predict(covariates), first.predict(covariates), rtol=1e-8)
+        assert second.noise_std_ == pytest.approx(first.noise_std_, rel=1e-8)
+
+
 @pytest.mark.parametrize("sizes", CHUNKS, ids=lambda sizes: f"{len(sizes)} chunks")
 def test_landmark_fits_do_not_depend_on_chunks(client, in_memory, sizes):
     covariates, y = data()

@@ -8,7 +8,7 @@ matrix, never above the Gram matrix. Everything a path needs from n rows is then
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -143,8 +143,10 @@ class Moments:
     def of_mean_weight_one(self) -> Moments:
         """The moments with weights that add up to the number of observations."""
         by = self.n_observations / self.weight
-        if abs(by - 1) <= 1e-12:
-            return self
+        return self if abs(by - 1) <= 1e-12 else self.reweighted(by)
+
+    def reweighted(self, by: float) -> Moments:
+        """The moments with every weight multiplied."""
         return Moments(
             self.gram * by,
             self.cross * by,
@@ -152,7 +154,7 @@ class Moments:
             self.response_sum * by,
             self.response_square * by,
             self.diagonal_sum * by,
-            self.n_observations,
+            self.weight * by,
             self.n_rows,
             self.n_observations,
         )
@@ -268,3 +270,7 @@ class Stream:
     unit: Array
     intercept: bool
     seed: int = 0
+
+    def in_given_weights(self, unit: float) -> Stream:
+        """The same with weights as they were given, before they were multiplied by `unit`: rows may be added to it."""
+        return self if unit == 1 else replace(self, moments=self.moments.reweighted(1 / unit))

@@ -7,7 +7,6 @@ and variance at each place given all others: e_i = y_i - mean_i, 1 / P_ii = vari
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
@@ -82,12 +81,6 @@ class LineFit:
     def squared_hilbert_norm(self) -> Array:
         """|f|_H^2 = dual' G dual, (g, responses)."""
         return cast(Array, (self.dual * self.fitted).sum(axis=0))
-
-    @property
-    def squared_residual_sum(self) -> Array:
-        """sum w (y - f)^2 over all rows, merged ones by their own spread too, (g, responses)."""
-        inside = (self.rows.weights[:, None, None] * self.residuals**2).sum(axis=0)
-        return cast(Array, inside + self.rows.within.sum(axis=0))
 
     def scaled_energy(self) -> Array:
         """a y'P y with each place's own spread: what the likelihood divides by the noise variance, (g, responses)."""
@@ -196,8 +189,3 @@ def _project(y: Array, mean: Array, variance: Array, ones_mean: Array, omega: Ar
     dual = dual - ones[:, :, None] * (dual.sum(axis=0) / total[:, None])
     diagonal = inverse - ones**2 / total
     return y[:, None, :] - dual / diagonal[:, :, None], np.maximum(1.0 / diagonal - 1.0 / omega, 0.0)
-
-
-def penalty_of(n_samples: float, step_sum: float) -> float:
-    """a = n / step_sum: the penalty of the unscaled matrix at a reading of the clock."""
-    return n_samples / step_sum if step_sum > 0 else math.inf

@@ -13,9 +13,10 @@ from typing import cast
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise._support.minimum import lowest_by_parabola
 from stopwise.engine.line.fits import LineFit, fit_at
-from stopwise.engine.line.merged_rows import LineRows, in_bins
-from stopwise.engine.line.transitions import StateSpace, Stationary
+from stopwise.engine.line.merged_rows import LineRows, in_bins, merge_rows
+from stopwise.engine.line.transitions import StateSpace, Stationary, WithSharedNoise
 
 MAX_RATIO = 1e10
 """The largest n / penalty that is looked at: what fits better beyond is rounding."""
@@ -61,9 +62,8 @@ class Surface:
     @property
     def total(self) -> Array:
         """For each length scale, evidence and left-out error each at its own best ratio, added."""
-        return np.array(
-            [_lowest(e)[0] + _lowest(loo)[0] for e, loo in zip(self.evidence, self.log_left_out, strict=True)]
-        )
+        pairs = zip(self.evidence, self.log_left_out, strict=True)
+        return np.array([lowest_by_parabola(e)[0] + lowest_by_parabola(loo)[0] for e, loo in pairs])
 
 
 def surface(rows: LineRows, states: int, log_scales: Array, log_ratios: Array, *, intercept: bool) -> Surface:
@@ -80,17 +80,6 @@ def surface(rows: LineRows, states: int, log_scales: Array, log_ratios: Array, *
         np.log(np.maximum(error, 1e-300)).mean(axis=1).reshape(shape),
         fit.degrees_of_freedom.reshape(shape),
     )
-
-
-def _lowest(curve: Array) -> tuple[float, int]:
-    """The minimum of a curve on an even grid by the parabola through its lowest point, and that point's index."""
-    at = int(np.argmin(curve))
-    if not 0 < at < curve.size - 1:
-        return float(curve[at]), at
-    left, middle, right = (float(v) for v in curve[at - 1 : at + 2])
-    bend = left - 2 * middle + right
-    drop = (left - right) ** 2 / (8 * bend) if np.isfinite(bend) and bend > 0 else 0.0
-    return middle - min(drop, max(left, right) - middle), at
 
 
 @dataclass(frozen=True)
@@ -161,17 +150,12 @@ def _found(rows: LineRows, states: int, seen: Surface) -> ScaleFound:
         states,
         float(np.exp(seen.log_scales[at])),
         float(seen.total[at]),
-        float(_lowest(seen.evidence[at])[0]),
-        float(_lowest(seen.log_left_out[at])[0]),
+        float(lowest_by_parabola(seen.evidence[at])[0]),
+        float(lowest_by_parabola(seen.log_left_out[at])[0]),
         float(np.exp(seen.log_ratios[best])),
         float(seen.freedom[at, best]),
         rows.n_places,
     )
-
-
-def space_of(states: int, length_scale: float) -> StateSpace:
-    """Matern (states - 1/2)."""
-    return Stationary(states, math.sqrt(2 * states - 1) / length_scale)
 
 
 def evidence_noise(rows: LineRows, space: StateSpace, column: int, step_sum: float, *, intercept: bool) -> float:
@@ -193,3 +177,73 @@ _NOISE_STEP = 1e-4
 """In log penalty: the noise level is then known to 1e-6 of itself."""
 _FARTHEST = 60.0
 """|log step_sum| beyond which an evidence that keeps growing is followed no further."""
+
+
+@dataclass(frozen=True)
+class SharedNoise:
+    """Noise of correlation exp(-gap / length) that maximises the likelihood of curve plus noise."""
+
+    correlation: float
+    """Between neighbours at the mean gap."""
+    noise_std: float
+    penalty: float
+    """Var noise / Var curve, the kernel being the curve's covariance."""
+
+    @property
+    def inflation(self) -> float:
+        """The variance of independent noise that blurs a smooth curve as much, over this noise's own."""
+        return (1 + self.correlation) / (1 - self.correlation)
+
+
+_NUGGET = 1e-6
+"""Independent noise that every row has beside the shared one, over its variance: a pass divides by it."""
+_LONGEST, _FAINTEST = 1 / 20, 1e8
+"""Noise shared over more than this part of the range is a part of the curve; with a larger penalty there is none."""
+_STRETCHES, _STRETCH = 40, 100
+"""The first look is at so many stretches of so many neighbours: their gaps tell of the length, their places of f."""
+
+
+def shared_noise(rows: LineRows, space: StateSpace, column: int, *, intercept: bool) -> SharedNoise:
+    """The noise that neighbours share, by likelihood: a grid on stretches of rows, then narrowed on all of them."""
+    gap = float(np.mean(space.gaps(rows.covariate)[1:]))
+    free = rows.n_samples - float(intercept)
+
+    def fit(part: LineRows, logits: Array, logs: Array) -> LineFit:
+        rho, level = (grid.ravel() for grid in np.meshgrid(1 / (1 + np.exp(-logits)), np.exp(logs), indexing="ij"))
+        combined = WithSharedNoise(space, -np.log(rho) / gap, level)
+        return fit_at(part, combined, _NUGGET * level, intercept=intercept, left_out=False)
+
+    # The logit of the correlation and the log penalty, each from its lowest to its highest.
+    longest = _LONGEST * float(np.sum(space.gaps(rows.covariate)[1:]))
+    high = np.array([-math.log(math.expm1(gap / longest)), math.log(_FAINTEST)])
+    low, step = high - [12.0, 36.0], np.array([1.5, 2.0])
+    logits, logs = (np.arange(a, b + 0.1, c) for a, b, c in zip(low, high, step, strict=True))
+    found, centre = fit(_some(rows), logits, logs), low - 1
+    while True:
+        best = int(np.argmin(evidence(found)[:, column]))
+        at = np.array([logits[best // len(logs)], logs[best % len(logs)]])
+        if np.array_equal(at, centre):
+            step = step / 2
+        if step.max() < _SHARED_STEP:
+            break
+        centre = at
+        around = at[:, None] + step[:, None] * np.arange(-1, 2)
+        logits, logs = np.clip(around, low[:, None], high[:, None])
+        found = fit(rows, logits, logs)
+    rho, level = 1 / (1 + math.exp(-at[0])), math.exp(at[1])
+    variance = float(found.energy[best, column]) / free
+    return SharedNoise(rho, math.sqrt(max(variance * level, 0.0)), level)
+
+
+_SHARED_STEP = 0.05
+"""In logits of the correlation and log penalty: a twentieth of what data of any size can tell."""
+
+
+def _some(rows: LineRows) -> LineRows:
+    """Stretches of neighbours, evenly over all places."""
+    n = rows.n_places
+    if n <= _STRETCHES * _STRETCH:
+        return rows
+    starts = np.linspace(0, n - _STRETCH, _STRETCHES).astype(int)
+    kept = (starts[:, None] + np.arange(_STRETCH)).ravel()
+    return merge_rows(rows.covariate[kept], rows.responses[kept], rows.weights[kept])

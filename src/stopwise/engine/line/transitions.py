@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import gammainc
 
 from stopwise._support.arrays import Array
-from stopwise.engine.line.triangles import Columns, Triangle, Vector, diagonal_matrix, empty
+from stopwise.engine.line.triangles import Columns, Entry, Triangle, Vector, diagonal_matrix, empty, factor
 from stopwise.kernels.base import Kernel
 from stopwise.kernels.radial import Laplace, Matern
 from stopwise.kernels.sobolev import Sobolev
@@ -120,6 +120,45 @@ class Stationary(StateSpace):
         d0, l10, l20, d1, l21, d2 = row[2:]
         noise: Columns = [[1.0, None, None], [l10, 1.0, None], [l20, l21, 1.0]]
         return Step(_triple_root(g, e), noise, [d0, d1, d2])
+
+
+@dataclass(frozen=True)
+class WithSharedNoise(StateSpace):
+    """A curve f and noise u that neighbours share, Cov u = level exp(-rate gap): states (f + u, the others of f, u)."""
+
+    curve: StateSpace
+    rate: Array
+    """Over a unit of the curve's gaps; one for each of several problems."""
+    level: Array
+    """Var u in units of the kernel, one for each."""
+    diffuse = False
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        return self.curve.size + 1
+
+    def gaps(self, covariate: Array) -> Array:
+        return self.curve.gaps(covariate)
+
+    def start(self) -> Triangle:
+        of_curve = self.curve.start()
+        p = of_curve.size
+        rows: Columns = [[of_curve.entry(i, j) if j <= i else None for j in range(p)] + [None] for i in range(p)]
+        rows.append([None] * (p + 1))
+        rows[0][p] = rows[p][p] = 1.0
+        return factor(rows, [*of_curve.diagonal, self.level], lower=True)
+
+    def table(self, gaps: Array) -> list[Array]:
+        shape = np.broadcast_shapes(gaps.shape, (1, self.rate.size))
+        of_curve = [np.broadcast_to(column, shape) for column in self.curve.table(gaps)]
+        return [*of_curve, np.exp(-gaps * self.rate), self.level * -np.expm1(-2.0 * gaps * self.rate)]
+
+    def step(self, row: list[Array]) -> Step:
+        move, kept = self.curve.step(row[:-2]), row[-2]
+        matrix = [[*entries, (kept if i == 0 else 0.0) - entries[0]] for i, entries in enumerate(move.matrix)]
+        noise: Columns = [[*entries, 1.0 if i == 0 else None] for i, entries in enumerate(move.noise)]
+        none: list[Entry | None] = [None] * len(move.weights)
+        return Step([*matrix, [*([0.0] * self.curve.size), kept]], [*noise, [*none, 1.0]], [*move.weights, row[-1]])
 
 
 def _triple_root(g: Array, e: Array) -> list[Vector]:

@@ -43,34 +43,16 @@ def published_stop(loss: Loss, eigenvalues: Array, reach: float, noise_std: floa
     return PublishedStop(steps, convexity.step_size, radius, noise, convexity)
 
 
-def descend(problem: LossProblem, step_size: float, steps: int) -> list[Minimiser]:
-    """The iterates 0, ..., steps of functional descent."""
-    if steps > MOST_STEPS:
-        raise ValueError(
-            f"functional descent is run for at most {MOST_STEPS} steps, got {steps}: use the practical path"
-        )
-    design, rate = problem.features, step_size / problem.n_samples
-    theta = np.zeros((design.shape[1], problem.loss.width))
-    out = [Minimiser(0.0, theta, problem)]
-    for step in range(1, steps + 1):
-        theta = theta - rate * (design.T @ problem.slopes(design @ theta))
-        out.append(Minimiser(step * step_size, theta, problem))
-    return out
-
-
-def published_fit(problem: LossProblem, stop: PublishedStop, *, averaged: bool = False) -> tuple[Minimiser, Stop]:
-    """The last iterate the theorem covers (or the average of them, of which it speaks), and the stop."""
+def published_fit(problem: LossProblem, stop: PublishedStop) -> tuple[Minimiser, Stop]:
+    """The last iterate the theorem covers, and the stop."""
     steps = min(stop.steps, MOST_STEPS)
     theta = np.zeros((problem.features.shape[1], problem.loss.width))
-    total = np.zeros_like(theta)
     rate = stop.step_size / problem.n_samples
     for _ in range(steps):
         theta = theta - rate * (problem.features.T @ problem.slopes(problem.features @ theta))
-        total += theta
-    at = total / steps if averaged and steps else theta
     reason = Reason.ZERO if steps == 0 else Reason.CAP if steps < stop.steps else Reason.CROSSING
     evidence = Evidence(
         rule="critical", constant=1.0, noise_std=stop.noise_std, critical_step_sum=1 / stop.critical_radius**2
     )
     told = Stop(steps, steps * stop.step_size, reason, evidence)
-    return Minimiser(steps * stop.step_size, at, problem), told
+    return Minimiser(steps * stop.step_size, theta, problem), told

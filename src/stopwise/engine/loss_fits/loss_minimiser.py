@@ -22,6 +22,7 @@ from typing import cast
 
 import numpy as np
 import scipy.linalg
+from scipy.sparse.linalg import LinearOperator, cg
 
 from stopwise._support.arrays import Array
 from stopwise.losses import Loss
@@ -338,24 +339,16 @@ def _solve_rows(design: Array, factor: Array, q: int) -> Array:
 
 def _conjugate_gradients(design: Array, curvature: Array, penalty: Array, right: Array, tolerance: float) -> Array:
     """H^-1 right, preconditioned by the Hessian with every row's mean curvature in place of its matrix."""
-    q = right.shape[1]
-    factor = _cholesky(design, np.trace(curvature, axis1=1, axis2=2)[:, None, None] / q, penalty)
+    shape = right.shape
+    factor = _cholesky(design, np.trace(curvature, axis1=1, axis2=2)[:, None, None] / shape[1], penalty)
 
-    def product(block: Array) -> Array:
+    def product(flat: Array) -> Array:
+        block = flat.reshape(shape)
         bent = np.einsum("icd,id->ic", curvature, design @ block)
-        return cast(Array, design.T @ bent + penalty * block)
+        return cast(Array, design.T @ bent + penalty * block).ravel()
 
-    solution, residual = np.zeros_like(right), right.copy()
-    image = scipy.linalg.cho_solve((factor, True), residual, check_finite=False)
-    direction, energy = image.copy(), float((residual * image).sum())
-    for _ in range(_PRODUCTS):
-        bent = product(direction)
-        step = energy / float((direction * bent).sum())
-        solution += step * direction
-        residual -= step * bent
-        if np.linalg.norm(residual) <= tolerance * np.linalg.norm(right):
-            break
-        image = scipy.linalg.cho_solve((factor, True), residual, check_finite=False)
-        energy, before = float((residual * image).sum()), energy
-        direction = image + (energy / before) * direction
-    return solution
+    def nearly(flat: Array) -> Array:
+        return cast(Array, scipy.linalg.cho_solve((factor, True), flat.reshape(shape), check_finite=False)).ravel()
+
+    whole, close = (LinearOperator((right.size, right.size), matvec=f) for f in (product, nearly))
+    return cast(Array, cg(whole, right.ravel(), rtol=tolerance, maxiter=_PRODUCTS, M=close)[0]).reshape(shape)

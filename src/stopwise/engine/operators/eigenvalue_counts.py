@@ -65,7 +65,7 @@ class Counting:
 
     def __init__(self, pivots: Array, couplings: Array, *, n_samples: float, trace: float, null: int) -> None:
         self._pivots, self._couplings = pivots, couplings
-        self._n_samples, self._trace, self._null = n_samples, trace, null
+        self._n_samples, self._null = n_samples, null
         self.dimension = len(pivots) - null
         """How many eigenvalues are not zero."""
         lowest = 0.05 / self.dimension**2

@@ -21,7 +21,6 @@ from stopwise._support.torch import on_host
 from stopwise.engine.solvers.krylov_solver import UnsettledWarning
 from stopwise.engine.solvers.plan import Plan, Solution, Solver
 from stopwise.engine.solves.penalty_search import FoundPenalty, PenaltySearch
-from stopwise.engine.solves.sampled_left_out import sample_rows
 from stopwise.filters import Ridge
 from stopwise.problem import Problem
 from stopwise.rules import GCV, Certainty, Fixed, Reason, Stop
@@ -43,7 +42,7 @@ class KrylovLeftOut:
     def solve(self, problem: Problem, plan: Plan) -> Solution:
         if problem.responses.shape[1] != 1 or plan.rule.left_out_allowance is None:
             return self.inner.solve(problem, plan)
-        rows = sample_rows(problem.n_rows, min(problem.n_rows // _SHARE, _MOST_ROWS), problem.seed)
+        rows = problem.random_rows(min(problem.n_rows // _SHARE, _MOST_ROWS))
         found, products = self._search(problem, plan, rows)
         step_sum = 0.0 if found.at_start else problem.n_samples / found.penalty
         solution = self.inner.solve(problem, replace(plan, rule=Fixed(step_sum=step_sum)))
@@ -98,12 +97,7 @@ def _told(stop: Stop, found: FoundPenalty, problem: Problem, plan: Plan, product
     reason = Reason.ZERO if stop.step_sum == 0 else Reason.MINIMUM if settled else Reason.BUDGET
     evidence = replace(
         stop.evidence,
-        rule=plan.rule.name,
-        criterion=found.criterion,
-        lowest=found.lowest,
-        lowest_step_sum=problem.n_samples / found.lowest_penalty,
-        standard_error=found.standard_error,
-        allowance=plan.rule.left_out_allowance,
+        **found.evidence(plan.rule, problem.n_samples),
     )
     certainty = replace(
         sure, settled=settled, regret=found.regret, bracket=None, products=(sure.products or 0) + products

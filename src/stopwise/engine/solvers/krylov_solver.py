@@ -19,7 +19,7 @@ from stopwise.engine.operators.eigenvalue_counts import Counting
 from stopwise.engine.operators.tiles import Tiled
 from stopwise.engine.solvers.dense_solver import finish
 from stopwise.engine.solvers.krylov_certainty import Verdict, decided_by_bound, judge, reads_traces, with_bracket
-from stopwise.engine.solvers.plan import Plan, Solution
+from stopwise.engine.solvers.plan import Plan, Solution, path_in_space
 from stopwise.engine.spectrum.block_krylov import BlockKrylov, Multiplier, NumpyStore, Store, with_diagonal
 from stopwise.exceptions import StopwiseWarning
 from stopwise.filters import Ridge
@@ -237,18 +237,8 @@ def krylov_path(problem: Problem, plan: Plan, operator: Operator, space: BlockKr
     assert spectrum.basis is not None
     assert spectrum.basis.rotation is not None
     responses = _weighted(problem)
-    path = Path(
-        spectrum=spectrum,
-        filter=plan.filter.bind(spectrum.largest_bound),
-        coefficients=space.response_coordinates(spectrum.basis.rotation),
-        energy=(responses**2).sum(axis=0),
-        intercept=problem.intercept,
-        root_weights=problem.root_weights,
-        counts=problem.counts,
-        response=responses,
-        scale=problem.scale,
-        offset=problem.offset,
-    )
+    coordinates = space.response_coordinates(spectrum.basis.rotation)
+    path = path_in_space(problem, spectrum, plan.filter.bind(spectrum.largest_bound), coordinates, responses)
     return path if space.complete else replace(path, horizon=_horizon(path, space))
 
 

@@ -7,6 +7,7 @@ Rules that read the whole spectrum (the paper's own among them) go through a Kry
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -16,14 +17,14 @@ from stopwise._support.arrays import Array
 from stopwise.engine.line.exact_stop import ExactStop
 from stopwise.engine.line.fits import fit_at
 from stopwise.engine.line.merged_rows import LineRows, in_bins, merge_rows
-from stopwise.engine.line.scores import BINS_PER_DEGREE, evidence_noise
+from stopwise.engine.line.scores import BINS_PER_DEGREE, SharedNoise, evidence_noise, shared_noise
 from stopwise.engine.line.systems import LineOperator, LineSystem
 from stopwise.engine.line.transitions import StateSpace, state_space
 from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.running_sums import Line
 from stopwise.engine.solvers.dense_solver import noise_of
 from stopwise.engine.solvers.krylov_solver import KrylovSolver
-from stopwise.engine.solvers.plan import Plan, Solution
+from stopwise.engine.solvers.plan import Plan, Solution, bare_path, solved
 from stopwise.engine.solves.penalty_search import FoundPenalty
 from stopwise.engine.solves.resolvent_space import ResolventSpace, largest_eigenvalue, resolvent_space
 from stopwise.engine.solves.shifted_descent import ResolventPolynomial, as_resolvents
@@ -35,7 +36,7 @@ from stopwise.problem import Problem
 from stopwise.rules import Certainty, Reason, Stop
 from stopwise.rules.base import stop_at
 from stopwise.rules.prudent import CEILING
-from stopwise.spectrum import Basis, Density, Spectrum, spread_density
+from stopwise.spectrum import Basis, Density, spread_density
 
 LINE_ROWS = 300
 """From here on one covariate is solved on the line: below, all eigenpairs take a blink."""
@@ -83,9 +84,26 @@ class LineSolver:
         space = _space(problem, plan)
         plan.kernel.check(problem.covariates)
         solvable = plan.rule.left_out_allowance is not None or plan.rule.reads_clock_only
+        if plan.noise.correlated:
+            _check_sharing(problem, solvable=solvable and _smooth(plan.filter))
         if not solvable or not _smooth(plan.filter):
             return KrylovSolver("line", line_operator).solve(problem, plan)
         return _Run(problem, plan, space).solution()
+
+
+def _check_sharing(problem: Problem, *, solvable: bool) -> None:
+    """Raise ValueError where noise that neighbours share cannot be estimated with the stop."""
+    if not solvable:
+        raise ValueError(
+            'noise_std=AR1() goes with rule="auto" or Fixed(...), and descent, flow or ridge: other rules take the '
+            "noise of rows as independent"
+        )
+    x, weights = problem.covariates[:, 0], problem.weights
+    if np.unique(x).size < len(x) or (weights is not None and np.ptp(weights) > 0):
+        raise ValueError(
+            "noise_std=AR1() is for rows of equal weight, one at each place, and some places repeat: average them, or "
+            "use rule=LeaveBlockOut(size)"
+        )
 
 
 def _smooth(filter: Filter) -> bool:
@@ -126,13 +144,13 @@ class _Run:
         plan = self.plan
         largest = self._largest()
         bound = plan.filter.bind(largest)
-        bare = self._bare_path(bound, largest)
+        bare = bare_path(self.problem, bound, self.responses, largest)
         stops = [self._stop(bare, largest, column) for column in range(self.problem.responses.shape[1])]
         path, dual, error = self._estimate(bare, bound, largest, stops)
         stops = [replace(s, certainty=replace(s.certainty, estimate_residual=error)) for s in stops if s.certainty]
         path = path.stopped_at(tuple(stop.step_sum for stop in stops))
         sigmas = [self._noise(path, stop, j) for j, stop in enumerate(stops)]
-        return self._finish(path, stops, dual, sigmas)
+        return solved(self.problem, self.operator, path, stops, dual, sigmas, "line")
 
     def _largest(self) -> float:
         """A bound on K's largest eigenvalue: from bins where rows are many, then a few products with all of them."""
@@ -160,19 +178,26 @@ class _Run:
         if float(bare.energy[column]) == 0 or largest == 0:
             stop = stop_at(bare.filter, 0.0, Reason.ZERO, rule=plan.rule.name)
             return replace(stop, certainty=Certainty("line", regret=0.0))
+        if plan.noise.correlated:
+            shared = self.shared[column]
+            stop = stop_at(
+                bare.filter, n / (shared.penalty * shared.inflation), Reason.MINIMUM, rule="marginal-likelihood"
+            )
+            return replace(stop, certainty=Certainty("line", settled=True, regret=0.0))
         found = self._search(largest, column)
         stop = stop_at(
             bare.filter,
             0.0 if found.at_start else n / found.penalty,
             Reason.CAP if found.at_end else Reason.MINIMUM,
-            rule=plan.rule.name,
-            criterion=found.criterion,
-            lowest=found.lowest,
-            lowest_step_sum=n / found.lowest_penalty,
-            standard_error=found.standard_error,
-            allowance=plan.rule.left_out_allowance,
+            **found.evidence(plan.rule, n),
         )
         return replace(stop, certainty=Certainty("line", settled=found.regret <= plan.tol, regret=found.regret))
+
+    @cached_property
+    def shared(self) -> list[SharedNoise]:
+        """The noise that neighbours share, for each response."""
+        columns = range(self.rows.responses.shape[1])
+        return [shared_noise(self.rows, self.space, j, intercept=self.problem.intercept) for j in columns]
 
     def _search(self, largest: float, column: int) -> FoundPenalty:
         """The rule's penalty: on all places, or on bins that are fine enough, with the errors of all rows."""
@@ -237,46 +262,13 @@ class _Run:
         horizon = max(30 * middle, 30 / max(largest, 1e-280))
         return replace(bare, spectrum=spectrum, coefficients=space.coordinates[order], horizon=horizon)
 
-    def _bare_path(self, bound: Filter, largest: float) -> Path:
-        """A path that knows the responses and the largest eigenvalue."""
-        problem, values = self.problem, np.array([largest])
-        density = Density(values, np.ones(1), problem.n_samples)
-        empty = Basis(np.zeros((problem.n_rows, 1)))
-        return Path(
-            spectrum=Spectrum(values, empty, largest, problem.n_samples, density, density, largest, complete=False),
-            filter=bound,
-            coefficients=np.zeros((1, self.responses.shape[1])),
-            energy=(self.responses**2).sum(axis=0),
-            intercept=problem.intercept,
-            root_weights=problem.root_weights,
-            response=self.responses,
-            scale=problem.scale,
-            offset=problem.offset,
-        )
-
     def _noise(self, path: Path, stop: Stop, column: int) -> float:
         """The noise level of one response in problem units; by evidence it is exact here."""
+        if self.plan.noise.correlated:
+            shared = self.shared[column]
+            return shared.noise_std * math.sqrt(shared.inflation)
         if not isinstance(self.plan.noise, Evidence) or self.plan.noise_given is not None:
             return noise_of(self.problem, self.plan, path, column)
         binned = in_bins(self.rows, _SEARCH_PLACES)
         start = stop.step_sum if stop.step_sum > 0 else 1.0 / max(path.spectrum.largest_bound, 1e-280)
         return evidence_noise(binned, self.space, column, start, intercept=self.problem.intercept)
-
-    def _finish(self, path: Path, stops: list[Stop], dual: Array, sigmas: list[float]) -> Solution:
-        problem, operator = self.problem, self.operator
-        stopped = np.array([stop.step_sum for stop in stops]) > 0
-        weights = np.where(stopped, operator.root_weights[:, None] * dual, 0.0) * problem.scale
-        intercept, mean_row = np.zeros(len(stops)), None
-        if problem.intercept:
-            intercept = problem.offset - operator.mean_prediction(weights)
-            mean_row = operator.mean_image * np.sqrt(operator.n_samples) / operator.root_weights
-        return Solution(
-            path=path,
-            stops=stops,
-            noise_std=np.asarray(sigmas) * problem.scale,
-            fit_covariates=problem.covariates,
-            dual_coef=weights,
-            intercept=intercept,
-            solver="line",
-            mean_row=mean_row,
-        )

@@ -12,12 +12,14 @@ from stopwise._support.arrays import Array
 from stopwise.engine.landmarks.decomposition import Spread
 from stopwise.engine.landmarks.features import Stream
 from stopwise.engine.landmarks.sampling import Leverage, Uniform
+from stopwise.engine.operators import Operator
 from stopwise.filters import Filter
 from stopwise.kernels import Kernel
 from stopwise.noise import NoiseEstimator
 from stopwise.path import Path
 from stopwise.problem import Problem, Trend
 from stopwise.rules import Rule, Stop
+from stopwise.spectrum import Basis, Density, Spectrum
 
 Precision = Literal["auto", "float64", "float32", "fast"]
 Landmarked = int | str | Uniform | Leverage | Array
@@ -74,6 +76,53 @@ class Solution:
     device: str | None = None
     precision: str | None = None
     """Where products were made, and how accurately (GPU)."""
+
+
+def path_in_space(problem: Problem, spectrum: Spectrum, filter: Filter, coefficients: Array, responses: Array) -> Path:
+    """The path of weighted responses (n, q) with known coordinates on the eigenvectors of a spectrum, or of a part."""
+    return Path(
+        spectrum=spectrum,
+        filter=filter,
+        coefficients=coefficients,
+        energy=(responses**2).sum(axis=0),
+        intercept=problem.intercept,
+        root_weights=problem.root_weights,
+        counts=problem.counts,
+        response=responses,
+        scale=problem.scale,
+        offset=problem.offset,
+    )
+
+
+def bare_path(problem: Problem, filter: Filter, responses: Array, largest: float) -> Path:
+    """A path that knows the responses and the largest eigenvalue."""
+    values = np.array([largest])
+    density = Density(values, np.ones(1), problem.n_samples)
+    empty = Basis(np.zeros((problem.n_rows, 1)))
+    spectrum = Spectrum(values, empty, largest, problem.n_samples, density, density, largest, complete=False)
+    return path_in_space(problem, spectrum, filter, np.zeros((1, responses.shape[1])), responses)
+
+
+def solved(
+    problem: Problem, operator: Operator, path: Path, stops: list[Stop], dual: Array, sigmas: list[float], solver: str
+) -> Solution:
+    """Weights and intercepts in the units of y, from weights `dual` (n, q) of the weighted problem."""
+    stopped = np.array([stop.step_sum for stop in stops]) > 0
+    weights = np.where(stopped, operator.root_weights[:, None] * dual, 0.0) * problem.scale
+    intercept, mean_row = np.zeros(len(stops)), None
+    if problem.intercept:
+        intercept = problem.offset - operator.mean_prediction(weights)
+        mean_row = operator.mean_image * np.sqrt(operator.n_samples) / operator.root_weights
+    return Solution(
+        path=path,
+        stops=stops,
+        noise_std=np.asarray(sigmas) * problem.scale,
+        fit_covariates=problem.covariates,
+        dual_coef=weights,
+        intercept=intercept,
+        solver=solver,
+        mean_row=mean_row,
+    )
 
 
 class Solver(Protocol):

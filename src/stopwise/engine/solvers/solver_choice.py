@@ -153,6 +153,8 @@ def _place(problem: Problem, plan: Plan) -> Place:
 
 def _automatic(problem: Problem, plan: Plan) -> tuple[str, str]:
     n, free = problem.n_rows, free_bytes()
+    if plan.noise.correlated:
+        return "line", "noise that neighbours share is told from the curve along the line"
     needed = dense_bytes(n, plan.dtype)
     if plan.rule.splits_rows and needed < 0.8 * free:
         return "dense", "hold-out fits its training half with all eigenpairs"

@@ -21,12 +21,11 @@ from stopwise._support.torch import on_host
 from stopwise.engine.operators import Dense
 from stopwise.engine.solvers.dense_solver import decide, noise_of, problem_path
 from stopwise.engine.solvers.krylov_solver import UnsettledWarning
-from stopwise.engine.solvers.plan import Plan, Solution
+from stopwise.engine.solvers.plan import Plan, Solution, bare_path, solved
 from stopwise.engine.solvers.solve_places import Place
 from stopwise.engine.solves.costs import DEVICE_EVERY_ROW, HOST_EVERY_ROW
 from stopwise.engine.solves.penalty_search import SHORT_STRIDE, STRIDE, FoundPenalty, PenaltySearch
 from stopwise.engine.solves.resolvent_space import ResolventSpace, largest_eigenvalue, resolvent_space
-from stopwise.engine.solves.sampled_left_out import sample_rows
 from stopwise.engine.solves.shifted_descent import Resolvent, ResolventPolynomial, as_resolvents
 from stopwise.engine.solves.systems import FactorSystem, FoldSystem
 from stopwise.engine.spectrum.block_krylov import with_diagonal
@@ -37,7 +36,7 @@ from stopwise.problem import Problem
 from stopwise.rules import Certainty, Reason, Stop
 from stopwise.rules.base import stop_at
 from stopwise.rules.prudent import CEILING
-from stopwise.spectrum import Basis, Density, Spectrum
+from stopwise.spectrum import Basis, Spectrum
 
 START_ROWS = 1_200
 """Rows on which all pairs read the stop that the search starts from: half a second."""
@@ -120,14 +119,16 @@ class _Run:
     def solution(self) -> Solution:
         problem, largest = self.problem, self._largest()
         bound = self.plan.filter.bind(largest)
-        empty = self._bare_path(bound, largest)
+        empty = self._empty_path(bound, largest)
         stops = [self._stop(empty, largest, column) for column in range(problem.responses.shape[1])]
         path, dual, error = self._estimate(bound, largest, stops)
         stops = [_with_error(stop, error) for stop in stops]
         _warn(stops, self.plan.tol)
         path = path.stopped_at(tuple(stop.step_sum for stop in stops))
         sigmas = [noise_of(problem, self.plan, path, j) for j in range(len(stops))]
-        return self._finish(path, stops, dual, sigmas)
+        device = self.place.device
+        solution = solved(problem, self.place.operator, path, stops, dual, sigmas, self.name)
+        return replace(solution, device=device, precision=None if device is None else "float64")
 
     def _largest(self) -> float:
         """The largest eigenvalue of K, or just above it."""
@@ -154,12 +155,7 @@ class _Run:
             empty.filter,
             step_sum,
             reason,
-            rule=plan.rule.name,
-            criterion=found.criterion,
-            lowest=found.lowest,
-            lowest_step_sum=problem.n_samples / found.lowest_penalty,
-            standard_error=found.standard_error,
-            allowance=plan.rule.left_out_allowance,
+            **found.evidence(plan.rule, problem.n_samples),
         )
         certainty = Certainty(
             self.name, settled=found.regret <= plan.tol, regret=found.regret, products=self.system.tally.products
@@ -210,10 +206,10 @@ class _Run:
         problem, plan = self.problem, self.plan
         self.progress.show("a stop on some rows")
         if self._in_two_steps:
-            rows = sample_rows(problem.n_rows, self._middle, problem.seed)
+            rows = problem.random_rows(self._middle)
             place = self.place.of(problem.subset(rows, plan.kernel))
             return _Run(place.problem, plan, place.factors(), place, "factor", self.progress).read(column, self.system)
-        rows = sample_rows(problem.n_rows, min(START_ROWS, problem.n_rows), problem.seed)
+        rows = problem.random_rows(min(START_ROWS, problem.n_rows))
         part = problem.subset(rows, plan.kernel)
         part = replace(part, covariates=np.asarray(on_host(part.covariates), dtype=np.float64))
         operator = Dense(np.asarray(part.gram(plan.kernel)), weights=part.weights, centred=part.intercept)
@@ -273,54 +269,14 @@ class _Run:
             products=self.system.tally.products,
         )
         return replace(
-            self._bare_path(bound, largest),
+            self._empty_path(bound, largest),
             spectrum=with_diagonal(spectrum, self.place.operator.diagonal),
             coefficients=space.coordinates[order],
             horizon=max(30 * middle, 30 / max(largest, 1e-280)),
         )
 
-    def _bare_path(self, bound: Filter, largest: float) -> Path:
-        """A path that knows the responses and the largest eigenvalue."""
-        problem = self.problem
-        responses = self.system.library.host(self.system.responses + 0.0)
-        values = np.array([largest])
-        density = Density(values, np.ones(1), problem.n_samples)
-        empty = Basis(np.zeros((problem.n_rows, 1)))
-        spectrum = Spectrum(values, empty, largest, problem.n_samples, density, density, largest, complete=False)
-        return Path(
-            spectrum=spectrum,
-            filter=bound,
-            coefficients=np.zeros((1, responses.shape[1])),
-            energy=(responses**2).sum(axis=0),
-            intercept=problem.intercept,
-            root_weights=problem.root_weights,
-            counts=problem.counts,
-            response=responses,
-            scale=problem.scale,
-            offset=problem.offset,
-        )
-
-    def _finish(self, path: Path, stops: list[Stop], dual: Array, sigmas: list[float]) -> Solution:
-        problem, operator = self.problem, self.place.operator
-        roots = operator.root_weights[:, None]
-        stopped = np.array([stop.step_sum for stop in stops]) > 0
-        weights = np.where(stopped, roots * dual, 0.0) * problem.scale
-        intercept, mean_row = np.zeros(len(stops)), None
-        if problem.intercept:
-            intercept = problem.offset - operator.mean_prediction(weights)
-            mean_row = operator.mean_image * np.sqrt(operator.n_samples) / operator.root_weights
-        return Solution(
-            path=path,
-            stops=stops,
-            noise_std=np.asarray(sigmas) * problem.scale,
-            fit_covariates=problem.covariates,
-            dual_coef=weights,
-            intercept=intercept,
-            solver=self.name,
-            mean_row=mean_row,
-            device=self.place.device,
-            precision=None if self.place.device is None else "float64",
-        )
+    def _empty_path(self, bound: Filter, largest: float) -> Path:
+        return bare_path(self.problem, bound, self.system.library.host(self.system.responses + 0.0), largest)
 
 
 def _with_error(stop: Stop, error: float) -> Stop:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise.rules import Rule
 
 STRIDE, SHORT_STRIDE = math.log(4.0), math.log(2.0)
 """Distance of the first readings, in log penalty: from a start that few rows gave, and from a good one."""
@@ -48,6 +49,17 @@ class FoundPenalty:
     at_end: bool
     """The smallest penalty allowed is the best."""
     readings: int
+
+    def evidence(self, rule: Rule, n_samples: float) -> dict[str, Any]:
+        """The fields of a stop's `Evidence` that rows left out give."""
+        return {
+            "rule": rule.name,
+            "criterion": self.criterion,
+            "lowest": self.lowest,
+            "lowest_step_sum": n_samples / self.lowest_penalty,
+            "standard_error": self.standard_error,
+            "allowance": rule.left_out_allowance,
+        }
 
 
 @dataclass

@@ -62,11 +62,6 @@ class ResolventPolynomial:
         """weight(K) block, weight = (1 - S) / lambda = (step_sum / pole) u p(u): n times the dual weights."""
         return (step_sum / self.pole) * resolvent.residual(self._inner(resolvent, block))
 
-    def filtered(self, resolvent: Resolvent, block: Array) -> tuple[Array, Array]:
-        """p(u) block and u p(u) block: the gain is their difference, the weight the second times step_sum / pole."""
-        inner = self._inner(resolvent, block)
-        return inner, resolvent.residual(inner)
-
     def _inner(self, resolvent: Resolvent, block: Array) -> Array:
         """p(u) block by the Chebyshev recurrence: one solve a degree."""
         before, now = block, None

@@ -18,23 +18,12 @@ from scipy.stats import norm
 
 from stopwise._support.arrays import Array
 from stopwise._support.checks import is_number
-from stopwise._support.torch import on_host
-from stopwise.engine.landmarks.features import FeatureRows
-from stopwise.engine.solvers.line_solver import LineSolver, on_the_line
 from stopwise.estimators.fitted import Fitted
-from stopwise.estimators.prediction.posterior import Free, LinePosterior, Posterior, Variance, posterior_of_rows
-from stopwise.estimators.prediction.varying_noise import VaryingNoise, find_varying_noise
-from stopwise.filters import Ridge
-from stopwise.kernels import Precomputed
-from stopwise.problem import make_trend
+from stopwise.estimators.prediction.other_kernels import Others
+from stopwise.estimators.prediction.posterior import Variance
+from stopwise.estimators.prediction.varying_noise import VaryingNoise
 
 Of = Literal["new", "mean"]
-STANDING_ROWS, LEFT_OUT_ROWS = 1_000, 2_000
-"""Where eigenpairs of all rows are not at hand: rows that stand for all in the estimate's variance, and rows left
-out to calibrate it. Time and memory then do not grow with the number of rows."""
-_VARYING_ROWS = 600
-"""Left-out rows that varying noise is learned from: a log variance is smooth, or not worth having."""
-_SATURATED = 1e-12
 _STD_LEVEL = 0.9
 """A standard deviation is the half-width at this level over the normal quantile there."""
 
@@ -72,25 +61,56 @@ class Uncertainty:
     calibrations: tuple[Calibration, ...]
     step_sums: Array
     optimism: float
+    others: Others | None = None
+    """Where the kernel was chosen from the data: what other kernels say."""
 
     def half_width(self, X: Array, level: float, of: Of, weights: Array | None = None) -> Array:
-        """Half the interval's width at rows (as the kernel takes them), (m, q), in the units of y."""
-        return self.scale(X, of, weights) * self.optimism * self._quantiles(level)
+        """Half the interval's width at rows (as the kernel takes them), (m, q), in the units of y.
+
+        Outside the box of the training rows it is at least that at the nearest point of the box, grown as the interval
+        of all kernels that the data allow grows from there: h^2(x) >= h^2(p) + o^2(x) - o^2(p).
+        """
+        half = self._calibrated(X, level, of, weights)
+        if self.others is None or not (far := self.others.outside(X)).any():
+            return half
+        weights = None if weights is None else weights[far]
+        away, edge = X[far], self.others.nearest(X[far])
+        grown = self._by_others(away, level, of, weights) ** 2 - self._by_others(edge, level, of, weights) ** 2
+        half[far] = np.sqrt(
+            np.maximum(half[far] ** 2, self._calibrated(edge, level, of, weights) ** 2 + np.maximum(grown, 0.0))
+        )
+        return half
 
     def std(self, X: Array, of: Of) -> Array:
         """A standard deviation, (m, q): the 90% half-width over 1.645, or the highest level that few rows allow."""
         level = min(_STD_LEVEL, min((c.n_observations / (c.n_observations + 1)) for c in self.calibrations))
-        return self.half_width(X, level, of) / float(norm.ppf((1 + level) / 2))
+        return self.half_width(X, level, of) / _normal(level)
 
-    def scale(self, X: Array, of: Of, weights: Array | None = None) -> Array:
-        """sqrt of noise (for "new") and estimate's variance, in units of the noise."""
-        variance = self.posterior.variance(X, self.step_sums)
+    def _calibrated(self, X: Array, level: float, of: Of, weights: Array | None) -> Array:
+        """q s(x); of the curve also by how much other kernels differ from the fit, which left-out rows cannot show."""
+        half = self._scale(X, of, weights) * self.optimism * self._quantiles(level)
+        if of == "new" or self.others is None:
+            return half
+        return cast(Array, np.sqrt(half**2 + _normal(level) ** 2 * self.others.disagreement(X)))
+
+    def _by_others(self, X: Array, level: float, of: Of, weights: Array | None) -> Array:
+        """The half-width of the mixture of other kernels, with the noise of a new observation as left-out rows show."""
+        assert self.others is not None
+        noise = np.zeros((len(X), len(self.step_sums)))
         if of == "new":
-            variance = variance + (1.0 if weights is None else 1 / weights[:, None])
-        for column, calibration in enumerate(self.calibrations):
-            if calibration.varying is not None:
-                variance[:, column] *= np.exp(calibration.varying.log_variance(X))
-        return cast(Array, np.sqrt(variance))
+            noise = self._noise(X, weights) * (self.optimism * self._quantiles(level) / _normal(level)) ** 2
+        return self.others.half_width(X, level, np.sqrt(noise))
+
+    def _scale(self, X: Array, of: Of, weights: Array | None = None) -> Array:
+        """sqrt of noise (for "new") and estimate's variance, in units of the noise."""
+        variance = self.posterior.variance(X, self.step_sums) * self._noise(X, None)
+        return cast(Array, np.sqrt(variance + self._noise(X, weights) if of == "new" else variance))
+
+    def _noise(self, X: Array, weights: Array | None) -> Array:
+        """The variance of a new observation, (m, q), in units of the mean noise."""
+        even = np.ones(len(X)) if weights is None else 1 / weights
+        varying = [each.varying for each in self.calibrations]
+        return np.column_stack([even if each is None else even * np.exp(each.log_variance(X)) for each in varying])
 
     def _quantiles(self, level: float) -> Array:
         return np.array([each.quantile(level) for each in self.calibrations])
@@ -110,128 +130,9 @@ def check_of(of: object) -> Of:
     return cast(Of, of)
 
 
-def uncertainty_of(fitted: Fitted) -> Uncertainty:
-    """Calibrate the intervals of a fit on its own left-out rows.
-
-    Where all eigenpairs are known, rows are few, or they lie on a line, every row tells of the variance; else some
-    stand for all, and others are left out.
-    """
-    rows = training_rows(fitted)
-    if rows is None:
-        raise ValueError(
-            "intervals need rows that can be left out, and a fit in batches or on a cluster keeps none: fit all rows, "
-            'or a sample of them, with fit(X, y) and a solver such as "nystrom"'
-        )
-    path, clock = fitted.path, scale_clock(fitted)
-    order = np.random.default_rng(len(rows)).permutation(len(rows))
-    exact = _exact_posterior(fitted, rows)
-    asked = np.sort(order[:LEFT_OUT_ROWS] if exact else order[STANDING_ROWS:][:LEFT_OUT_ROWS])
-    posterior = exact or _standing_posterior(fitted, rows, np.sort(order[:STANDING_ROWS]))
-    some = on_host(rows[asked])
-    noise = (_counts(fitted) / path.row_weights)[asked, None]
-    variance = posterior.variance(some, clock)
-    if exact is None:
-        total = noise + variance
-        left = np.column_stack([_path_left(fitted, j)[asked] for j in range(len(clock))])
-    else:  # the variance knows the row itself: without it, 1 / (1 / v - w)
-        total = noise / np.maximum(1 - variance / noise, _SATURATED)
-        left = 1 - posterior.variance(some, fitted.step_sums) / noise
-    residuals = _residuals(fitted, asked) / np.maximum(left, _SATURATED)
-    ratios, counts = residuals / np.sqrt(total), _counts(fitted)[asked]
-    by_rows = None if isinstance(fitted.kernel, Precomputed) else some.astype(np.float64, copy=False)
-    calibrations = tuple(_calibrated(by_rows, ratio, counts) for ratio in ratios.T)
-    return Uncertainty(posterior, calibrations, clock, _optimism(fitted))
-
-
-def _counts(fitted: Fitted) -> Array:
-    """How many observations each row stands for."""
-    path = fitted.path
-    return np.ones(len(path.row_weights)) if path.counts is None else path.counts
-
-
-def _path_left(fitted: Fitted, column: int) -> Array:
-    """1 - h of every row, ridge's at the stop of one response."""
-    return fitted.path.along(Ridge()).column(column).leverage_left(fitted.step_sums[column])
-
-
-def _residuals(fitted: Fitted, rows: Array) -> Array:
-    """What ridge on the fit's clock leaves of the responses at some rows, (rows, q), units of y."""
-    path = fitted.path.along(Ridge())
-    left = [path.column(j).residual_rows(np.asarray(at))[rows] for j, at in enumerate(fitted.step_sums)]
-    return cast(Array, np.column_stack(left) * path.scale)
-
-
-def scale_clock(fitted: Fitted) -> Array:
-    """The clock reading at which the estimate's variance is read, one per response.
-
-    The stop's own; of the default rule, which stops early on purpose, the one it could not be told from: what an early
-    stop leaves out of the estimate is doubt about the curve.
-    """
-    return np.array([max(stop.step_sum, stop.evidence.lowest_step_sum or 0.0) for stop in fitted.stops])
-
-
-def training_rows(fitted: Fitted) -> Array | None:
-    """The rows that a fit can leave out, as the kernel takes them; None where it kept sums alone."""
-    basis = fitted.path.spectrum.basis
-    if basis is None or fitted.path.response is None:
-        return None
-    return basis.rows.covariates if isinstance(basis.rows, FeatureRows) else fitted.covariates
-
-
-def _exact_posterior(fitted: Fitted, rows: Array) -> Posterior | LinePosterior | None:
-    """From all rows; None where they are too many for all eigenpairs."""
-    path, basis, kernel, weights = fitted.path, fitted.path.spectrum.basis, fitted.kernel, fitted.path.row_weights
-    assert basis is not None
-    if fitted.solver == LineSolver.name:
-        space = on_the_line(kernel, rows.shape[1])
-        return None if space is None else LinePosterior(space, rows, weights, path.intercept)
-    free = Free(path.intercept, fitted.trend, path.n_samples)
-    if path.spectrum.complete and len(basis.rows) == basis.width and not isinstance(basis.rows, FeatureRows):
-        values, vectors = path.spectrum.eigenvalues, np.asarray(basis.vectors, dtype=np.float64)
-        diagonal = float(np.diagonal(rows).mean()) if isinstance(kernel, Precomputed) else 0.0
-        return Posterior(kernel, on_host(rows), np.sqrt(weights), values, vectors, free, path.n_samples, diagonal)
-    if len(rows) > STANDING_ROWS:
-        return None
-    return posterior_of_rows(kernel, on_host(rows), weights, free, path.n_samples)
-
-
-def _standing_posterior(fitted: Fitted, rows: Array, chosen: Array) -> Posterior:
-    """From some rows that stand for all, on the same clock of Gram / n."""
-    path, precomputed = fitted.path, isinstance(fitted.kernel, Precomputed)
-    some = rows[np.ix_(chosen, chosen)] if precomputed else on_host(rows[chosen])
-    weights = path.row_weights[chosen]
-    weights = weights * (_counts(fitted)[chosen].sum() / weights.sum())
-    trend = None if fitted.trend is None else make_trend(some, weights)
-    free = Free(path.intercept, trend, float(weights.sum()))
-    columns = chosen if precomputed else None
-    return posterior_of_rows(fitted.kernel, some, weights, free, path.n_samples, columns)
-
-
-def _calibrated(rows: Array | None, ratios: Array, counts: Array) -> Calibration:
-    """Ratios in order; `rows` (None: a precomputed kernel knows none) tell where the noise is louder."""
-    varying = None
-    if rows is not None:
-        learned_from = np.random.default_rng(len(rows)).permutation(len(rows))[:_VARYING_ROWS]
-        found = find_varying_noise(rows[learned_from], ratios[learned_from])
-        if found is not None:
-            varying, left_out = found
-            logs = varying.log_variance(rows)
-            logs[learned_from] = left_out
-            ratios = ratios * np.exp(-logs / 2)
-    order = np.argsort(np.abs(ratios), kind="stable")
-    return Calibration(np.abs(ratios)[order], counts[order], varying)
-
-
-def _optimism(fitted: Fitted) -> float:
-    """sqrt((n + p) / (n - p)): what p parameters chosen on n rows flatter errors by (Akaike 1970)."""
-    parameters, n = float(fitted.rule.reads_data), fitted.path.n_samples
-    if fitted.selection is not None and len(fitted.selection):
-        chosen = next((row for row in fitted.selection if row.get("chosen")), {})
-        scales = chosen.get("length_scale")
-        parameters += (len(scales) if chosen.get("per_feature") and isinstance(scales, list) else 1) + 1
-        n = min(n, float(fitted.selection.n_rows or n))
-    parameters = min(parameters, n / 2)
-    return math.sqrt((n + parameters) / (n - parameters))
+def _normal(level: float) -> float:
+    """How many standard deviations on either side hold this share of a normal number."""
+    return float(norm.ppf((1 + level) / 2))
 
 
 def standard_deviations(fitted: Fitted, uncertainty: Uncertainty | None, X: Array, of: Of) -> Array:

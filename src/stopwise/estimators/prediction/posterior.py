@@ -8,6 +8,7 @@ they make up for, and they add |t(x)|^2. All filters share the clock eta.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, cast
@@ -67,8 +68,20 @@ class Posterior:
 
     def variance(self, new: Array, step_sums: Array) -> Array:
         """Var f(x) / noise variance at each new row and each clock reading, (m, q); nothing of size m x rows."""
-        cross = CrossKernel(self.kernel, new if self.columns is None else new[:, self.columns], self.rows)
         out = np.empty((len(new), len(step_sums)))
+        for part, prior, image, columns in self._tiles(new):
+            free = (columns**2).sum(axis=1) * (self.free.total / self.n_observations)
+            out[part] = self._left(prior, image**2, step_sums) + free[:, None]
+        return out
+
+    def images(self, new: Array) -> tuple[Array, Array]:
+        """k between new rows and the eigenvectors, less what is free, (m, k), and the free columns there, (m, p)."""
+        tiles = [(image, columns) for _, _, image, columns in self._tiles(new)]
+        return np.vstack([image for image, _ in tiles]), np.vstack([columns for _, columns in tiles])
+
+    def _tiles(self, new: Array) -> Iterator[tuple[slice, Array, Array, Array]]:
+        """Some of the new rows at a time: which, k(x, x) and k in the eigenvectors less what is free, and t(x)."""
+        cross = CrossKernel(self.kernel, new if self.columns is None else new[:, self.columns], self.rows)
         weighted, images, square = self._free_parts
         own = self.free.at(self.rows)
         for part in row_tiles(*cross.shape):
@@ -78,10 +91,7 @@ class Posterior:
                 image = block @ weighted
                 prior = prior - 2 * (columns * image).sum(axis=1) + ((columns @ square) * columns).sum(axis=1)
                 block = block - columns @ (images - own @ square).T - image @ own.T
-            seen = ((block * self.root_weights) @ self.vectors) ** 2
-            free = (columns**2).sum(axis=1) * (self.free.total / self.n_observations)
-            out[part] = self._left(prior, seen, step_sums) + free[:, None]
-        return out
+            yield part, prior, (block * self.root_weights) @ self.vectors, columns
 
     @cached_property
     def _free_parts(self) -> tuple[Array, Array, Array]:

@@ -110,6 +110,15 @@ def common_of(model: object) -> Fitted:
     return fitted_of(model) if held is None else held.fits[0]
 
 
+def response_names(model: object) -> tuple[str, ...] | None:
+    """What the responses of a fitted estimator are called; None where y had no names."""
+    groups = groups_of(model)
+    if groups is None:
+        return fitted_of(model).response_names
+    names = groups.one_each(lambda fit: fit.response_names)
+    return None if names is None else tuple(names)
+
+
 def parts_of(model: M, groups: ResponseGroups) -> list[M]:
     """An estimator like this one for each group, holding the fit of its responses; kept as long as the groups are."""
     held: tuple[ResponseGroups, list[M]] | None = vars(model).get("_of_groups")

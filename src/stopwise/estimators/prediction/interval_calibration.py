@@ -1,0 +1,183 @@
+"""Intervals calibrated on a fit's own left-out rows."""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+import numpy as np
+
+from stopwise._support.arrays import Array
+from stopwise._support.torch import on_host
+from stopwise.engine.landmarks.features import FeatureRows
+from stopwise.engine.solvers.line_solver import LineSolver, on_the_line
+from stopwise.estimators.fitted import Fitted
+from stopwise.estimators.loss_fit import LossFitted
+from stopwise.estimators.prediction.intervals import Calibration, Uncertainty
+from stopwise.estimators.prediction.other_kernels import OtherKernels, Others, has_length_scale, sample_places
+from stopwise.estimators.prediction.posterior import Free, LinePosterior, Posterior, posterior_of_rows
+from stopwise.estimators.prediction.varying_noise import find_varying_noise
+from stopwise.filters import Ridge
+from stopwise.kernels import Precomputed
+from stopwise.problem import make_problem, make_trend
+
+STANDING_ROWS, LEFT_OUT_ROWS = 1_000, 2_000
+"""Where eigenpairs of all rows are not at hand: rows that stand for all in the estimate's variance, and rows left
+out to calibrate it. Time and memory then do not grow with the number of rows."""
+_VARYING_ROWS = 600
+"""Left-out rows that varying noise is learned from: a log variance is smooth, or not worth having."""
+_SATURATED = 1e-12
+
+
+def uncertainty_of(fitted: Fitted) -> Uncertainty:
+    """Calibrate the intervals of a fit on its own left-out rows.
+
+    Where all eigenpairs are known, rows are few, or they lie on a line, every row tells of the variance; else some
+    stand for all, and others are left out.
+    """
+    rows = training_rows(fitted)
+    if rows is None:
+        raise ValueError(
+            "intervals need rows that can be left out, and a fit in batches or on a cluster keeps none: fit all rows, "
+            'or a sample of them, with fit(X, y) and a solver such as "nystrom"'
+        )
+    path, clock = fitted.path, scale_clock(fitted)
+    order = np.random.default_rng(len(rows)).permutation(len(rows))
+    exact = _exact_posterior(fitted, rows)
+    asked = np.sort(order[:LEFT_OUT_ROWS] if exact else order[STANDING_ROWS:][:LEFT_OUT_ROWS])
+    posterior = exact or _standing_posterior(fitted, rows, np.sort(order[:STANDING_ROWS]))
+    some = on_host(rows[asked])
+    noise = (_counts(fitted) / path.row_weights)[asked, None]
+    variance = posterior.variance(some, clock)
+    if exact is None:
+        total = noise + variance
+        left = np.column_stack([_path_left(fitted, j)[asked] for j in range(len(clock))])
+    else:  # the variance knows the row itself: without it, 1 / (1 / v - w)
+        total = noise / np.maximum(1 - variance / noise, _SATURATED)
+        left = 1 - posterior.variance(some, fitted.step_sums) / noise
+    residuals = _residuals(fitted, asked) / np.maximum(left, _SATURATED)
+    ratios, counts = residuals / np.sqrt(total), _counts(fitted)[asked]
+    by_rows = None if isinstance(fitted.kernel, Precomputed) else some.astype(np.float64, copy=False)
+    calibrations = tuple(_calibrated(by_rows, ratio, counts) for ratio in ratios.T)
+    return Uncertainty(posterior, calibrations, clock, _optimism(fitted), _others(fitted, rows))
+
+
+def _counts(fitted: Fitted) -> Array:
+    """How many observations each row stands for."""
+    path = fitted.path
+    return np.ones(len(path.row_weights)) if path.counts is None else path.counts
+
+
+def _path_left(fitted: Fitted, column: int) -> Array:
+    """1 - h of every row, ridge's at the stop of one response."""
+    return fitted.path.along(Ridge()).column(column).leverage_left(fitted.step_sums[column])
+
+
+def _residuals(fitted: Fitted, rows: Array) -> Array:
+    """What ridge on the fit's clock leaves of the responses at some rows, (rows, q), units of y."""
+    path = fitted.path.along(Ridge())
+    left = [path.column(j).residual_rows(np.asarray(at))[rows] for j, at in enumerate(fitted.step_sums)]
+    return cast(Array, np.column_stack(left) * path.scale)
+
+
+def scale_clock(fitted: Fitted) -> Array:
+    """The clock reading at which the estimate's variance is read, one per response.
+
+    The stop's own; of the default rule, which stops early on purpose, the one it could not be told from: what an early
+    stop leaves out of the estimate is doubt about the curve.
+    """
+    return np.array([max(stop.step_sum, stop.evidence.lowest_step_sum or 0.0) for stop in fitted.stops])
+
+
+def has_intervals(fitted: Fitted | LossFitted) -> bool:
+    """Whether a fit can say how uncertain it is: squares, with rows to leave out, whose noise is their own."""
+    return isinstance(fitted, Fitted) and training_rows(fitted) is not None and not fitted.shared_noise
+
+
+def training_rows(fitted: Fitted) -> Array | None:
+    """The rows that a fit can leave out, as the kernel takes them; None where it kept sums alone."""
+    basis = fitted.path.spectrum.basis
+    if basis is None or fitted.path.response is None:
+        return None
+    return basis.rows.covariates if isinstance(basis.rows, FeatureRows) else fitted.covariates
+
+
+def _exact_posterior(fitted: Fitted, rows: Array) -> Posterior | LinePosterior | None:
+    """From all rows; None where they are too many for all eigenpairs."""
+    path, basis, kernel, weights = fitted.path, fitted.path.spectrum.basis, fitted.kernel, fitted.path.row_weights
+    assert basis is not None
+    if fitted.solver == LineSolver.name:
+        space = on_the_line(kernel, rows.shape[1])
+        return None if space is None else LinePosterior(space, rows, weights, path.intercept)
+    free = Free(path.intercept, fitted.trend, path.n_samples)
+    if path.spectrum.complete and len(basis.rows) == basis.width and not isinstance(basis.rows, FeatureRows):
+        values, vectors = path.spectrum.eigenvalues, np.asarray(basis.vectors, dtype=np.float64)
+        diagonal = float(np.diagonal(rows).mean()) if isinstance(kernel, Precomputed) else 0.0
+        return Posterior(kernel, on_host(rows), np.sqrt(weights), values, vectors, free, path.n_samples, diagonal)
+    if len(rows) > STANDING_ROWS:
+        return None
+    return posterior_of_rows(kernel, on_host(rows), weights, free, path.n_samples)
+
+
+def _standing_posterior(fitted: Fitted, rows: Array, chosen: Array) -> Posterior:
+    """From some rows that stand for all, on the same clock of Gram / n."""
+    path, precomputed = fitted.path, isinstance(fitted.kernel, Precomputed)
+    some = rows[np.ix_(chosen, chosen)] if precomputed else on_host(rows[chosen])
+    weights = path.row_weights[chosen]
+    weights = weights * (_counts(fitted)[chosen].sum() / weights.sum())
+    trend = None if fitted.trend is None else make_trend(some, weights)
+    free = Free(path.intercept, trend, float(weights.sum()))
+    columns = chosen if precomputed else None
+    return posterior_of_rows(fitted.kernel, some, weights, free, path.n_samples, columns)
+
+
+def _calibrated(rows: Array | None, ratios: Array, counts: Array) -> Calibration:
+    """Ratios in order; `rows` (None: a precomputed kernel knows none) tell where the noise is louder."""
+    varying = None
+    if rows is not None:
+        learned_from = _evenly(rows, ratios, counts)
+        found = find_varying_noise(rows[learned_from], ratios[learned_from])
+        if found is not None:
+            varying, left_out = found
+            logs = varying.log_variance(rows)
+            logs[learned_from] = left_out
+            ratios = ratios * np.exp(-logs / 2)
+    order = np.argsort(np.abs(ratios), kind="stable")
+    return Calibration(np.abs(ratios)[order], counts[order], varying)
+
+
+def _evenly(rows: Array, ratios: Array, counts: Array) -> Array:
+    """For some observations, evenly spread in the order of their entries, the number of their row."""
+    in_order = np.lexsort((np.abs(ratios), *rows.T[::-1]))
+    each = np.repeat(in_order, np.maximum(np.rint(counts[in_order]), 1).astype(np.int64))
+    if len(each) <= _VARYING_ROWS:
+        return cast(Array, each)
+    return cast(Array, each[np.linspace(0, len(each) - 1, _VARYING_ROWS).astype(np.int64)])
+
+
+def _optimism(fitted: Fitted) -> float:
+    """sqrt((n + p) / (n - p)): what p parameters chosen on n rows flatter errors by (Akaike 1970)."""
+    parameters, n = float(fitted.rule.reads_data), fitted.path.n_samples
+    if fitted.selection is not None and len(fitted.selection):
+        chosen = next((row for row in fitted.selection if row.get("chosen")), {})
+        scales = chosen.get("length_scale")
+        parameters += (len(scales) if chosen.get("per_feature") and isinstance(scales, list) else 1) + 1
+        n = min(n, float(fitted.selection.n_rows or n))
+    parameters = min(parameters, n / 2)
+    return math.sqrt((n + parameters) / (n - parameters))
+
+
+def _others(fitted: Fitted, rows: Array) -> Others | None:
+    """Other kernels that the rows allow; None where the kernel was given: then it is the user's word."""
+    path, ranges = fitted.path, fitted.feature_range
+    chosen_from = 0 if fitted.selection is None else len(fitted.selection)
+    if not chosen_from or ranges is None or not has_length_scale(fitted.kernel):
+        return None
+    covariates, weights, y = on_host(rows).astype(np.float64), path.row_weights, np.asarray(path.response)
+    responses = y.reshape(len(rows), -1) / np.sqrt(weights[:, None]) * path.scale
+    each = []
+    for response, at in zip(responses.T, fitted.step_sums, strict=True):
+        column, counts, linear = response[:, None], path.counts, fitted.trend is not None
+        problem = make_problem(covariates, column, weights, intercept=path.intercept, seed=0, counts=counts)
+        each.append(OtherKernels(sample_places(problem, fitted.kernel, linear, float(at))))
+    return Others(ranges if fitted.features is None else ranges[:, fitted.features], tuple(each))

@@ -1,0 +1,246 @@
+"""Other kernels that the data allow, and how far from the fit they put the truth.
+
+Among the data the rows decide, and a fit's kernel matters little; outside them the kernel decides, and it was chosen by
+rows that say next to nothing of it: in a bounded region only the roughness of a truth can be learned, not how large it
+grows or how soon it turns back (Stein 1999; Zhang 2004). So Gaussian, Matern 3/2 and Laplace kernels at many length
+scales and penalties, with slopes left free, are weighed by their evidence on a sample of the rows: a mixture of
+Gaussian processes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+from scipy.special import logsumexp, ndtr
+
+from stopwise._support.arrays import Array
+from stopwise.estimators.prediction.posterior import Free, Posterior, posterior_of_rows
+from stopwise.kernels import Gaussian, Kernel, Laplace, Matern
+from stopwise.kernels.base import parts
+from stopwise.kernels.stationary import Stationary
+from stopwise.problem import Problem, make_trend
+from stopwise.selection.candidates import MAX_RATIO
+from stopwise.selection.rows import look_at_features, make_sample, median_distance
+
+SAMPLE_ROWS = 200
+_KERNELS: tuple[Stationary, ...] = (Gaussian(), Matern(), Laplace())
+_LENGTHS = tuple(2.0**power for power in range(-4, 7))
+"""In units of the median distance between rows, in the metric of the fit's own kernel: equally likely before."""
+_READINGS = 40
+"""Penalties tried for each, equally likely on the log scale: from a hundredth of what the data can see."""
+_ROWS_PER_SLOPE = 5
+_KEPT = 0.999
+"""Of the probability; the least likely models are left out."""
+_NEGLIGIBLE = 0.05
+"""A sample that is a smaller share of the table says nothing of how kernels differ on all of it: nearly nowhere."""
+_TILE = 512
+_HALVINGS = 50
+
+
+@dataclass(frozen=True)
+class Model:
+    """One kernel on the sample at clock readings (g,), with the noise variance and probability of each."""
+
+    posterior: Posterior
+    coordinates: Array
+    """The responses in its eigenvectors, (k,)."""
+    level: Array
+    """The responses in its free columns, (p,)."""
+    step_sums: Array
+    noise: Array
+    share: Array
+
+    def means(self, new: Array) -> Array:
+        """The posterior mean at each new row and reading, (m, g), units of y."""
+        values, total = self.posterior.eigenvalues, self.posterior.free.total
+        weights = self.step_sums / (total * (1 + np.outer(values, self.step_sums))) * self.coordinates[:, None]
+        images, free = self.posterior.images(new)
+        return cast(Array, images @ weights + (free @ self.level)[:, None])
+
+    def deviations(self, new: Array) -> Array:
+        """The posterior standard deviation of the curve, (m, g), units of y."""
+        return cast(Array, np.sqrt(self.posterior.variance(new, self.step_sums) * self.noise))
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Places that stand for all rows (as the kernel takes them), one response, and the fit's own kernel and clock."""
+
+    rows: Array
+    weights: Array
+    response: Array
+    """The mean at each place in the units of y, less a constant (and linear part) where the fit has one."""
+    within: float
+    """The weighted sum of squares of all observations about the mean of their place."""
+    kernel: Kernel
+    intercept: bool
+    linear: bool
+    step_sum: float
+    n_observations: float
+    """Of the whole table."""
+
+    def free(self, linear: bool) -> Free:
+        """A constant, or a constant and slopes, left free on the sample."""
+        trend = make_trend(self.rows, self.weights) if linear else None
+        return Free(self.intercept, trend, float(self.weights.sum()))
+
+    def projected(self, posterior: Posterior) -> tuple[Array, Array]:
+        """The responses in the eigenvectors and the free columns of a kernel."""
+        free = posterior.free.at(self.rows)
+        level = free.T @ (self.weights * self.response)
+        rest = self.response - free @ level
+        return cast(Array, posterior.vectors.T @ (np.sqrt(self.weights) * rest)), cast(Array, level)
+
+
+@dataclass(frozen=True)
+class OtherKernels:
+    """The mixture, and the fit's own kernel on the same sample."""
+
+    sample: Sampled
+
+    @cached_property
+    def own(self) -> Model:
+        """The fit on the sample, with the fit's ratio of prior to noise."""
+        sample = self.sample
+        posterior = self._posterior(sample.kernel, sample.free(sample.linear))
+        at = np.array([sample.step_sum * posterior.free.total / sample.n_observations])
+        return Model(posterior, *sample.projected(posterior), at, np.ones(1), np.ones(1))
+
+    @cached_property
+    def models(self) -> tuple[Model, ...]:
+        """The likeliest models, which hold nearly all of the probability."""
+        sample = self.sample
+        n, d = sample.rows.shape
+        free = sample.free(sample.intercept and n >= _ROWS_PER_SLOPE * d)
+        metric = _metric(sample.kernel, d)
+        unit = median_distance(sample.rows / metric) * metric
+        tried = [self._weighed(kernel.with_length_scale(unit * s), free) for kernel in _KERNELS for s in _LENGTHS]
+        return _likeliest(tried)
+
+    def _posterior(self, kernel: Kernel, free: Free) -> Posterior:
+        return posterior_of_rows(kernel, self.sample.rows, self.sample.weights, free, free.total)
+
+    def _weighed(self, kernel: Kernel, free: Free) -> Model:
+        """A kernel at a grid of readings; shares are log likelihoods, the noise variance at its best."""
+        posterior = self._posterior(kernel, free)
+        coordinates, level = self.sample.projected(posterior)
+        values = posterior.eigenvalues
+        largest = max(float(values[-1]), 1e-300)
+        step_sums = np.geomspace(1e-2 / largest, max(min(1e12 / largest, MAX_RATIO), 1e2 / largest), _READINGS)
+        grown = 1 + np.outer(step_sums, values)
+        freedom = free.total - len(level)
+        noise = np.maximum(((coordinates**2 / grown).sum(axis=1) + self.sample.within) / freedom, 1e-300)
+        log_likelihood = -0.5 * (freedom * np.log(noise) + np.log(grown).sum(axis=1))
+        return Model(posterior, coordinates, level, step_sums, noise, log_likelihood)
+
+    def disagreement(self, new: Array) -> Array:
+        """The mean square of what other kernels say less what the fit says, (m,), shrunk to the size of the table."""
+        share, out = self.own.posterior.free.total / self.sample.n_observations, np.zeros(len(new))
+        if share >= _NEGLIGIBLE:
+            for part in _tiles(new):
+                out[part] = share * (self._gaps(new[part]) ** 2 @ self._shares)
+        return out
+
+    def half_width(self, new: Array, level: float, noise_std: Array) -> Array:
+        """Half of the interval around the fit that holds the mixture's probability `level`, (m,)."""
+        out = np.empty(len(new))
+        for part in _tiles(new):
+            deviations = np.hstack([model.deviations(new[part]) for model in self.models])
+            deviations = np.maximum(np.hypot(deviations, noise_std[part, None]), 1e-300)
+            out[part] = _half_widths(self._gaps(new[part]), deviations, self._shares, level)
+        return out
+
+    @cached_property
+    def _shares(self) -> Array:
+        return np.concatenate([model.share for model in self.models])
+
+    def _gaps(self, new: Array) -> Array:
+        """The mean of every model less the fit's, (m, models)."""
+        own = self.own.means(new)
+        return np.hstack([model.means(new) - own for model in self.models])
+
+
+@dataclass(frozen=True)
+class Others:
+    """The mixture of each response, and the box of the training rows, (2, d)."""
+
+    box: Array
+    responses: tuple[OtherKernels, ...]
+
+    def outside(self, rows: Array) -> Array:
+        """Which rows lie outside the box."""
+        return cast(Array, ((rows < self.box[0]) | (rows > self.box[1])).any(axis=1))
+
+    def nearest(self, rows: Array) -> Array:
+        """The nearest point of the box."""
+        return np.clip(rows, *self.box)
+
+    def disagreement(self, rows: Array) -> Array:
+        """As of one, (m, q)."""
+        return np.column_stack([each.disagreement(rows) for each in self.responses])
+
+    def half_width(self, rows: Array, level: float, noise_std: Array) -> Array:
+        """As of one, (m, q)."""
+        each = zip(self.responses, noise_std.T, strict=True)
+        return np.column_stack([others.half_width(rows, level, noise) for others, noise in each])
+
+
+def sample_places(problem: Problem, kernel: Kernel, linear: bool, step_sum: float) -> Sampled:
+    """At most 200 distinct places of a problem of one response, whatever the order and number of rows at each."""
+    features = look_at_features(problem.covariates, problem.weights)
+    found = make_sample(problem, features, SAMPLE_ROWS)
+    rows = np.tile(problem.covariates[0].astype(np.float64), (found.n_rows, 1))
+    rows[:, features.kept] = features.centre + features.spread * found.covariates
+    varies = found.means.shape[1] > 0
+    unit = float(problem.scale[0] * found.unit[0]) if varies else 0.0
+    response = unit * found.means[:, 0] if varies else np.zeros(found.n_rows)
+    within = unit**2 * float(found.spread_within[0]) if varies else 0.0
+    settings = kernel, problem.intercept, linear, step_sum, problem.n_samples
+    return Sampled(rows, found.weights, response, within, *settings)
+
+
+def has_length_scale(kernel: Kernel) -> bool:
+    """Whether other length scales can be put in place of a kernel's own."""
+    return any(isinstance(part, Stationary) for part in parts(kernel))
+
+
+def _tiles(rows: Array) -> list[slice]:
+    return [slice(first, first + _TILE) for first in range(0, len(rows), _TILE)]
+
+
+def _metric(kernel: Kernel, n_features: int) -> Array:
+    """The length scales of a kernel's first part that has any, (d,)."""
+    scales = next(part.scales for part in parts(kernel) if isinstance(part, Stationary))
+    return np.broadcast_to(scales, (n_features,))
+
+
+def _likeliest(tried: Sequence[Model]) -> tuple[Model, ...]:
+    """Log likelihoods made shares that add up to one, and unlikely models left out."""
+    logs = np.array([model.share for model in tried])
+    shares = np.exp(logs - logsumexp(logs))
+    ordered = np.sort(shares.ravel())[::-1]
+    least = ordered[int(np.searchsorted(np.cumsum(ordered), _KEPT))]
+    total = float(ordered[ordered >= least].sum())
+    found = []
+    for model, share in zip(tried, shares, strict=True):
+        kept = share >= least
+        if kept.any():
+            at = model.step_sums[kept], model.noise[kept], share[kept] / total
+            found.append(Model(model.posterior, model.coordinates, model.level, *at))
+    return tuple(found)
+
+
+def _half_widths(gaps: Array, deviations: Array, shares: Array, level: float) -> Array:
+    """The h of each row with sum_k share_k P(|gap_k + deviation_k Z| <= h) = level, by halving."""
+    low = np.zeros(len(gaps))
+    high = np.abs(gaps).max(axis=1) + deviations.max(axis=1) * math.sqrt(1 / (1 - level))
+    for _ in range(_HALVINGS):
+        middle = ((low + high) / 2)[:, None]
+        inside = (ndtr((middle - gaps) / deviations) - ndtr((-middle - gaps) / deviations)) @ shares
+        low, high = np.where(inside < level, middle[:, 0], low), np.where(inside < level, high, middle[:, 0])
+    return cast(Array, high)
