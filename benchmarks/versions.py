@@ -3,15 +3,15 @@
     python benchmarks/versions.py BEFORE/src [AFTER/src] [--repeats 7] [--out FOLDER]
 
 Fits and predictions at 500, 1,000 and 10,000 rows, by every solver, kernel and stopping rule given, so that both
-versions do the same arithmetic. Each version runs in fresh processes of one thread, in turns; what is told is the
-median over them of the processor's seconds, which other programs on the machine disturb least.
+versions do the same arithmetic. Each version runs in fresh processes of one thread, in turns. What is told is the
+median over processes of the processor's seconds in the best of a few runs: other programs on the machine share its
+caches, and so slow down even what does not wait for them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import statistics
 import subprocess
@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 NOISE = 0.3
-LEAST_SECONDS = 0.15
-"""Short work is done again until it has taken so long in all: the clock's own steps and chance then matter little."""
+LEAST_TURNS, LONG = 8, 1.0
+"""Each entry is run so many times in a process, unless they take more than so many seconds, and the best one counts."""
 
 
 def entries() -> Iterator[tuple[str, Callable[[], object]]]:
@@ -71,10 +71,10 @@ def work(source: str) -> dict[str, float]:
     warnings.simplefilter("ignore")
     found = {}
     for name, job in entries():
-        found[name] = seconds_of(job)
-        if found[name] < LEAST_SECONDS:  # what was the first run of its kind is not counted
-            turns = math.ceil(LEAST_SECONDS / found[name])
-            found[name] = sum(seconds_of(job) for _ in range(turns)) / turns
+        taken = [seconds_of(job)]
+        while len(taken) < LEAST_TURNS and sum(taken) < LONG:
+            taken.append(seconds_of(job))
+        found[name] = min(taken)
     return found
 
 
