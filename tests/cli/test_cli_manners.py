@@ -286,19 +286,6 @@ def test_reproduce_is_imported_when_it_is_asked_for(monkeypatch):
     assert CliRunner().invoke(main, ["reproduce"]).output == "reproducing\n"
 
 
-@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
-def test_every_example_script_runs(script, tmp_path):
-    """In a process of its own, which a script may change as it likes; warnings are errors."""
-    code = (
-        f"import runpy, warnings; warnings.simplefilter('error'); runpy.run_path({str(script)!r}, run_name='__main__')"
-    )
-    command = [*stand_in(), "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=ENVIRONMENT, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("words", "match"),
     [
