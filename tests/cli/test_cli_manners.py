@@ -21,7 +21,6 @@ from stopwise._support.progress import Progress, say
 from stopwise.cli import main, output
 from warm import stand_in
 
-ROOT = Path(__file__).parents[2]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 
 
