@@ -171,7 +171,13 @@ def _cap(stop: Stop, path: Path) -> str:
 
 
 def _budget(stop: Stop, path: Path) -> str:
-    return ": the spectrum was not settled within its budget, so the true stop may be a little later."
+    bracket = None if stop.certainty is None else stop.certainty.bracket
+    if bracket is None or not math.isfinite(bracket[1]):
+        return ": the spectrum was not settled within its budget, and the exact stop may lie elsewhere."
+    return (
+        ": the spectrum was not settled within its budget. As far as it tells, the exact stop lies between step_sum "
+        f"{bracket[0]:.4g} and {bracket[1]:.4g}."
+    )
 
 
 _WHY: dict[Reason, Callable[[Stop, Path], str]] = {
