@@ -18,6 +18,7 @@ _MINIMISED = {
     "minimax": "the worst risk over the Hilbert ball",
     "holdout": "the error on the held-out rows",
     "oracle": "the error against the known truth",
+    "evidence": "minus the log of the evidence",
 }
 _FILTERS = {"descent": "Gradient descent", "flow": "Gradient flow", "nu-method": "The nu-method", "ridge": "Ridge"}
 
@@ -62,8 +63,8 @@ def _varying(model: Any, column: int) -> str:
     if ratio is None:
         return ""
     return (
-        f" The noise is not even: left-out residuals are up to {ratio:.2g} times as large in some places as in others, "
-        "and intervals follow that."
+        f" Left-out residuals are not even: up to {ratio:.2g} times as large in some places as in others, and "
+        "intervals follow that."
     )
 
 
