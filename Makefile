@@ -98,6 +98,7 @@ check: lint types ## lint and types
 docs: $(VENV)/.also-docs ## build the documentation in build/docs; a warning is an error
 	$(PY) docs/house.py
 	$(BIN)/sphinx-build -W --keep-going -b html docs build/docs
+	$(PY) docs/links.py build/docs
 
 reproduce: $(INSTALLED) ## run the paper's experiments
 	$(BIN)/stopwise reproduce $(ARGS)

@@ -1,6 +1,7 @@
 """Fit a curve, ask why it stopped there, and look along the path."""
 
 import numpy as np
+from matplotlib import pyplot
 
 import stopwise as sw
 from stopwise.examples import load_example
@@ -13,3 +14,5 @@ print(sw.explain(model))
 for step_sum in np.geomspace(1, 100 * model.step_sum_, 5):
     freedom = float(model.path_.degrees_of_freedom(step_sum))
     print(f"step_sum {step_sum:12.1f}: {freedom:5.1f} degrees of freedom")
+sw.plot.fit(model)
+pyplot.show()

@@ -4,6 +4,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from matplotlib import pyplot
 
 import stopwise as sw
 
@@ -24,3 +25,12 @@ try:
     sw.save(sw.KernelRidgeRegressor(lambda left, right: left @ right.T).fit(X, y), "never.stopwise")
 except TypeError as problem:
     print(problem)
+
+# What the loaded model says over the square.
+side = np.linspace(-1, 1, 60)
+grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+pyplot.figure(figsize=(5.6, 3.8))
+pyplot.contourf(side, side, again.predict(grid).reshape(60, 60), levels=15, cmap="PuOr")
+pyplot.colorbar()
+pyplot.plot(X[:, 0], X[:, 1], ".", color="#7F7F7F")
+pyplot.show()

@@ -64,6 +64,11 @@ def _finish(ax: Axes, title: str, legend: bool = True, **labels: str) -> Axes:
     return ax
 
 
+def _ink() -> str:
+    """The colour of text: a mark in it reads on any background that a style sheet may set."""
+    return str(library().rcParams["text.color"])
+
+
 def _target(model: Model, y: object, response: int) -> str:
     """What a response is called: by y, else by the data of the fit."""
     names = names_of(y) or fitted_of(model).response_names or ()
@@ -74,7 +79,7 @@ def _mark(ax: Axes, of: Chosen) -> None:
     """A line at the stop, labelled."""
     if of.stop.step_sum > 0:
         steps = "" if of.stop.iteration is None else f" ({of.stop.iteration:,} steps)"
-        ax.axvline(of.stop.step_sum, color="black", linewidth=1.0, label=f"stop{steps}")
+        ax.axvline(of.stop.step_sum, color=_ink(), linewidth=1.0, label=f"stop{steps}")
 
 
 def _clock(of: Chosen) -> Array:
@@ -141,7 +146,7 @@ def spectrum(model: Model, ax: Axes | None = None, *, response: int = 0) -> Axes
     ax.plot(index[fitted], values[fitted], ".", color=BLUE, label=f"mostly fitted ({fitted.sum():,})")
     ax.plot(index[~fitted], values[~fitted], ".", color=_GREY, label=f"mostly left ({(~fitted).sum():,})")
     if level is not None:
-        ax.axhline(level, color="black", linewidth=1.0, label=f"1 / step_sum (radius {np.sqrt(level):.3g})")
+        ax.axhline(level, color=_ink(), linewidth=1.0, label=f"1 / step_sum (radius {np.sqrt(level):.3g})")
         # Rounding's eigenvalues lie far below anything that matters: they would take most of the axis.
         ax.set_ylim(max(values[-1], 1e-6 * level) / 2, 2 * max(values[0], level))
     ax.set(xscale="log", yscale="log")
@@ -211,7 +216,7 @@ def compare(what: Compared, ax: Axes | None = None) -> Axes:
             curve = of.path.scale * np.sqrt(of.path.leave_one_out_error(grid))
             ax.plot(grid, curve, color=_GREY, linewidth=1.0, label="leave-one-out along the path")
     least = min(starts, default=2.0) / 2
-    colours = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, "black", _GREY)
+    colours = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, _ink(), _GREY)
     for i, (name, at, left_out, held) in enumerate(entries):
         style: dict[str, Any] = {"color": colours[i % len(colours)], "marker": _MARKERS[i % len(_MARKERS)]}
         style["linestyle"] = "none"

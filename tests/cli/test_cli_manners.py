@@ -311,3 +311,12 @@ def test_options_that_contradict_each_other_are_told_so(words, match):
     done = run("fit", *words)
     assert done.exit_code == 2
     assert match in done.stderr
+
+
+def test_warnings_speak_the_words_of_the_command_line(tmp_path):
+    table = tmp_path / "few.csv"
+    table.write_text("x,y\n" + "".join(f"{i},{i * i}\n" for i in range(6)))
+    done = run("fit", str(table), "--target", "y")
+    assert done.exit_code == 0
+    assert "give --kernel and --length-scale" in done.stderr
+    assert "length_scale" not in done.stderr

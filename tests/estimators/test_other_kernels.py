@@ -18,7 +18,7 @@ def sampled(n=40, weighted=True, linear=False, of_all=40.0):
     weights *= n / weights.sum()
     response = np.sin(6 * rows[:, 0]) + 0.3 * rng.normal(size=n)
     response -= np.average(response, weights=weights)
-    return Sampled(rows, weights, response, sw.kernels.Matern((0.5, 2.0)), True, linear, 50.0, of_all)
+    return Sampled(rows, weights, response, 0.0, sw.kernels.Matern((0.5, 2.0)), True, linear, 50.0, of_all)
 
 
 def process(sample, model, at, new):

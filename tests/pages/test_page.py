@@ -17,6 +17,7 @@ from stopwise.cli import main
 from stopwise.examples import load_example
 from stopwise.tables import shown
 from stopwise.views import importance
+from stopwise.views.comparison import predict_at
 from stopwise.views.effects import background
 from stopwise.views.shown_rows import rows_of
 from stopwise.views.source_columns import columns_of
@@ -49,7 +50,13 @@ def data_of(page):
 
 
 def unpack(part):
-    return np.frombuffer(base64.b64decode(part["base64"]), dtype="<f8").reshape(part["shape"])
+    return np.frombuffer(base64.b64decode(part["base64"]), dtype=f"<{part['kind']}").reshape(part["shape"])
+
+
+def fits(response, part, at=None):
+    """Embedded fits at a position of the slider, by default the chosen one, in the units of y."""
+    at = response["chosen"] if at is None else at
+    return response["offset"] + response["scale"] * unpack(part["fits"])[at].astype(float)
 
 
 @pytest.fixture(scope="module")
@@ -99,15 +106,17 @@ def test_embedded_curve_and_bands_are_the_prediction_and_its_intervals(curve):
     model, X, y = curve
     data = data_of(report.render(model, X=X, y=y))
     one = data["responses"][0]
-    at, psi = unpack(data["curve"]["x"]), unpack(data["curve"]["rows"])
+    at = unpack(data["curve"]["x"])
     step_sum = unpack(one["clocks"])[one["chosen"]]
     assert step_sum == model.step_sum_
     new = pd.DataFrame({"hours": at})
     with pytest.warns(sw.exceptions.ExtrapolationWarning):  # the curve is drawn a little beyond the data
         mean = model.predict(new)
-    weight = model.path_.filter.weight(unpack(data["pairs"]), step_sum)
-    fitted = one["offset"] + one["scale"] * psi @ (weight * unpack(one["coefficients"]))
-    assert fitted == pytest.approx(mean, abs=1e-9)
+    assert fits(one, one["curve"]) == pytest.approx(mean, abs=1e-6)
+    for position in (0, 50, -1):
+        there = predict_at(model, at[:, None], unpack(one["clocks"])[position])
+        assert fits(one, one["curve"], position) == pytest.approx(there, abs=1e-5)
+    assert fits(one, one["points"]) == pytest.approx(model.path_.fit(), abs=1e-6)
     assert data["level"] == 0.9
     for of in ("new", "mean"):
         ends = model.predict_interval(new, data["level"], of)
@@ -143,11 +152,24 @@ def test_the_file_stays_small_whatever_the_number_of_rows_and_says_what_it_leave
     assert len(page.encode()) < 2_500_000
     assert "300 of 1,200 rows are drawn" in page
     data = data_of(page)
-    one, kept = data["responses"][0], unpack(data["pairs"])
-    weight = model.path_.filter.weight(kept, model.step_sum_)
-    fitted = one["offset"] + one["scale"] * unpack(data["curve"]["rows"]) @ (weight * unpack(one["coefficients"]))
-    at = unpack(data["curve"]["x"])
-    assert fitted == pytest.approx(model.predict(at[:, None]), abs=1e-8 + 20 * one["omitted"])
+    one, at = data["responses"][0], unpack(data["curve"]["x"])
+    assert fits(one, one["curve"]) == pytest.approx(model.predict(at[:, None]), abs=1e-5)
+
+
+def test_a_solver_that_knows_the_path_near_its_stop_alone_has_a_slider_that_ends_there():
+    rng = np.random.default_rng(4)
+    X = rng.uniform(size=(400, 2))
+    y = np.sin(5 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=400)
+    model = sw.KernelGradientRegressor(sw.kernels.Gaussian(0.3), solver="factor").fit(X, y)
+    exact = sw.KernelGradientRegressor(sw.kernels.Gaussian(0.3), solver="dense").fit(X, y)
+    page = report.render(model)
+    one = data_of(page)["responses"][0]
+    assert "the slider ends where that knowledge does" in page
+    last = unpack(one["clocks"])[-1]
+    assert last < 1000 * model.step_sum_
+    drawn = np.unique(np.linspace(0, 399, 300).round().astype(int))
+    assert fits(one, one["points"]) == pytest.approx(exact.path_.fit(model.step_sum_)[drawn], abs=1e-3)
+    assert fits(one, one["points"], -1) == pytest.approx(exact.path_.fit(last)[drawn], abs=0.1 * np.std(y))
 
 
 def test_many_columns_keep_the_file_small():
@@ -169,7 +191,7 @@ def test_every_filter_has_a_page(filter, intercept, rng):
     clocks = unpack(data["clocks"])
     assert clocks[data["chosen"]] == model.step_sum_
     if filter == "nu-method":
-        assert data["table"]["rmse_fit"] == pytest.approx(list(model.path_.residual_norm(clocks)), rel=1e-12)
+        assert data["numbers"]["rmse_fit"] == pytest.approx(list(model.path_.residual_norm(clocks)), rel=1e-12)
 
 
 def test_unusual_models_have_a_page_too(rng):
@@ -232,10 +254,7 @@ def test_an_effect_is_the_mean_prediction_with_the_column_set(kiln):
         for at, label, mean in zip(effect["x"], effect["labels"] or effect["x"], effect["means"][0], strict=True):
             value = label if effect["labels"] else at
             assert mean == pytest.approx(model.predict(frame.assign(**{effect["name"]: value})).mean(), abs=1e-8)
-        base, psi = np.array(effect["base"]), unpack(data["effects"][effect["of"]]["rows"])
-        weight = model.path_.filter.weight(unpack(data["pairs"]), model.step_sum_)
-        moved = one["offset"] + one["scale"] * (base + psi @ (weight * unpack(one["coefficients"])))
-        assert moved == pytest.approx(effect["means"][0], abs=1e-6 + 20 * one["omitted"])
+        assert fits(one, effect) == pytest.approx(effect["means"][0], abs=1e-5)
 
 
 def test_categories_are_dots_with_intervals_and_numbers_are_lines(kiln):
@@ -377,3 +396,12 @@ def test_outliers_are_marked_and_named():
 def test_a_report_of_an_unfitted_model_says_so():
     with pytest.raises(NotFittedError):
         sw.report(sw.KernelGradientRegressor(), "nowhere.html")
+
+
+def test_a_fit_whose_noise_neighbours_share_has_a_report_without_intervals(tmp_path):
+    generator = np.random.default_rng(3)
+    x = np.linspace(0, 1, 120)
+    noise = np.convolve(generator.normal(size=130), 0.8 ** np.arange(11), mode="valid")
+    model = sw.KernelGradientRegressor(noise_std=sw.noise.AR1()).fit(x[:, None], np.sin(6 * x) + 0.2 * noise)
+    sw.report(model, tmp_path / "page.html")
+    assert "% interval: ±" not in (tmp_path / "page.html").read_text(encoding="utf-8")

@@ -137,7 +137,7 @@ def test_the_page_opens_at_the_chosen_stop_with_the_librarys_numbers(browser, mo
     with warnings.catch_warnings():  # the curve is drawn a little beyond the data
         warnings.simplefilter("ignore", ExtrapolationWarning)
         new = pd.DataFrame({"milliseconds": x})
-        assert curve == pytest.approx(model.predict(new), abs=1e-6)
+        assert curve == pytest.approx(model.predict(new), abs=1e-4)  # seven digits of a spread of 100
         ends = model.predict_interval(new, 0.9)
     half = browser.execute_script("return Array.from(Report.response().curve.new)")
     assert half == pytest.approx((ends[:, 1] - ends[:, 0]) / 2, rel=1e-9)

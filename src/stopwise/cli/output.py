@@ -43,6 +43,24 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     console().print(table)
 
 
+_OPTIONS = {
+    "kernel= and its length_scale": "--kernel and --length-scale",
+    "length_scale=": "--length-scale",
+    "noise_std=": "--noise-std",
+    "hilbert_radius= or another rule": "another --rule",
+    ", leave them out or give them less sample_weight": " or leave them out",
+    ", leave it out or give it less sample_weight": " or leave it out",
+}
+"""What the library calls by its parameters, as options."""
+
+
+def as_options(line: str) -> str:
+    """A warning of the library in the words of the command line."""
+    for word, option in _OPTIONS.items():
+        line = line.replace(word, option)
+    return line
+
+
 @dataclass
 class Notes:
     """Warnings gathered while a command runs: said once, on standard error, and listed in JSON."""
@@ -70,4 +88,4 @@ class Notes:
             yield
         for warning in caught:
             if issubclass(warning.category, UserWarning):
-                self.add(" ".join(str(warning.message).split()))
+                self.add(as_options(" ".join(str(warning.message).split())))

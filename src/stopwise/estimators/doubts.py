@@ -143,10 +143,10 @@ def outlier_lines(path: Path, stop: Stop, kept_rows: Array | None) -> list[str]:
         return []
     given = found if kept_rows is None else kept_rows[found]
     shown = ", ".join(str(row) for row in given[:8]) + (f" and {found.size - 8} more" if found.size > 8 else "")
-    rows = "row" if found.size == 1 else "rows"
+    rows, lie, them = ("row", "lies", "it") if found.size == 1 else ("rows", "lie", "them")
     return [
-        f"{rows} {shown} (counted from 0) lie further from what the other rows predict than noise of their level "
-        "explains: correct them, leave them out or give them less sample_weight"
+        f"{rows} {shown} (counted from 0) {lie} further from what the other rows predict than noise of this level "
+        f"explains: correct {them}, leave {them} out or give {them} less sample_weight"
     ]
 
 

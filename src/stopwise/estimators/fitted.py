@@ -105,6 +105,8 @@ class Fitted(Columns):
     """How features are made from those columns."""
     response_names: tuple[str, ...] | None = None
     """What y's columns were called, where they had names."""
+    shared_noise: bool = False
+    """Whether neighbours share noise, so that no interval that takes rows as independent holds."""
 
     @property
     def one_stop(self) -> bool:
@@ -257,6 +259,7 @@ def make_fitted(rows: Intake, chosen: Chosen, plan: Plan, solution: Solution, fe
         columns_in=rows.columns_in,
         recipe=rows.recipe,
         response_names=rows.response_names,
+        shared_noise=plan.noise.correlated,
     )
 
 

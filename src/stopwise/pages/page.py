@@ -102,7 +102,7 @@ def _parts(model: Model, rows: ShownRows | None, targets: list[str]) -> dict[str
     leading = [ranked.leading(MOST_EFFECTS) if rows is not None and len(columns) > 1 else [] for ranked in rankings]
     wanted = sorted({column for each in leading for column in each})
     effects = [] if rows is None else [effect(model, rows, columns[j]) for j in wanted]
-    shared = SharedPayload(model, of[0], rows, effects)
+    shared = SharedPayload(model, rows, effects)
     payloads = [ResponsePayload(shared, each, j, name) for j, (each, name) in enumerate(zip(of, names, strict=True))]
     responses = [
         payload.data([wanted.index(column) for column in shown_ones], _heat(model, rows, columns, ranked))

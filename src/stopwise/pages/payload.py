@@ -1,22 +1,20 @@
-"""What the page computes with: eigenvalues, coefficients and basis rows, sub-sampled so that the file stays small.
+"""What the page shows at every position of its slider: numbers, and fits at points, along a curve and of effects.
 
-The page moves along the clock by itself. Numbers are sums over all eigenvalues; curves and points use the leading
-eigenpairs. Filters without a closed form, and spectra too long to embed, come as tables over the slider's positions.
-What all responses share (pairs, basis rows) is embedded once.
+All come from the library, from every eigenpair it has. Fits are embedded in problem units (centred and scaled), so that
+single precision keeps seven digits of what varies.
 """
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.estimators.doubts import outliers
 from stopwise.estimators.fitted import fitted_of
-from stopwise.filters import CutOff, GradientDescent, GradientFlow, Ridge, SteppedFilter
+from stopwise.filters import SteppedFilter
 from stopwise.pages.packing import effect_spec, finite, heat_spec, packed
-from stopwise.schedules import Constant
 from stopwise.views.curves import (
     Chosen,
     chosen,
@@ -28,46 +26,40 @@ from stopwise.views.curves import (
     observed,
     readings,
     risks,
+    slow_clock,
 )
 from stopwise.views.effects import Effect, Interaction, level_for
 from stopwise.views.facts import Model
 from stopwise.views.shown_rows import ShownRows
 
-MOST_POINTS, MOST_PAIRS, MOST_VALUES = 300, 256, 4096
-"""Rows drawn, eigenpairs for curves, and eigenvalues for sums that are embedded: a page of about a megabyte."""
+MOST_POINTS = 300
+"""Rows that are drawn."""
+_POSITIONS, _FEWER = 240, 120
+"""Positions of the slider: fewer where a reading of the clock is slow, or responses share the page."""
+_OFF = 0.01
+"""An unfinished spectrum contradicts itself far from the stop: the slider ends where by this share of y's spread."""
 _CURVE, _BEYOND = 200, 0.06
 """Points of a curve over one covariate, and how far it is drawn beyond the data, as a share of their range."""
+_VALUES = 1024
+"""Eigenvalues that are drawn."""
 _OUTLIER_ROWS = 20
 """Fewer rows have no outliers: there is nothing to tell them by."""
 
 
-def closed_form(of: Chosen) -> dict[str, Any] | None:
-    """The filter as the page knows it, or None for those it has to look up."""
-    filter = of.path.filter
-    if isinstance(filter, GradientDescent) and isinstance(filter.schedule, Constant):
-        return {"name": "descent", "step": filter.schedule.step}
-    if isinstance(filter, GradientFlow | Ridge | CutOff):
-        return {"name": filter.name}
-    return None
-
-
 class SharedPayload:
-    """What all responses of a model share: leading pairs and basis rows, of points, a curve and effects."""
+    """What all responses of a model share: rows that are drawn, places along a curve, directions at both."""
 
-    def __init__(self, model: Model, of: Chosen, rows: ShownRows | None, effects: Sequence[Effect]) -> None:
+    def __init__(self, model: Model, rows: ShownRows | None, effects: Sequence[Effect]) -> None:
         self.model, self.rows, self.effects = model, rows, effects
-        values = of.path.spectrum.eigenvalues
-        self.of, self.values = of, values
-        self.kept = np.flatnonzero(values > 1e-300)[:MOST_PAIRS]
         self.one = rows is not None and rows.features.shape[1] == 1
         self.n_rows = self._row_count()
 
     def _row_count(self) -> int:
         if self.rows is not None:
             return len(self.rows)
-        basis: Any = self.of.path.spectrum.basis
-        held = basis is not None and isinstance(basis.rows, np.ndarray) and self.of.path.response is not None
-        return len(basis.rows) if held else 0
+        basis: Any = fitted_of(self.model).path.spectrum.basis
+        held = basis is not None and isinstance(basis.rows, np.ndarray)
+        return len(basis.rows) if held and fitted_of(self.model).path.response is not None else 0
 
     @cached_property
     def outlying(self) -> dict[int, Array]:
@@ -87,58 +79,54 @@ class SharedPayload:
         return np.unique(np.concatenate([even, *some]).astype(int))
 
     @cached_property
+    def held(self) -> Array | None:
+        """The basis at the drawn rows, for fits by gains; None where the path keeps no rows."""
+        path, basis = fitted_of(self.model).path, fitted_of(self.model).path.spectrum.basis
+        if basis is None or not isinstance(basis.rows, np.ndarray) or len(basis.rows) != self.n_rows:
+            return None
+        rows = basis.rows[self.points].astype(np.float64)
+        rows = rows if basis.rotation is None else rows @ basis.rotation
+        return rows if path.root_weights is None else cast(Array, rows / path.root_weights[self.points, None])
+
+    @cached_property
+    def at_points(self) -> Array | None:
+        """Directions at the drawn rows, for fits by weights; None where the rows are not known."""
+        return None if self.rows is None else directions(self.model, self.rows.features[self.points])[0]
+
+    @cached_property
     def curve_at(self) -> Array:
         """Where the curve over one covariate is drawn: a little beyond the data on both sides."""
         assert self.rows is not None
         low, high = self.rows.features.min(), self.rows.features.max()
         room = _BEYOND * (high - low)
-        fitted = fitted_of(self.model)
         try:
             at = np.linspace(low - room, high + room, _CURVE)
-            fitted.kernel.check(at[:, None])
+            fitted_of(self.model).kernel.check(at[:, None])
         except ValueError:  # a kernel of an interval ends where the interval does
             at = np.linspace(low, high, _CURVE)
         return np.unique(np.append(at, [low, high]))
 
-    def _points(self) -> dict[str, Any] | None:
-        if not self.points.size:
-            return None
-        path, basis = self.of.path, self.of.path.spectrum.basis
-        held = basis is not None and isinstance(basis.rows, np.ndarray) and len(basis.rows) == self.n_rows
-        if held and basis is not None:
-            rows = basis.rows[self.points].astype(np.float64)
-            rows = rows if basis.rotation is None else rows @ basis.rotation
-            root = np.ones(self.n_rows) if path.root_weights is None else path.root_weights
-            out: dict[str, Any] = {"by": "gain", "rows": packed((rows / root[self.points, None])[:, self.kept])}
-        elif self.rows is not None:
-            psi = directions(self.model, self.rows.features[self.points])[0]
-            out = {"by": "weight", "rows": packed(psi[:, self.kept])}
-        else:
-            return None
-        return out | ({"x": packed(self.rows.features[self.points, 0])} if self.one and self.rows is not None else {})
+    @cached_property
+    def along_curve(self) -> Array:
+        """Directions along the curve."""
+        return directions(self.model, self.curve_at[:, None])[0]
 
-    def _curve(self, name: str) -> dict[str, Any] | None:
-        if not self.one or self.rows is None:
-            return None
-        psi, _ = directions(self.model, self.curve_at[:, None])
-        ends = [float(self.rows.features.min()), float(self.rows.features.max())]
-        return {"x": packed(self.curve_at), "rows": packed(psi[:, self.kept]), "inside": ends, "name": name}
-
-    def _effect(self, effect: Effect) -> dict[str, Any]:
-        return {"rows": packed(mean_directions(self.model, effect.rows)[:, self.kept])}
+    @cached_property
+    def of_effects(self) -> list[Array]:
+        """Directions of each effect, averaged over its rows."""
+        return [mean_directions(self.model, effect.rows) for effect in self.effects]
 
     def data(self, name: str) -> dict[str, Any]:
         """The shared part, ready for JSON."""
+        values, curve = fitted_of(self.model).path.spectrum.eigenvalues, None
+        if self.one and self.rows is not None:
+            ends = [float(self.rows.features.min()), float(self.rows.features.max())]
+            curve = {"x": packed(self.curve_at), "inside": ends, "name": name}
+        x = packed(self.rows.features[self.points, 0]) if self.one and self.rows is not None else None
         return {
-            "filter": closed_form(self.of),
-            "n": self.of.path.n_samples,
-            "intercept": bool(self.of.path.intercept),
-            "eigenvalues": packed(self.values[: 4 * MOST_PAIRS]),
-            "n_eigenvalues": int(self.values.size),
-            "pairs": packed(self.values[self.kept]),
-            "points": self._points(),
-            "curve": self._curve(name),
-            "effects": [self._effect(effect) for effect in self.effects],
+            "eigenvalues": packed(values[:_VALUES]),
+            "points": None if not self.points.size else {"x": x},
+            "curve": curve,
             "level": level_for(self.model),
         }
 
@@ -148,15 +136,26 @@ class ResponsePayload:
 
     def __init__(self, shared: SharedPayload, of: Chosen, column: int, target: str) -> None:
         self.shared, self.of, self.column, self.target = shared, of, column, target
-        self.clocks = np.append(0.0, readings(of, 240 if closed_form(of) else 120))
+        few = slow_clock(of.path.filter) or len(fitted_of(of.model).stops) > 1
+        self.clocks = np.append(0.0, readings(of, _FEWER if few else _POSITIONS))
+        self.clocks = self.clocks[self._settled()]
         self.at = int(np.argmin(np.abs(self.clocks - of.stop.step_sum)))
+
+    def _settled(self) -> slice:
+        """Positions around the stop at which the path's two ways to a fit agree; all where every eigenpair is known."""
+        held, psi = self.shared.held, self.shared.at_points
+        if self.of.path.spectrum.complete or held is None or psi is None:
+            return slice(None)
+        gap = np.sqrt(np.mean((self._by_gains(held) - self._by_weights(psi)) ** 2, axis=1))
+        off = np.flatnonzero(gap > _OFF * np.sqrt(float(self.of.path.energy) / self.of.path.n_samples))
+        late = off[self.clocks[off] > self.of.stop.step_sum]
+        return slice(None, int(late[0])) if late.size else slice(None)
 
     def data(self, effects: Sequence[int], heat: Interaction | None) -> dict[str, Any]:
         """Ready for JSON; `effects` are the places of this response's columns among the shared ones, in order."""
-        of, path, kept = self.of, self.of.path, self.shared.kept
+        of, path = self.of, self.of.path
         iterations = path.filter.iteration(self.clocks) if isinstance(path.filter, SteppedFilter) else None
         grid = self.clocks[1:]
-        gains = None if closed_form(of) else path.filter.gain(self.shared.values[kept], self.clocks)
         return {
             "target": self.target,
             "chosen": self.at,
@@ -169,23 +168,25 @@ class ResponsePayload:
             "crossing": self._crossing(grid),
             "risks": {name: finite(v) for name, v in risks(of, grid).items()} if grid.size else {},
             "freedom": finite(path.degrees_of_freedom(grid)),
-            "left_out": self._left_out(),
-            "coefficients": packed(path.coefficients[kept]),
-            "gains": None if gains is None else packed(gains),
-            "omitted": self.omitted(),
-            **self._numbers(),
+            "numbers": self._numbers(),
             "points": self._points(),
             "curve": self._curve(),
             "effects": [self._effect(at) for at in effects],
             "heat": None if heat is None else heat_spec(heat, self.column),
         }
 
-    def omitted(self) -> float:
-        """The root mean square, in units of y, of what the leading pairs leave out of the fit at the chosen stop."""
+    def _numbers(self) -> dict[str, Any]:
+        """What is told at every position."""
         path = self.of.path
-        rest = np.setdiff1d(np.arange(path.coefficients.size), self.shared.kept)
-        gain = path.filter.gain(path.spectrum.eigenvalues[rest], self.of.stop.step_sum)
-        return float(path.scale * np.sqrt((gain**2 @ path.coefficients[rest] ** 2) / path.n_samples))
+        left_out = None
+        if has_rows(path, self.clocks.size):
+            left_out = finite(path.scale * np.sqrt(path.leave_one_out_error(self.clocks)))
+        return {
+            "degrees_of_freedom": finite(path.degrees_of_freedom(self.clocks)),
+            "rmse_fit": finite(path.residual_norm(self.clocks)),
+            "hilbert_norm": finite(path.hilbert_norm(self.clocks)),
+            "rmse_loo": left_out,
+        }
 
     def _crossing(self, grid: Array) -> dict[str, Any] | None:
         if not grid.size:
@@ -194,42 +195,27 @@ class ResponsePayload:
         both = {"complexity": finite(curve.complexity), "threshold": finite(curve.threshold)}
         return both | {"decided": curve.decided, "crosses": curve.crosses}
 
-    def _left_out(self) -> list[float | None] | None:
-        path = self.of.path
-        if not has_rows(path, self.clocks.size):
-            return None
-        return finite(path.scale * np.sqrt(path.leave_one_out_error(self.clocks)))
+    # ---- fits at every position, (positions, rows), problem units -------------------------------------------------
 
-    def _numbers(self) -> dict[str, Any]:
-        """Coefficients for sums over all eigenvalues, or the sums themselves at every position."""
+    def _by_gains(self, rows: Array) -> Array:
+        """At training rows: the basis times gains."""
         path = self.of.path
-        values, density = path.spectrum.eigenvalues, path.density
-        if closed_form(self.of) and max(values.size, density.values.size) <= MOST_VALUES:
-            whole = {
-                "values": packed(values),
-                "squares": packed(path.coefficients**2),
-                "density": packed(density.values),
-                "multiplicities": packed(density.multiplicities),
-                "unseen": float(path.unseen_energy),
-            }
-            return {"sums": whole, "table": None}
-        table = {
-            "degrees_of_freedom": finite(path.degrees_of_freedom(self.clocks)),
-            "rmse_fit": finite(path.residual_norm(self.clocks)),
-            "hilbert_norm": finite(path.hilbert_norm(self.clocks)),
-        }
-        return {"sums": None, "table": table}
+        return cast(Array, (path.filter.gain(path.spectrum.eigenvalues, self.clocks) * path.coefficients) @ rows.T)
+
+    def _by_weights(self, psi: Array) -> Array:
+        """Anywhere: directions times weights."""
+        path = self.of.path
+        return cast(Array, (path.filter.weight(path.spectrum.eigenvalues, self.clocks) * path.coefficients) @ psi.T)
 
     def _points(self) -> dict[str, Any] | None:
-        at = self.shared.points
-        if not at.size:
+        at, y, rows = self.shared.points, self._responses(), self.shared.rows
+        held, psi = self.shared.held, self.shared.at_points
+        if not at.size or y is None or (held is None and psi is None):
             return None
-        y, rows = self._responses(), self.shared.rows
-        if y is None:
-            return None
+        fits = self._by_gains(held) if held is not None else self._by_weights(cast(Array, psi))
         base = np.zeros(len(at)) if rows is None else linear_part(self.of, rows.features[at])
         marked = np.isin(at, self.shared.outlying[self.column])
-        return {"y": packed(y[at]), "base": packed(base), "outlying": marked.tolist()}
+        return {"y": packed(y[at]), "fits": packed(fits + base, "f4"), "outlying": marked.tolist()}
 
     def _responses(self) -> Array | None:
         if self.shared.rows is not None:
@@ -240,7 +226,8 @@ class ResponsePayload:
         if not self.shared.one:
             return None
         at, level = self.shared.curve_at[:, None], level_for(self.of.model)
-        out: dict[str, Any] = {"base": packed(linear_part(self.of, at)), "new": None, "mean": None}
+        fits = self._by_weights(self.shared.along_curve) + linear_part(self.of, at)
+        out: dict[str, Any] = {"fits": packed(fits, "f4"), "new": None, "mean": None}
         if level is not None:
             uncertainty, used = self.of.model.uncertainty(), fitted_of(self.of.model).to_features(at)
             for of in ("new", "mean"):
@@ -249,5 +236,6 @@ class ResponsePayload:
 
     def _effect(self, at: int) -> dict[str, Any]:
         effect = self.shared.effects[at]
-        base = [float(linear_part(self.of, part).mean()) for part in effect.rows]
-        return effect_spec(effect, self.column) | {"of": at, "base": finite(base)}
+        base = np.array([linear_part(self.of, part).mean() for part in effect.rows])
+        fits = self._by_weights(self.shared.of_effects[at]) + base
+        return effect_spec(effect, self.column) | {"fits": packed(fits, "f4")}

@@ -10,12 +10,12 @@ import numpy as np
 from stopwise.estimators.doubts import outlier_lines
 from stopwise.estimators.fitted import fitted_of
 from stopwise.pages.packing import LONGEST_NAME
-from stopwise.pages.payload import MOST_PAIRS, MOST_POINTS, ResponsePayload
+from stopwise.pages.payload import MOST_POINTS, ResponsePayload
 from stopwise.rules import Reason
 from stopwise.tables import shown
 from stopwise.views.curves import Chosen, has_rows, stops
 from stopwise.views.effects import level_for
-from stopwise.views.facts import Model, describe, number, rmse_leave_one_out
+from stopwise.views.facts import Model, describe, length_scale, number, rmse_leave_one_out
 from stopwise.views.importance import Importance, LeftOutRows
 from stopwise.views.shown_rows import ShownRows
 from stopwise.views.source_columns import SourceColumn
@@ -44,6 +44,9 @@ DECIDED_BY = {
     "discrepancy": "in sample",
 }
 """The curve that each rule reads; others (a stop that was given, rows held out) read none of those drawn."""
+
+
+_LINEAR = "no step is justified: the estimate is its linear part"
 
 
 def count_of(number_of: float, word: str) -> str:
@@ -110,7 +113,7 @@ def rule_rows(of: Chosen) -> list[dict[str, Any]]:
                 "step_sum": float(stop.step_sum),
                 "freedom": float(path.degrees_of_freedom(stop.step_sum)),
                 "left_out": None if left_out is None else float(left_out),
-                "reason": stop.reason.value,
+                "reason": _LINEAR if stop.reason is Reason.ZERO and path.n_fixed > 1 else stop.reason.value,
             }
         )
     return sorted(rows, key=lambda row: row["step_sum"])
@@ -145,12 +148,8 @@ def notes(of: Chosen, payload: ResponsePayload) -> list[str]:
     if shared.n_rows > MOST_POINTS:
         count = shared.points.size
         out.append(f"{count:,} of {shared.n_rows:,} rows are drawn, evenly spaced; numbers are of all rows.")
-    total = int((of.path.spectrum.eigenvalues > 1e-300).sum())
-    if total > MOST_PAIRS:
-        out.append(
-            f"Curves use the {MOST_PAIRS} leading of {total:,} eigenpairs, which leaves out "
-            f"{number(payload.omitted(), 2)} (root mean square) of the fit at the chosen stop, and more far beyond it."
-        )
+    if not of.path.spectrum.complete:
+        out.append("The solver knows the path around its stop: the slider ends where that knowledge does.")
     return [*out, *outlier_lines(of.path, of.stop, fitted_of(of.model).kept_rows)] if has_rows(of.path) else out
 
 
@@ -173,7 +172,7 @@ def importance_rows(
     """The table of columns: how much each matters, and the length scale of the kernel along it."""
     if not columns:
         return None
-    table = getattr(model.selection_, "features", None) or ()
+    table = getattr(model.selection_, "features", None) or _given_scales(model)
     scales = {row["feature"]: row for row in table}
     listed = found or [Importance(j, float("nan"), float("nan")) for j in range(len(columns))]
     largest = max((each.rise for each in listed if each.rise > 0), default=1.0)
@@ -193,6 +192,14 @@ def importance_rows(
             }
         )
     return {"rows": rows, "more": max(len(listed) - MOST_LINES, 0), "ranked": bool(found)}
+
+
+def _given_scales(model: Model) -> list[dict[str, Any]]:
+    """The length scale along each feature of a kernel that was given."""
+    scale, count = length_scale(model.kernel_), fitted_of(model).n_features
+    each = scale if isinstance(scale, list) else [scale] * count
+    whole = len(each) == count and all(isinstance(value, float) for value in each)
+    return [{"feature": j, "length_scale": value} for j, value in enumerate(each)] if whole else []
 
 
 def selection_rows(model: Model) -> dict[str, Any] | None:

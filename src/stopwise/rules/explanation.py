@@ -139,6 +139,8 @@ def _zero(stop: Stop, path: Path) -> str:
         return f": the response does not vary, and the estimate is the constant {float(path.offset):.4g}."
     if path.spectrum.largest_bound == 0:
         return f": the kernel sees no difference between rows, and the estimate is {float(path.offset):.4g} everywhere."
+    if path.n_fixed > 1:
+        return ": the linear part says it all, and at this noise level no step beyond it is justified."
     return (
         f": at this noise level no step is justified, and the estimate is the constant {float(path.offset):.4g}. More "
         "rows, another kernel or a smaller noise_std would change that."

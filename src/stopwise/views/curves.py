@@ -11,7 +11,7 @@ from stopwise._support.arrays import Array
 from stopwise.complexity import local_complexity_of
 from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.prediction.host import WHOLE_ROWS, CrossKernel
-from stopwise.filters import GradientDescent, NuMethod, Ridge
+from stopwise.filters import Filter, GradientDescent, NuMethod, Ridge
 from stopwise.path import Path
 from stopwise.rules import GCV, SURE, Critical, Discrepancy, LeaveOneOut, Minimax, Prudent, Rule, Stop
 from stopwise.rules.critical import SELF_CONSTANT
@@ -147,14 +147,18 @@ def risks(of: Chosen, step_sums: Array) -> dict[str, Array]:
         return {name: cast(Array, float(path.scale) * np.sqrt(values)) for name, values in squared.items()}
 
 
+def slow_clock(filter: Filter) -> bool:
+    """Whether every reading costs steps or a search: the nu-method's, and descent's with steps that change."""
+    changing = isinstance(filter, GradientDescent) and not isinstance(filter.schedule, Constant)
+    return isinstance(filter, NuMethod) or changing
+
+
 def stops(of: Chosen) -> dict[str, Stop]:
     """Where each rule would stop on this path; rules that need rows only where these are at hand.
 
     None for steps that change: every reading of such a clock is a search.
     """
-    filter = of.path.filter
-    changing = isinstance(filter, GradientDescent) and not isinstance(filter.schedule, Constant)
-    if of.path.step_sum_cap == 0 or of.sigma <= 0 or isinstance(filter, NuMethod) or changing:
+    if of.path.step_sum_cap == 0 or of.sigma <= 0 or slow_clock(of.path.filter):
         return {}
     rules: list[Rule] = [Critical(), Critical(hilbert_radius="self"), Minimax(), SURE(), GCV(), Discrepancy()]
     rules += [LeaveOneOut()] if has_rows(of.path, 300) else []

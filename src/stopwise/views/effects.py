@@ -16,7 +16,7 @@ from stopwise._support.arrays import Array
 from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.host import predict_rows
-from stopwise.estimators.prediction.interval_calibration import training_rows
+from stopwise.estimators.prediction.interval_calibration import has_intervals
 from stopwise.views.facts import Model
 from stopwise.views.shown_rows import ShownRows
 from stopwise.views.source_columns import Positions, SourceColumn
@@ -57,7 +57,7 @@ class Interaction:
 def level_for(model: Model) -> float | None:
     """The level of the intervals on the page: 0.9, or the highest that few rows allow; None where there are none."""
     fitted = fitted_of(model)
-    if isinstance(fitted, LossFitted) or training_rows(fitted) is None:
+    if not has_intervals(fitted):
         return None
     fewest = min(each.n_observations for each in model.uncertainty().calibrations)
     return min(LEVEL, fewest / (fewest + 1)) if fewest else None

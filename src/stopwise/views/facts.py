@@ -60,7 +60,9 @@ def number(value: float | str | Sequence[float] | None, digits: int = 4, missing
     if isinstance(value, Sequence):
         some = ", ".join(number(part, digits, missing) for part in value[:6])
         return some if len(value) <= 6 else f"{some}, ... ({len(value)} in all)"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.{digits}g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.{digits}g}" if math.isfinite(value) else missing
 
 
 def stops_of(model: Model) -> list[Stop]:

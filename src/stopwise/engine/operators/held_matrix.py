@@ -1,5 +1,8 @@
 """The matrix held in memory: the reference for all other operators."""
 
+from collections.abc import Iterator
+from typing import cast
+
 import numpy as np
 import scipy.linalg
 
@@ -10,26 +13,41 @@ _ASYMMETRY = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-4}
 """By how much mirrored entries may differ, relative to the largest: what rounding leaves, with room to spare."""
 
 
+_TILE_ENTRIES = 1 << 23
+"""Entries that are looked at together: 64 MiB, however large the matrix."""
+
+
 class Dense(Operator):
-    """K from the raw Gram matrix, float64 or float32."""
+    """K from the raw Gram matrix, float64 or float32, which is copied where rounding left it not quite symmetric.
+
+    `own`: nobody else needs the matrix, so that it may be made symmetric in place.
+    """
 
     def __init__(
-        self, gram: Array, *, weights: Array | None = None, centred: bool = False, fixed: Array | None = None
+        self,
+        gram: Array,
+        *,
+        weights: Array | None = None,
+        centred: bool = False,
+        fixed: Array | None = None,
+        own: bool = False,
     ) -> None:
         if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
             raise ValueError(f"a Gram matrix must be square, got shape {gram.shape}")
         super().__init__(len(gram), weights=weights, centred=centred)
         self.fixed = fixed
-        scale = float(np.abs(gram).max(initial=0.0))
+        scale = max(float(gram.max(initial=0.0)), -float(gram.min(initial=0.0)))
         if not np.isfinite(scale):
             raise ValueError("the Gram matrix holds NaN or infinity: rescale the covariates or the kernel")
-        gap = float(np.abs(gram - gram.T).max(initial=0.0))
+        gap = max(
+            (float(np.abs(gram[t, t.start :] - gram[t.start :, t].T).max()) for t in _tiles(len(gram))), default=0.0
+        )
         if gap > _ASYMMETRY[gram.dtype] * scale:
             raise ValueError(
                 f"a Gram matrix must be symmetric: entries differ from their mirror images by up to {gap:g} "
                 f"(largest entry {scale:g})"
             )
-        self.gram = gram if gap == 0 else (gram + gram.T) / 2
+        self.gram = gram if gap == 0 else _symmetric(gram if own else gram.copy())
 
     def _gram_product(self, block: Array) -> Array:
         return np.asarray(self.gram @ block.astype(self.gram.dtype, copy=False))
@@ -38,8 +56,11 @@ class Dense(Operator):
         return np.diagonal(self.gram)
 
     def _gram_square_sum(self) -> float:
-        weighted = self.root_weights[:, None] * self.gram * self.root_weights[None, :]
-        return float(np.vdot(weighted, weighted))
+        total = 0.0
+        for t in _tiles(len(self.gram)):
+            weighted = self.root_weights[t, None] * self.gram[t] * self.root_weights[None, :]
+            total += float(np.vdot(weighted, weighted))
+        return total
 
     def normalized_gram(self) -> Array:
         """K itself, weighted and centred."""
@@ -58,9 +79,24 @@ class Dense(Operator):
             image = matrix @ q
             matrix -= np.outer(q, image)
             matrix -= np.outer(image - q * (q @ image), q)
-        return matrix
+        return cast(Array, matrix)
 
     def eigh(self) -> tuple[Array, Array]:
         """All eigenvalues, descending and as they come from LAPACK, with their eigenvectors."""
         values, vectors = scipy.linalg.eigh(self.normalized_gram(), overwrite_a=True, check_finite=False, driver="evd")
         return values[::-1].astype(np.float64), vectors[:, ::-1]
+
+
+def _tiles(n_rows: int) -> Iterator[slice]:
+    """Rows of a square matrix, a few mebibytes of entries at a time."""
+    step = max(_TILE_ENTRIES // max(n_rows, 1), 1)
+    return (slice(first, min(first + step, n_rows)) for first in range(0, n_rows, step))
+
+
+def _symmetric(gram: Array) -> Array:
+    """The mean of a matrix and its mirror image, in its place."""
+    for t in _tiles(len(gram)):
+        mean = (gram[t, t.start :] + gram[t.start :, t].T) / 2
+        gram[t, t.start :] = mean
+        gram[t.start :, t] = mean.T
+    return gram

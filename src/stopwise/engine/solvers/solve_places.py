@@ -24,6 +24,8 @@ from stopwise.problem import Problem
 
 _HELD_SHARE = 0.6
 """Of the free memory, what a held matrix may take."""
+_TILE_ROWS = 500
+"""Rows of a held matrix that are made at once: its kernel takes several copies of them."""
 HOST_RANK, DEVICE_RANK = 1_500, 5_000
 """Columns of a preconditioner: about as many multiplications as a handful of products with a block of sixteen."""
 
@@ -75,18 +77,24 @@ class HostPlace:
 
     @cached_property
     def _held(self) -> Array | None:
-        """The Gram matrix in float64 where it and one copy fit."""
-        room = 2 * 8.0 * self.problem.n_rows**2 < _HELD_SHARE * memory.free_bytes()
-        if room or isinstance(self.plan.kernel, Precomputed):
-            return np.asarray(self.problem.gram(self.plan.kernel), dtype=np.float64)
-        return None
+        """The Gram matrix in float64 where it and one copy fit, made a tile at a time."""
+        problem, kernel, n = self.problem, self.plan.kernel, self.problem.n_rows
+        if isinstance(kernel, Precomputed):
+            return np.asarray(problem.gram(kernel), dtype=np.float64)
+        if 2 * 8.0 * n**2 >= _HELD_SHARE * memory.free_bytes():
+            return None
+        held, everything = np.empty((n, n)), np.arange(n)
+        for rows in np.array_split(everything, -(-n // _TILE_ROWS)):
+            held[rows[0] : rows[-1] + 1] = problem.gram(kernel, rows, everything)
+        return held
 
     @cached_property
     def operator(self) -> Operator:
         """K, for products that are few."""
         problem, plan = self.problem, self.plan
         if self._held is not None:
-            return Dense(self._held, weights=problem.weights, centred=problem.intercept)
+            own = not isinstance(plan.kernel, Precomputed)
+            return Dense(self._held, weights=problem.weights, centred=problem.intercept, own=own)
         return Tiled(
             plan.kernel, problem.covariates, weights=problem.weights, centred=problem.intercept, n_jobs=plan.n_jobs
         )

@@ -12,13 +12,14 @@ from stopwise._support.torch import on_host
 from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.engine.solvers.line_solver import LineSolver, on_the_line
 from stopwise.estimators.fitted import Fitted
+from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.intervals import Calibration, Uncertainty
-from stopwise.estimators.prediction.other_kernels import SAMPLE_ROWS, OtherKernels, Others, Sampled, has_length_scale
+from stopwise.estimators.prediction.other_kernels import OtherKernels, Others, has_length_scale, sample_places
 from stopwise.estimators.prediction.posterior import Free, LinePosterior, Posterior, posterior_of_rows
 from stopwise.estimators.prediction.varying_noise import find_varying_noise
 from stopwise.filters import Ridge
 from stopwise.kernels import Precomputed
-from stopwise.problem import make_trend
+from stopwise.problem import make_problem, make_trend
 
 STANDING_ROWS, LEFT_OUT_ROWS = 1_000, 2_000
 """Where eigenpairs of all rows are not at hand: rows that stand for all in the estimate's variance, and rows left
@@ -58,7 +59,7 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
     ratios, counts = residuals / np.sqrt(total), _counts(fitted)[asked]
     by_rows = None if isinstance(fitted.kernel, Precomputed) else some.astype(np.float64, copy=False)
     calibrations = tuple(_calibrated(by_rows, ratio, counts) for ratio in ratios.T)
-    return Uncertainty(posterior, calibrations, clock, _optimism(fitted), _others(fitted, rows, order))
+    return Uncertainty(posterior, calibrations, clock, _optimism(fitted), _others(fitted, rows))
 
 
 def _counts(fitted: Fitted) -> Array:
@@ -86,6 +87,11 @@ def scale_clock(fitted: Fitted) -> Array:
     stop leaves out of the estimate is doubt about the curve.
     """
     return np.array([max(stop.step_sum, stop.evidence.lowest_step_sum or 0.0) for stop in fitted.stops])
+
+
+def has_intervals(fitted: Fitted | LossFitted) -> bool:
+    """Whether a fit can say how uncertain it is: squares, with rows to leave out, whose noise is their own."""
+    return isinstance(fitted, Fitted) and training_rows(fitted) is not None and not fitted.shared_noise
 
 
 def training_rows(fitted: Fitted) -> Array | None:
@@ -122,14 +128,15 @@ def _standing_posterior(fitted: Fitted, rows: Array, chosen: Array) -> Posterior
     trend = None if fitted.trend is None else make_trend(some, weights)
     free = Free(path.intercept, trend, float(weights.sum()))
     columns = chosen if precomputed else None
-    return posterior_of_rows(fitted.kernel, some, weights, free, path.n_samples, columns)
+    posterior = posterior_of_rows(fitted.kernel, some, weights, free, path.n_samples, columns)
+    return posterior.visible(scale_clock(fitted))
 
 
 def _calibrated(rows: Array | None, ratios: Array, counts: Array) -> Calibration:
     """Ratios in order; `rows` (None: a precomputed kernel knows none) tell where the noise is louder."""
     varying = None
     if rows is not None:
-        learned_from = np.random.default_rng(len(rows)).permutation(len(rows))[:_VARYING_ROWS]
+        learned_from = _evenly(rows, ratios, counts)
         found = find_varying_noise(rows[learned_from], ratios[learned_from])
         if found is not None:
             varying, left_out = found
@@ -138,6 +145,15 @@ def _calibrated(rows: Array | None, ratios: Array, counts: Array) -> Calibration
             ratios = ratios * np.exp(-logs / 2)
     order = np.argsort(np.abs(ratios), kind="stable")
     return Calibration(np.abs(ratios)[order], counts[order], varying)
+
+
+def _evenly(rows: Array, ratios: Array, counts: Array) -> Array:
+    """For some observations, evenly spread in the order of their entries, the number of their row."""
+    in_order = np.lexsort((np.abs(ratios), *rows.T[::-1]))
+    each = np.repeat(in_order, np.maximum(np.rint(counts[in_order]), 1).astype(np.int64))
+    if len(each) <= _VARYING_ROWS:
+        return cast(Array, each)
+    return cast(Array, each[np.linspace(0, len(each) - 1, _VARYING_ROWS).astype(np.int64)])
 
 
 def _optimism(fitted: Fitted) -> float:
@@ -152,19 +168,17 @@ def _optimism(fitted: Fitted) -> float:
     return math.sqrt((n + parameters) / (n - parameters))
 
 
-def _others(fitted: Fitted, rows: Array, order: Array) -> Others | None:
+def _others(fitted: Fitted, rows: Array) -> Others | None:
     """Other kernels that the rows allow; None where the kernel was given: then it is the user's word."""
     path, ranges = fitted.path, fitted.feature_range
     chosen_from = 0 if fitted.selection is None else len(fitted.selection)
     if not chosen_from or ranges is None or not has_length_scale(fitted.kernel):
         return None
-    chosen = np.sort(order[:SAMPLE_ROWS])
-    weights = path.row_weights[chosen]
-    weights = weights * (_counts(fitted)[chosen].sum() / weights.sum())
-    response = np.asarray(path.response).reshape(len(rows), -1)[chosen] / np.sqrt(path.row_weights[chosen, None])
-    some, linear = on_host(rows[chosen]).astype(np.float64), fitted.trend is not None
-    each = [
-        OtherKernels(Sampled(some, weights, y, fitted.kernel, path.intercept, linear, float(at), path.n_samples))
-        for y, at in zip((response * path.scale).T, fitted.step_sums, strict=True)
-    ]
+    covariates, weights, y = on_host(rows).astype(np.float64), path.row_weights, np.asarray(path.response)
+    responses = y.reshape(len(rows), -1) / np.sqrt(weights[:, None]) * path.scale
+    each = []
+    for response, at in zip(responses.T, fitted.step_sums, strict=True):
+        column, counts, linear = response[:, None], path.counts, fitted.trend is not None
+        problem = make_problem(covariates, column, weights, intercept=path.intercept, seed=0, counts=counts)
+        each.append(OtherKernels(sample_places(problem, fitted.kernel, linear, float(at))))
     return Others(ranges if fitted.features is None else ranges[:, fitted.features], tuple(each))

@@ -23,9 +23,9 @@ from stopwise.estimators.prediction.posterior import Free, Posterior, posterior_
 from stopwise.kernels import Gaussian, Kernel, Laplace, Matern
 from stopwise.kernels.base import parts
 from stopwise.kernels.stationary import Stationary
-from stopwise.problem import make_trend
+from stopwise.problem import Problem, make_trend
 from stopwise.selection.candidates import MAX_RATIO
-from stopwise.selection.rows import median_distance
+from stopwise.selection.rows import look_at_features, make_sample, median_distance
 
 SAMPLE_ROWS = 200
 _KERNELS: tuple[Stationary, ...] = (Gaussian(), Matern(), Laplace())
@@ -39,7 +39,7 @@ _KEPT = 0.999
 _NEGLIGIBLE = 0.05
 """A sample that is a smaller share of the table says nothing of how kernels differ on all of it: nearly nowhere."""
 _TILE = 512
-_HALVINGS = 50
+_HALVINGS = 40
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,14 @@ class Model:
 
 @dataclass(frozen=True)
 class Sampled:
-    """Rows that stand for all (as the kernel takes them), one response, and the fit's own kernel and clock."""
+    """Places that stand for all rows (as the kernel takes them), one response, and the fit's own kernel and clock."""
 
     rows: Array
     weights: Array
     response: Array
-    """In the units of y, less a constant (and linear part) where the fit has one."""
+    """The mean at each place in the units of y, less a constant (and linear part) where the fit has one."""
+    within: float
+    """The weighted sum of squares of all observations about the mean of their place."""
     kernel: Kernel
     intercept: bool
     linear: bool
@@ -132,7 +134,7 @@ class OtherKernels:
         step_sums = np.geomspace(1e-2 / largest, max(min(1e12 / largest, MAX_RATIO), 1e2 / largest), _READINGS)
         grown = 1 + np.outer(step_sums, values)
         freedom = free.total - len(level)
-        noise = np.maximum((coordinates**2 / grown).sum(axis=1) / freedom, 1e-300)
+        noise = np.maximum(((coordinates**2 / grown).sum(axis=1) + self.sample.within) / freedom, 1e-300)
         log_likelihood = -0.5 * (freedom * np.log(noise) + np.log(grown).sum(axis=1))
         return Model(posterior, coordinates, level, step_sums, noise, log_likelihood)
 
@@ -186,6 +188,20 @@ class Others:
         """As of one, (m, q)."""
         each = zip(self.responses, noise_std.T, strict=True)
         return np.column_stack([others.half_width(rows, level, noise) for others, noise in each])
+
+
+def sample_places(problem: Problem, kernel: Kernel, linear: bool, step_sum: float) -> Sampled:
+    """At most 200 distinct places of a problem of one response, whatever the order and number of rows at each."""
+    features = look_at_features(problem.covariates, problem.weights)
+    found = make_sample(problem, features, SAMPLE_ROWS)
+    rows = np.tile(problem.covariates[0].astype(np.float64), (found.n_rows, 1))
+    rows[:, features.kept] = features.centre + features.spread * found.covariates
+    varies = found.means.shape[1] > 0
+    unit = float(problem.scale[0] * found.unit[0]) if varies else 0.0
+    response = unit * found.means[:, 0] if varies else np.zeros(found.n_rows)
+    within = unit**2 * float(found.spread_within[0]) if varies else 0.0
+    settings = kernel, problem.intercept, linear, step_sum, problem.n_samples
+    return Sampled(rows, found.weights, response, within, *settings)
 
 
 def has_length_scale(kernel: Kernel) -> bool:

@@ -19,10 +19,9 @@ from stopwise.estimators.intake import check_weights, take_covariates, take_resp
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.device import like, moved, placed, predict_on, take_new_tensor
 from stopwise.estimators.prediction.host import predict_rows
-from stopwise.estimators.prediction.interval_calibration import training_rows, uncertainty_of
+from stopwise.estimators.prediction.interval_calibration import has_intervals, training_rows, uncertainty_of
 from stopwise.estimators.prediction.intervals import Uncertainty, check_level, check_of, standard_deviations
 from stopwise.exceptions import ExtrapolationWarning
-from stopwise.noise import as_noise
 
 _NOT_KEPT = ("_on_device", "_lock", "_told", "_calibrated")
 """What a copy or a pickle of an estimator makes anew."""
@@ -32,7 +31,6 @@ class PredictMixin:
     """The methods of a regressor that ask what it has learned."""
 
     n_jobs: int | None
-    noise_std: object
     precision: Precision
     _fitted: Fitted | LossFitted
 
@@ -100,8 +98,7 @@ class PredictMixin:
     def noise_variation(self) -> list[float | None]:
         """For each response the largest noise over the smallest, as left-out residuals show it; None where even."""
         fitted = fitted_of(self)
-        shared = as_noise(self.noise_std).correlated
-        if isinstance(fitted, LossFitted) or training_rows(fitted) is None or shared:
+        if not has_intervals(fitted):
             return [None] * len(fitted.stops)
         varying = [each.varying for each in self.uncertainty().calibrations]
         return [None if each is None else each.ratio for each in varying]
@@ -128,7 +125,7 @@ class PredictMixin:
     def uncertainty(self) -> Uncertainty:
         """What intervals are made from: calibrated at the first use and kept as long as the fit."""
         fitted = fitted_of(self)
-        if as_noise(self.noise_std).correlated:
+        if isinstance(fitted, Fitted) and fitted.shared_noise:
             raise ValueError(
                 "standard deviations and intervals take the noise of rows as independent, and noise_std=AR1() says it "
                 "is not: predict without them"

@@ -16,8 +16,8 @@ const Chart = (() => {
     if (value === null || !Number.isFinite(value)) return "-";
     const size = Math.abs(value);
     if (size !== 0 && (size >= 1e6 || size < 1e-3)) return value.toExponential(2).replace(/\.?0+e/, "e").replace("e+", "e");
-    if (size >= 1000) return Math.round(value).toLocaleString("en");
-    return String(Number(value.toPrecision(4)));
+    if (size >= 10000) return Math.round(value).toLocaleString("en");
+    return String(Number(value.toPrecision(size >= 1000 ? 5 : 4))); // years keep their digits, and no comma
   }
 
   const usable = (value, log) => value !== null && Number.isFinite(value) && (!log || value > 0);
@@ -157,7 +157,9 @@ const Chart = (() => {
       }
     }
     const every = (n, room) => Math.max(1, Math.ceil(n / room));
-    const label = (side, k) => (side.labels ? side.labels[k] : short(Number(side.at[k].toPrecision(3))));
+    // To the digits in which neighbouring places differ.
+    const unit = (side) => Math.pow(10, Math.floor(Math.log10(Math.abs(side.at.at(-1) - side.at[0]) / side.at.length || 1)));
+    const label = (side, k) => (side.labels ? side.labels[k] : short(Number((Math.round(side.at[k] / unit(side)) * unit(side)).toPrecision(9))));
     const fits = Math.max(2, Math.floor((nx * across) / (spec.x.labels ? 80 : 62)));
     for (let j = 0; j < nx; j += every(nx, fits)) svg.append(node("text", { x: left + (j + 0.5) * across, y: high - bottom + 17, class: "tick middle" }, label(spec.x, j).slice(0, 12)));
     for (let i = 0; i < ny; i += every(ny, 8)) svg.append(node("text", { x: left - 6, y: top + (ny - 0.5 - i) * down + 4, class: "tick end" }, label(spec.y, i).slice(0, 13)));

@@ -1,43 +1,28 @@
 "use strict";
-// The slider: the fit at any stopping time, from eigenvalues, coefficients and basis rows embedded in the page.
+// The slider: the fit at any stopping time, from tables over its positions that are embedded in the page.
 const Report = (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const short = (v) => Number.isFinite(v) ? (Math.abs(v) >= 1e6 || (v !== 0 && Math.abs(v) < 1e-3) ? v.toExponential(3) : Number(v.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 6 })) : "-";
 
   function unpack(part) {
     if (!part) return null;
-    const text = atob(part.base64), bytes = new Uint8Array(text.length);
+    const text = atob(part.base64), bytes = new Uint8Array(text.length), size = part.kind === "f4" ? 4 : 8;
     for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
-    const view = new DataView(bytes.buffer), out = new Float64Array(text.length / 8);
-    for (let i = 0; i < out.length; i++) out[i] = view.getFloat64(8 * i, true);
+    const view = new DataView(bytes.buffer), out = new Float64Array(text.length / size);
+    for (let i = 0; i < out.length; i++) out[i] = size === 4 ? view.getFloat32(4 * i, true) : view.getFloat64(8 * i, true);
     return out;
   }
   // Every packed array inside an object, unpacked.
   const open = (part) => part && Object.fromEntries(Object.entries(part).map(([k, v]) => [k, v && v.base64 !== undefined ? unpack(v) : v]));
 
-  const pairs = unpack(data.pairs), values = unpack(data.eigenvalues);
-  const points = open(data.points), curve = open(data.curve), effectRows = data.effects.map((e) => unpack(e.rows));
-
-  // What a direction of this eigenvalue keeps of the residual and gives to the fit at a clock reading.
-  const shrinkage = {
-    descent: (v, eta, t) => (t === 0 ? 1 : Math.exp(t * Math.log1p(-Math.min(1, data.filter.step * v)))),
-    flow: (v, eta) => Math.exp(-eta * v),
-    ridge: (v, eta) => 1 / (1 + eta * v),
-    cutoff: (v, eta) => (v * eta >= 1 ? 0 : 1),
-  };
-  const gain = {
-    descent: (v, eta, t) => (t === 0 ? 0 : -Math.expm1(t * Math.log1p(-Math.min(1, data.filter.step * v)))),
-    flow: (v, eta) => -Math.expm1(-eta * v),
-    ridge: (v, eta) => (eta * v) / (1 + eta * v),
-    cutoff: (v, eta) => (v * eta >= 1 ? 1 : 0),
-  };
+  const values = unpack(data.eigenvalues), points = open(data.points), curve = open(data.curve);
 
   let R = null; // the response that is shown
   function openResponse(part) {
     const made = open(part);
-    made.sums = open(part.sums);
     made.points = open(part.points);
     made.curve = open(part.curve);
+    made.effects = part.effects.map(open);
     made.readings = Array.from(made.clocks.slice(1));
     made.home = part.chosen;
     made.chosenAt = made.clocks[part.chosen];
@@ -49,55 +34,25 @@ const Report = (() => {
   }
 
   function numbers(index) {
-    const eta = R.clocks[index], t = R.iterations ? R.iterations[index] : null;
-    const out = { step_sum: eta, iteration: t, rmse_loo: R.left_out ? R.left_out[index] : null };
-    if (!R.sums) {
-      for (const key in R.table) out[key] = R.table[key][index];
-      return out;
-    }
-    const s = shrinkage[data.filter.name], g = gain[data.filter.name], sums = R.sums;
-    let freedom = 0, residual = sums.unseen, norm = 0;
-    for (let j = 0; j < sums.density.length; j++) freedom += sums.multiplicities[j] * g(sums.density[j], eta, t);
-    for (let j = 0; j < sums.values.length; j++) {
-      const v = sums.values[j], left = s(v, eta, t), got = g(v, eta, t);
-      residual += left * left * sums.squares[j];
-      if (v > 0) norm += (got * got / v) * sums.squares[j];
-    }
-    out.degrees_of_freedom = freedom;
-    out.rmse_fit = R.scale * Math.sqrt(residual / data.n);
-    out.hilbert_norm = R.scale * Math.sqrt(norm / data.n);
+    const out = { step_sum: R.clocks[index], iteration: R.iterations ? R.iterations[index] : null };
+    for (const key in R.numbers) out[key] = R.numbers[key] ? R.numbers[key][index] : null;
     return out;
   }
 
-  function factors(index) {
-    const eta = R.clocks[index], t = R.iterations ? R.iterations[index] : null, k = pairs.length;
-    const got = new Float64Array(k), weight = new Float64Array(k);
-    for (let j = 0; j < k; j++) {
-      got[j] = R.gains ? R.gains[index * k + j] : gain[data.filter.name](pairs[j], eta, t);
-      weight[j] = got[j] / pairs[j];
-    }
-    return { got, weight };
-  }
-
-  // offset + scale (linear part + sum of directions), at rows of the basis.
-  function apply(rows, base, by) {
-    const k = pairs.length, count = base.length, out = new Float64Array(count);
-    for (let i = 0; i < count; i++) {
-      let total = base[i];
-      for (let j = 0; j < k; j++) total += rows[i * k + j] * by[j] * R.coefficients[j];
-      out[i] = R.offset + R.scale * total;
-    }
-    return out;
+  // One position of a table of fits, in the units of the response.
+  function fits(table, index) {
+    const count = table.length / R.clocks.length;
+    return table.slice(index * count, (index + 1) * count).map((v) => R.offset + R.scale * v);
   }
 
   function at(index) {
-    const f = factors(index), state = { index, numbers: numbers(index) };
-    if (curve) state.curve = apply(curve.rows, R.curve.base, f.weight);
+    const state = { index, numbers: numbers(index) };
+    if (curve) state.curve = fits(R.curve.fits, index);
     if (points && R.points) {
-      state.fitted = apply(points.rows, R.points.base, points.by === "gain" ? f.got : f.weight);
+      state.fitted = fits(R.points.fits, index);
       state.residuals = R.points.y.map((y, i) => y - state.fitted[i]);
     }
-    state.effects = R.effects.map((part) => apply(effectRows[part.of], part.base, f.weight));
+    state.effects = R.effects.map((part) => fits(part.fits, index));
     return state;
   }
 
@@ -118,7 +73,7 @@ const Report = (() => {
     return out;
   };
   const marks = (state) => [
-    { kind: "vline", at: R.chosenAt, cls: "stop", name: "chosen stop" },
+    ...(R.chosenAt > 0 ? [{ kind: "vline", at: R.chosenAt, cls: "stop", name: "chosen stop" }] : []),
     ...(state.index === R.home ? [] : [{ kind: "vline", at: state.numbers.step_sum, cls: "here", name: "slider" }]),
   ];
   const RISKS = { "in sample": "muted dotted", SURE: "c3", GCV: "c4", "worst case": "c5 dashed", "leave-one-out": "c2", "leave-one-out of ridge": "c1" };
