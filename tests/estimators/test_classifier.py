@@ -110,6 +110,13 @@ def test_landmarks_stand_for_all_rows(moons):
     assert np.abs(exact.predict_proba(X) - some.predict_proba(X)).max() < 0.05
 
 
+def test_places_with_both_labels_are_no_landmarks(moons):
+    X, y = moons
+    both = sw.KernelGradientClassifier(GIVEN).fit(np.concatenate([X, X[:20]]), np.append(y, 1 - y[:20]))
+    assert both.solver_ == "exact"
+    assert len(both.X_fit_) == len(X)
+
+
 def test_a_precomputed_matrix_serves_as_well_as_its_kernel(moons):
     X, y = moons
     one = sw.KernelGradientClassifier(GIVEN).fit(X, y)

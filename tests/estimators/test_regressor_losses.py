@@ -98,3 +98,11 @@ def test_deviations_and_batches_are_for_squares(sine):
         model.predict(X, return_std=True)
     with pytest.raises(ValueError, match='are for loss="squared"'):
         sw.KernelGradientRegressor(KERNEL, loss="huber", solver="nystrom").partial_fit(X, y)
+
+
+@pytest.mark.parametrize("loss", ["quantile", "poisson"])
+def test_the_published_path_refuses_losses_without_bounded_curvature(sine, loss):
+    X, _, y = sine
+    model = sw.KernelGradientRegressor.as_published("sobolev1", noise_std=1.0, loss=loss)
+    with pytest.raises(ValueError, match=f"bounded from above and away from 0.*{loss}"):
+        model.fit(X, np.round(np.abs(y)))

@@ -83,6 +83,9 @@ def test_chance_ties_are_what_the_same_responses_moved_a_little_are(kind):
     assert tied.noise_std_ == pytest.approx(moved.noise_std_, rel=0.02)
     new = np.linspace(0, 1, 10)[:, None]
     np.testing.assert_allclose(tied.predict(new), moved.predict(new), atol=0.02)
+    for of in ("new", "mean"):
+        widths = [np.diff(model.predict_interval(new, of=of))[:, 0] for model in (tied, moved)]
+        np.testing.assert_allclose(*widths, rtol=0.05)
 
 
 def test_a_new_response_on_rows_that_were_copies_parts_them():

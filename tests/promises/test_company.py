@@ -199,3 +199,21 @@ def test_a_column_that_loses_its_digits_is_not_dropped_in_silence(rng):
     X = np.c_[rng.uniform(size=100) + 5e14, rng.normal(size=100)]
     with pytest.warns(StopwiseWarning, match="column 0 of X has lost its digits"):
         sw.KernelGradientRegressor("gaussian").fit(X, X[:, 1])
+
+
+def test_two_threads_write_the_same_bytes_each_time_and_one_thread_nearly_the_same(rng, tmp_path):
+    X = rng.normal(size=(1200, 3))  # several tiles for each thread
+    y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=1200)
+    rule = sw.rules.Critical(hilbert_radius=5.0)
+
+    def fitted(n_jobs):
+        kernel = sw.kernels.Gaussian(1.0)
+        model = sw.KernelGradientRegressor(kernel, solver="krylov", rule=rule, noise_std=0.3, n_jobs=n_jobs)
+        return model.fit(X, y)
+
+    for name in ("one", "two", "three"):
+        sw.save(fitted(2), tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes() == (tmp_path / "three").read_bytes()
+    alone, together = fitted(1), sw.load(tmp_path / "one")
+    assert alone.n_iter_ == together.n_iter_
+    np.testing.assert_allclose(together.predict(X), alone.predict(X), rtol=0, atol=1e-11 * np.abs(y).max())

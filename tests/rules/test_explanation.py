@@ -101,21 +101,81 @@ def test_the_end_of_the_path_is_near_the_points_only_where_it_is():
     assert float(model.path_.degrees_of_freedom()) > 20
     rng = np.random.default_rng(1)
     X = rng.normal(size=(400, 2))
-    y = X @ [1.0, 2.0] + 0.001 * rng.normal(size=400)
-    model = sw.KernelRidgeRegressor(sw.kernels.Linear(), rule="gcv").fit(X, y)
+    model = sw.KernelRidgeRegressor(sw.kernels.Linear(), rule="sure", noise_std=1e-12).fit(X, X @ [1.0, 2.0])
     text, stop = said(model)
-    stop = replace(stop, reason=sw.Reason.CAP)
-    text = explain(_with(model, stop))
-    assert "degrees of freedom of 400" in text
+    assert stop.reason is sw.Reason.CAP
+    assert "2 degrees of freedom of 400" in text
     assert "nothing left that this kernel can fit" in text
-    assert float(model.path_.degrees_of_freedom()) < 3
+    assert float(model.path_.degrees_of_freedom()) == pytest.approx(2, rel=1e-2)
+    further = model.path_.degrees_of_freedom(np.array([1e6 * stop.step_sum]))
+    assert float(further[0]) < 2.01
+
+
+def test_every_rule_that_minimises_says_what():
+    X, y = wave()
+    truth = np.sin(6 * X[:, 0])
+    rules = {
+        "Stein's unbiased estimate of the risk": "sure",
+        "the worst risk over the Hilbert ball": "minimax",
+        "the error on the held-out rows": sw.rules.HoldOut(0.3),
+        "the error against the known truth": sw.rules.Oracle(truth),
+    }
+    for words, rule in rules.items():
+        text, stop = said(sw.KernelRidgeRegressor(KERNEL, rule=rule, noise_std=0.3).fit(X, y))
+        assert stop.reason is sw.Reason.MINIMUM
+        assert f"{words} is smallest there." in text
+    model = sw.KernelRidgeRegressor(KERNEL, rule=sw.rules.Oracle(truth)).fit(X, y)
+    near = model.step_sum_ * np.array([1.0, 0.8, 1.25])
+    errors = [np.mean((model.path_.fit(at) - truth) ** 2) for at in near]
+    assert errors[0] <= min(errors[1:])
+    text, stop = said(sw.KernelRidgeRegressor(KERNEL, rule="evidence").fit(X, y))
+    assert "minus the log of the evidence is smallest there." in text
+
+
+@pytest.mark.parametrize(
+    ("filter", "words"),
+    [
+        ("descent", "Gradient descent stopped after 44 steps (step_sum 44)"),
+        ("flow", "Gradient flow stopped at a step_sum of "),
+        ("nu-method", "The nu-method stopped after 5 steps (step_sum "),
+        ("cutoff", "The spectral cut-off stopped at a step_sum of "),
+    ],
+)
+def test_every_filter_is_named_with_its_own_clock(filter, words):
+    text, stop = said(sw.KernelGradientRegressor(KERNEL, filter=filter, rule="gcv").fit(*wave()))
+    assert text.startswith(words)
+    assert f"{stop.step_sum:.4g}" in text
+    if stop.iteration is not None:
+        assert f"after {stop.iteration} steps" in text
+
+
+def test_several_responses_have_a_line_each():
+    X, y = wave()
+    model = sw.KernelGradientRegressor(KERNEL, rule=sw.rules.Fixed(iteration=1)).fit(X, np.column_stack([y, 2 * y]))
+    lines = explain(model).splitlines()
+    assert [line.split(":")[0] for line in lines] == ["Response 1", "Response 2"]
+    assert all("after 1 step (" in line for line in lines)
+
+
+def test_fits_under_a_loss_are_explained_by_their_own_numbers():
+    X, y = wave()
+    given = sw.KernelGradientRegressor(KERNEL, loss="huber", rule=sw.rules.Fixed(step_sum=3.0)).fit(X, y)
+    assert explain(given) == "The fit is the minimiser at a step_sum of 3, which was given."
+    text, stop = said(sw.KernelGradientRegressor(KERNEL, loss="huber").fit(X, y))
+    here, allowed, lowest = (
+        float(v) for v in re.search(r"loss, ([\d.]+) a row, is within ([\d.]+) .* smallest, ([\d.]+) \(", text).groups()
+    )
+    assert lowest <= here <= lowest + (allowed * stop.evidence.standard_error) * 1.01
+    constant = replace(stop, reason=sw.Reason.ZERO)
+    assert explain(_Stopped(constant)).startswith("The fit is constant")
 
 
 def test_an_unsettled_spectrum_and_noise_that_varies_are_said():
     X, y = wave(n=300)
     model = sw.KernelRidgeRegressor(KERNEL).fit(X, y)
-    assert "not settled within its budget" in explain(_with(model, replace(model.stop_, reason=sw.Reason.BUDGET)))
-    assert "noise is not even" not in explain(model)
+    bare = replace(model.stop_, reason=sw.Reason.BUDGET, certainty=None)
+    assert explain(_with(model, bare)).endswith("budget, and the exact stop may lie elsewhere.")
+    assert "residuals are not even" not in explain(model)
     rng = np.random.default_rng(2)
     loud = np.sin(6 * X[:, 0]) + 0.05 * 12 ** X[:, 0] * rng.normal(size=300)
     text = explain(sw.KernelRidgeRegressor(sw.kernels.Gaussian(0.2)).fit(X, loud))
@@ -143,3 +203,10 @@ def _with(model, stop):
     """The same model, stopped for another reason."""
     model._fitted = replace(model._fitted, stops=(stop,))
     return model
+
+
+class _Stopped:
+    """A fit under a loss, of which `explain` reads the stop alone."""
+
+    def __init__(self, stop):
+        self.stop_ = stop

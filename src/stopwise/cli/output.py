@@ -49,6 +49,7 @@ _OPTIONS = {
     "noise_std=": "--noise-std",
     "hilbert_radius= or another rule": "another --rule",
     ", leave them out or give them less sample_weight": " or leave them out",
+    ", leave it out or give it less sample_weight": " or leave it out",
 }
 """What the library calls by its parameters, as options."""
 

@@ -58,17 +58,17 @@ def lost_digits(rows: Intake) -> list[str]:
     return reasons
 
 
-def warn_of_doubts(
-    selection: Selection | None, solution: Solution, more: Sequence[str] = (), kept_rows: Array | None = None
-) -> None:
-    """One warning with every reason to doubt a fit, if there are any; `kept_rows` number rows as they were given."""
-    reasons = [*more, *doubts(selection, solution, kept_rows)]
+def warn_of_doubts(reasons: Sequence[str]) -> None:
+    """One warning with every reason to doubt a fit, if there are any."""
     if reasons:
-        warnings.warn("; ".join(reasons), TrustWarning, stacklevel=3)
+        warnings.warn("; ".join(dict.fromkeys(reasons)), TrustWarning, stacklevel=3)
 
 
 def doubts(selection: Selection | None, solution: Solution, kept_rows: Array | None = None) -> list[str]:
-    """Every reason not to trust a fit: of the choice first, then of each response."""
+    """Every reason not to trust a fit: of the choice first, then of each response.
+
+    `kept_rows` number rows as they were given.
+    """
     reasons = [] if selection is None else _of_selection(selection)
     for column, stop in enumerate(solution.stops):
         path = solution.path.column(column)
@@ -143,10 +143,10 @@ def outlier_lines(path: Path, stop: Stop, kept_rows: Array | None) -> list[str]:
         return []
     given = found if kept_rows is None else kept_rows[found]
     shown = ", ".join(str(row) for row in given[:8]) + (f" and {found.size - 8} more" if found.size > 8 else "")
-    rows = "row" if found.size == 1 else "rows"
+    rows, lie, them = ("row", "lies", "it") if found.size == 1 else ("rows", "lie", "them")
     return [
-        f"{rows} {shown} (counted from 0) lie further from what the other rows predict than noise of their level "
-        "explains: correct them, leave them out or give them less sample_weight"
+        f"{rows} {shown} (counted from 0) {lie} further from what the other rows predict than noise of this level "
+        f"explains: correct {them}, leave {them} out or give {them} less sample_weight"
     ]
 
 

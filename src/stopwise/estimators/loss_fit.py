@@ -187,9 +187,7 @@ def finish(intake: Intake, plan: LossPlan, stopped: Stopped, classes: Array | No
     return LossFitted(
         kernel=stopped.choice.kernel,
         selection=stopped.choice.table,
-        solver="exact"
-        if len(stopped.landmarks) >= len(np.unique(stopped.landmarks)) == len(stopped.chosen.problem.y)
-        else "landmarks",
+        solver="exact" if stopped.exact else "landmarks",
         stops=(stopped.stop,),
         rule=plan.rule,
         loss=stopped.chosen.problem.loss,

@@ -18,6 +18,7 @@ _MINIMISED = {
     "minimax": "the worst risk over the Hilbert ball",
     "holdout": "the error on the held-out rows",
     "oracle": "the error against the known truth",
+    "evidence": "minus the log of the evidence",
 }
 _FILTERS = {"descent": "Gradient descent", "flow": "Gradient flow", "nu-method": "The nu-method", "ridge": "Ridge"}
 
@@ -30,11 +31,19 @@ def explain(model: Any) -> str:
     single = len(stops) == 1
     lines = []
     for column, stop in enumerate(stops):
-        path = model.path_.column(column)
+        path = paths_of(model)[column]
         text = f"{_where(path.filter.name, stop)}{_WHY[stop.reason](stop, path)}"
         text += _varying(model, column)
         lines.append(text if single else f"Response {column + 1}: {text}")
     return "\n".join(lines)
+
+
+def paths_of(model: Any) -> list[Path]:
+    """The path of every response of a fitted model."""
+    if isinstance(model.path_, Path):
+        count = 1 if isinstance(model.stop_, Stop) else len(model.stop_)
+        return [model.path_.column(j) for j in range(count)]
+    return list(model.path_)
 
 
 def _under_loss(stop: Stop) -> str:
@@ -62,8 +71,8 @@ def _varying(model: Any, column: int) -> str:
     if ratio is None:
         return ""
     return (
-        f" The noise is not even: left-out residuals are up to {ratio:.2g} times as large in some places as in others, "
-        "and intervals follow that."
+        f" Left-out residuals are not even: up to {ratio:.2g} times as large in some places as in others, and "
+        "intervals follow that."
     )
 
 
@@ -171,7 +180,13 @@ def _cap(stop: Stop, path: Path) -> str:
 
 
 def _budget(stop: Stop, path: Path) -> str:
-    return ": the spectrum was not settled within its budget, so the true stop may be a little later."
+    bracket = None if stop.certainty is None else stop.certainty.bracket
+    if bracket is None or not math.isfinite(bracket[1]):
+        return ": the spectrum was not settled within its budget, and the exact stop may lie elsewhere."
+    return (
+        ": the spectrum was not settled within its budget. As far as it tells, the exact stop lies between step_sum "
+        f"{bracket[0]:.4g} and {bracket[1]:.4g}."
+    )
 
 
 _WHY: dict[Reason, Callable[[Stop, Path], str]] = {

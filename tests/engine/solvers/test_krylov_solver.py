@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -138,10 +139,26 @@ def test_an_unsettled_stop_warns_with_its_bracket(monkeypatch):
 
     x, y = draw_problem(2, 300, "random")
     monkeypatch.setattr(module.Host, "column_limit", lambda self, problem, plan: 24)
-    with pytest.warns(UnsettledWarning, match="between"):
+    with pytest.warns(UnsettledWarning, match="the exact one lies where this space cannot tell"):
         model = make("krylov", KERNELS["laplace"], "sure", "descent").fit(x, y)
     assert model.stop_.reason is sw.Reason.BUDGET
     assert not model.stop_.details["settled"]
+    assert math.isinf(model.stop_.certainty.bracket[1])
+    assert "not settled within its budget, and the exact stop may lie elsewhere." in sw.explain(model)
+
+
+def test_an_unsettled_stop_from_a_bound_is_not_too_late_and_says_no_more_than_that(monkeypatch):
+    x, y = draw_problem(1, 500, "random")
+    rule, kernel = sw.rules.Critical(hilbert_radius=50.0), KERNELS["laplace"]
+    exact = make("dense", kernel, rule, "flow").fit(x, y).stop_.step_sum
+    monkeypatch.setattr(krylov_module.Host, "column_limit", lambda self, problem, plan: 32)
+    with pytest.warns(UnsettledWarning, match="lies not before step_sum .* may be wrong") as warned:
+        model = make("krylov", kernel, rule, "flow").fit(x, y)
+    least = float(re.search(r"not before step_sum ([\d.e+]+),", str(warned[0].message))[1])
+    assert least <= exact * 1.001
+    low, high = model.stop_.certainty.bracket
+    assert f"the exact stop lies between step_sum {low:.4g} and {high:.4g}." in sw.explain(model)
+    assert low <= exact
 
 
 def test_auto_chooses_by_size_and_kernel(capsys):

@@ -131,7 +131,7 @@ class KrylovSolver:
             path, verdicts = self._until_settled(problem, plan, operator, space, limit, progress)
         stops = [with_bracket(v, path.spectrum, space.products, self.name) for v in verdicts]
         if not all(v.settled for v in verdicts):
-            _warn(verdicts, plan.tol, space)
+            _warn(verdicts, plan, space)
         return finish(problem, operator, path, stops, [v.sigma for v in verdicts], self.name)
 
     def _store(self, operator: Operator, limit: int, problem: Problem) -> Store:
@@ -271,12 +271,17 @@ def _lost(path: Path, space: BlockKrylov, clock: Array) -> Array:
     return lost
 
 
-def _warn(verdicts: list[Verdict], tol: float, space: BlockKrylov) -> None:
+def _warn(verdicts: list[Verdict], plan: Plan, space: BlockKrylov) -> None:
     worst = next(v for v in verdicts if not v.settled)
+    told = f"between step_sum {worst.low:.4g} and {worst.high:.4g} as far as the space can tell, which may be wrong"
+    if decided_by_bound(plan):
+        upper = f", and below {worst.high:.4g} as far as the space can tell, which may be wrong"
+        told = f"not before step_sum {worst.low:.4g}" + (upper if math.isfinite(worst.high) else "")
+    elif math.isinf(worst.high):
+        told = "where this space cannot tell"
     warnings.warn(
-        f"the stop is not settled: step_sum lies between {worst.low:.4g} and {worst.high:.4g} after {space.products} "
-        f"products ({space.processed} columns; tol = {tol:g}, residual {worst.residual:.1e}); it may be trusted that "
-        'far. Raise tol, free memory, or use solver="nystrom"',
+        f"the stop is not settled after {space.products} products ({space.processed} columns; tol = {plan.tol:g}, "
+        f'residual {worst.residual:.1e}): the exact one lies {told}. Raise tol, free memory, or use solver="nystrom"',
         UnsettledWarning,
         stacklevel=5,
     )

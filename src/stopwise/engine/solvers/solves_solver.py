@@ -45,9 +45,10 @@ MIDDLE_ROWS = {"host": 4_000, "device": 16_000}
 from few rows a penalty may come out too small, where a solve takes ten times the products."""
 _PROBES = {"factor": 63, "preconditioned": 7}
 """Random signs beside the responses, which tell sums over all eigenvalues: many where a solve is two triangles."""
-_ACCURACY, _ACCURACY_MANY, _MANY = 1e-6, 1e-4, 60_000
-"""How far the filter's approximation may be off, and from how many rows on a hundred times more is allowed: there each
-solve takes seconds, and the error of the estimate is a thousand times larger."""
+_ACCURACY, _ACCURACY_MANY = 1e-6, 1e-4
+"""How far the filter's approximation may be off, and for many rows,"""
+_MANY = {"factor": 60_000, "preconditioned": 10_000}
+"""which is from here on: there each solve takes seconds, and the error of the estimate is a hundred times larger."""
 _RIDGE_STEPS = {"factor": 4, "preconditioned": 2}
 """Solves that span ridge's path around its stop; the estimate itself takes one."""
 _AGREE, _AGREE_IN_FOLDS = 1e-4, 1e-3
@@ -231,7 +232,7 @@ class _Run:
         middle = (
             float(np.exp(np.log(reached[reached > 0]).mean())) if np.any(reached > 0) else 1.0 / max(largest, 1e-280)
         )
-        many = problem.n_rows > _MANY
+        many = problem.n_rows > _MANY[self.name]
         polynomial = as_resolvents(bound, middle, largest, _ACCURACY_MANY if many else _ACCURACY)
         solver = self.system.at(polynomial.penalty(n, middle), 1e-2 * self.plan.tol if many else 1e-5 * self.plan.tol)
         space = self._space(solver, polynomial, reached, middle)

@@ -128,7 +128,8 @@ def _standing_posterior(fitted: Fitted, rows: Array, chosen: Array) -> Posterior
     trend = None if fitted.trend is None else make_trend(some, weights)
     free = Free(path.intercept, trend, float(weights.sum()))
     columns = chosen if precomputed else None
-    return posterior_of_rows(fitted.kernel, some, weights, free, path.n_samples, columns)
+    posterior = posterior_of_rows(fitted.kernel, some, weights, free, path.n_samples, columns)
+    return posterior.visible(scale_clock(fitted))
 
 
 def _calibrated(rows: Array | None, ratios: Array, counts: Array) -> Calibration:

@@ -39,7 +39,7 @@ _KEPT = 0.999
 _NEGLIGIBLE = 0.05
 """A sample that is a smaller share of the table says nothing of how kernels differ on all of it: nearly nowhere."""
 _TILE = 512
-_HALVINGS = 50
+_HALVINGS = 40
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ they make up for, and they add |t(x)|^2. All filters share the clock eta.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol, cast
 
@@ -23,6 +23,9 @@ from stopwise.engine.line.transitions import StateSpace
 from stopwise.estimators.prediction.host import CrossKernel, predict_in_tiles
 from stopwise.kernels import Kernel, Precomputed
 from stopwise.problem import Trend
+
+_UNSEEN = 1e-4
+"""A direction with step_sum x eigenvalue below this is nearly all prior."""
 
 
 class Variance(Protocol):
@@ -79,28 +82,31 @@ class Posterior:
         tiles = [(image, columns) for _, _, image, columns in self._tiles(new)]
         return np.vstack([image for image, _ in tiles]), np.vstack([columns for _, columns in tiles])
 
+    def visible(self, step_sums: Array) -> Posterior:
+        """The same less the directions that these readings leave to the prior within a share of 1e-4 of it."""
+        kept = self.eigenvalues * step_sums.max(initial=0.0) > _UNSEEN
+        return replace(self, eigenvalues=self.eigenvalues[kept], vectors=self.vectors[:, kept])
+
     def _tiles(self, new: Array) -> Iterator[tuple[slice, Array, Array, Array]]:
         """Some of the new rows at a time: which, k(x, x) and k in the eigenvectors less what is free, and t(x)."""
         cross = CrossKernel(self.kernel, new if self.columns is None else new[:, self.columns], self.rows)
-        weighted, images, square = self._free_parts
-        own = self.free.at(self.rows)
+        weighted, square, seen, own, rest = self._small_parts
         for part in row_tiles(*cross.shape):
-            block, prior = cross.tile(part).astype(np.float64), self._diagonal(new[part])
-            columns = self.free.at(new[part])
-            if columns.shape[1]:
-                image = block @ weighted
-                prior = prior - 2 * (columns * image).sum(axis=1) + ((columns @ square) * columns).sum(axis=1)
-                block = block - columns @ (images - own @ square).T - image @ own.T
-            yield part, prior, (block * self.root_weights) @ self.vectors, columns
+            block, prior = cross.tile(part).astype(np.float64, copy=False), self._diagonal(new[part])
+            columns, image = self.free.at(new[part]), block @ weighted
+            prior = prior - 2 * (columns * image).sum(axis=1) + ((columns @ square) * columns).sum(axis=1)
+            yield part, prior, block @ seen - columns @ rest - image @ own, columns
 
     @cached_property
-    def _free_parts(self) -> tuple[Array, Array, Array]:
-        """W t, K W t and t'W K W t over the rows."""
-        weighted = self.root_weights[:, None] ** 2 * self.free.at(self.rows)
+    def _small_parts(self) -> tuple[Array, Array, Array, Array, Array]:
+        """W t, t'W K W t, sqrt(W) V, t' sqrt(W) V and (K W t - t t'W K W t)' sqrt(W) V over the rows."""
+        own = self.free.at(self.rows)
+        weighted, seen = self.root_weights[:, None] ** 2 * own, self.root_weights[:, None] * self.vectors
         if not weighted.shape[1]:
-            return weighted, weighted, np.zeros((0, 0))
+            return weighted, np.zeros((0, 0)), seen, own.T @ seen, own.T @ seen
         images = predict_in_tiles(self.kernel, self.rows, self.rows, weighted)
-        return weighted, images, cast(Array, weighted.T @ images)
+        square = weighted.T @ images
+        return weighted, square, seen, own.T @ seen, (images - own @ square).T @ seen
 
     def _diagonal(self, new: Array) -> Array:
         if isinstance(self.kernel, Precomputed):
