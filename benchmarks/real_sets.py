@@ -7,11 +7,15 @@ left out. A split is a permutation of the rows seeded by the data set's name and
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 N_TRAIN, N_TEST, LARGE, FEW = 1_000, 1_500, 1_600, 60
 """At most so many training and test rows; above LARGE rows in all, 3 splits instead of 10; up to FEW rows, 50."""
@@ -292,11 +296,15 @@ class DataSet:
             return 50
         return 3 if len(self.response) > LARGE else 10
 
-    def split(self, number: int, n_train: int = N_TRAIN) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Training and test covariates and responses: two thirds to train on, up to the limits."""
+    def rows(self, number: int, n_train: int = N_TRAIN) -> tuple[np.ndarray, np.ndarray]:
+        """Which rows a split trains and tests on."""
         rows = np.random.default_rng([zlib.crc32(self.name.encode()), number]).permutation(len(self.response))
         count = min(n_train, 2 * len(rows) // 3)
-        train, test = rows[:count], rows[count : count + N_TEST]
+        return rows[:count], rows[count : count + N_TEST]
+
+    def split(self, number: int, n_train: int = N_TRAIN) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Training and test covariates and responses: two thirds to train on, up to the limits."""
+        train, test = self.rows(number, n_train)
         return self.covariates[train], self.response[train], self.covariates[test], self.response[test]
 
 
@@ -314,6 +322,8 @@ def _ordered(column: pd.Series) -> pd.Series | None:
 
 def numeric_columns(frame: pd.DataFrame) -> np.ndarray:
     """Covariates as numbers."""
+    import pandas as pd
+
     parts = []
     for name in frame.columns:
         column = frame[name]
@@ -351,13 +361,34 @@ def from_folder(folder: Path) -> list[DataSet]:
 
 def from_file(file: Path) -> DataSet:
     """A file without header whose last column is the response."""
+    import pandas as pd
+
     table = pd.read_csv(file, header=None).to_numpy(dtype=np.float64)
     return DataSet(file.name.removesuffix(".csv.gz"), table[:, :-1], table[:, -1])
 
 
-def load(folders: list[Path], only: list[str] | None = None, listed: str = "packaged") -> list[DataSet]:
-    """All data sets of a list and of folders, or those named."""
-    sets = [packaged(name) for name in LISTS[listed] if not only or name in only]
+def load(folders: list[Path], only: list[str] | None = None, listed: Sequence[str] = ("packaged",)) -> list[DataSet]:
+    """All data sets of some lists and of folders, or those named."""
+    names = [name for each in listed for name in LISTS[each]]
+    sets = [packaged(name) for name in names if not only or name in only]
     for folder in folders:
         sets += [data for data in from_folder(folder) if not only or data.name in only]
     return sets
+
+
+def dump(sets: list[DataSet], file: Path) -> None:
+    """Write sets to one file; rows that no split uses are zero there, and take no room."""
+    arrays = {}
+    for data in sets:
+        used = np.unique(np.concatenate([np.concatenate(data.rows(k)) for k in range(data.n_splits)]))
+        table = np.zeros((len(data.response), data.covariates.shape[1] + 1))
+        table[used, :-1], table[used, -1] = data.covariates[used], data.response[used]
+        arrays[data.name] = table
+    np.savez_compressed(file, **arrays)
+
+
+def undump(file: Path, only: list[str] | None = None) -> list[DataSet]:
+    """The sets of a file that `dump` wrote, or those named."""
+    with np.load(file) as arrays:
+        tables = {name: arrays[name] for name in arrays.files if not only or name in only}
+    return [DataSet(name, table[:, :-1], table[:, -1]) for name, table in tables.items()]

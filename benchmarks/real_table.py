@@ -13,6 +13,7 @@ LABELS = {
     "cv-penalty": "ridge, Gaussian, 5-fold CV over penalty",
     "cv-gaussian": "ridge, Gaussian, 5-fold CV over penalty and bandwidth",
     "cv-kernels": "ridge, 5-fold CV over penalty, bandwidth and kernel",
+    "ridge-cv": "linear ridge, CV over penalty",
     "gp-rbf": "Gaussian process, RBF",
     "gp-matern32": "Gaussian process, Matern 3/2",
     "gp-features": "Gaussian process, Matern 3/2, a length scale per feature",
@@ -43,8 +44,8 @@ def compare(results: pd.DataFrame, first: str, second: str) -> dict[str, object]
     if ratio.empty:
         return None
     return {
-        "method": LABELS[first],
-        "against": LABELS[second],
+        "method": LABELS.get(first, first),
+        "against": LABELS.get(second, second),
         "sets": len(ratio),
         "median": f"{ratio.median():.3f}",
         "geometric mean": f"{np.exp(np.log(ratio).mean()):.3f}",
@@ -59,7 +60,7 @@ def ranks(results: pd.DataFrame) -> pd.DataFrame:
     errors = results.pivot_table(index="set", columns="method", values="ratio").dropna()
     mean = errors.rank(axis=1).mean().sort_values().round(2)
     return pd.DataFrame(
-        {"method": [LABELS[name] for name in mean.index], f"mean rank, {len(errors)} sets": mean.values}
+        {"method": [LABELS.get(name, name) for name in mean.index], f"mean rank, {len(errors)} sets": mean.values}
     )
 
 
@@ -67,7 +68,7 @@ def seconds(results: pd.DataFrame) -> pd.DataFrame:
     """Median CPU seconds at 1,000 training rows."""
     full = results[results.n_train == 1000]
     table = full.groupby("method").cpu_seconds.agg(["median", "max", "count"]).round(2)
-    table.index = [LABELS[name] for name in table.index]
+    table.index = [LABELS.get(name, name) for name in table.index]
     return table
 
 
@@ -107,7 +108,7 @@ def figure(results: pd.DataFrame, file: Path) -> None:
 def report(cache: Path) -> None:
     """Print the table; write it, the errors of every set, and the figure beside the results."""
     results = pd.read_csv(cache / "results.csv").drop_duplicates(["set", "split", "method"], keep="last")
-    rivals = [name for name in LABELS if name not in OURS]
+    rivals = [name for name in [*LABELS, *(set(results.method) - set(LABELS))] if name not in OURS]
     pairs = [(ours, other) for ours in OURS for other in rivals] + [("stopwise", "stopwise-isotropic")]
     lines = [line for pair in pairs if (line := compare(results, *pair)) is not None]
     parts = [markdown(pd.DataFrame(lines))] if lines else []

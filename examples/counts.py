@@ -10,7 +10,7 @@ hour = np.sort(rng.uniform(0, 24, 150))
 rate = 6 * np.exp(-(((hour - 8) / 2) ** 2)) + 9 * np.exp(-(((hour - 17.5) / 2.5) ** 2)) + 0.2
 cars = rng.poisson(rate)
 model = sw.KernelGradientRegressor("gaussian", loss="poisson").fit(hour[:, None], cars)
-at = np.linspace(0, 24, 300)[:, None]
+at = np.linspace(hour.min(), hour.max(), 300)[:, None]
 print(sw.explain(model))
 print(f"smallest mean {model.predict(at).min():.3f}: never below zero")
 pyplot.figure(figsize=(5.6, 3.8))

@@ -27,10 +27,11 @@ except TypeError as problem:
     print(problem)
 
 # What the loaded model says over the square.
-side = np.linspace(-1, 1, 60)
-grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+(left, bottom), (right, top) = X.min(axis=0), X.max(axis=0)
+across, up = np.linspace(left, right, 60), np.linspace(bottom, top, 60)
+grid = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
 pyplot.figure(figsize=(5.6, 3.8))
-pyplot.contourf(side, side, again.predict(grid).reshape(60, 60), levels=15, cmap="PuOr")
+pyplot.contourf(across, up, again.predict(grid).reshape(60, 60), levels=15, cmap="PuOr")
 pyplot.colorbar()
 pyplot.plot(X[:, 0], X[:, 1], ".", color="#7F7F7F")
 pyplot.show()

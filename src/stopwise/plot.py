@@ -16,6 +16,7 @@ from stopwise._support.matplotlib import library
 from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.intake import names_of
 from stopwise.estimators.prediction.host import predict_rows
+from stopwise.estimators.prediction.response_groups import response_names
 from stopwise.tables import shown
 from stopwise.views.comparison import Comparison
 from stopwise.views.curves import Chosen, chosen, has_rows, observed, readings, risks
@@ -71,7 +72,7 @@ def _ink() -> str:
 
 def _target(model: Model, y: object, response: int) -> str:
     """What a response is called: by y, else by the data of the fit."""
-    names = names_of(y) or fitted_of(model).response_names or ()
+    names = names_of(y) or response_names(model) or ()
     return shown(names[response], 40) if response < len(names) else "response"
 
 
@@ -139,7 +140,7 @@ def path(model: Model, ax: Axes | None = None, *, response: int = 0) -> Axes:
 def spectrum(model: Model, ax: Axes | None = None, *, response: int = 0) -> Axes:
     """Eigenvalues of the normalised kernel matrix against the level that the stop sets, 1 / step_sum."""
     of, ax = chosen(model, response), _axes(ax)
-    values = model.eigenvalues_[model.eigenvalues_ > 0]
+    values = of.model.eigenvalues_[of.model.eigenvalues_ > 0]
     level = 1 / of.stop.step_sum if of.stop.step_sum > 0 else None
     index = np.arange(1, values.size + 1)
     fitted = values >= (np.inf if level is None else level)
@@ -162,15 +163,15 @@ def fit(
     """
     of, ax = chosen(model, response), _axes(ax)
     target = observed(of) if y is None else np.asarray(y, dtype=np.float64).reshape(np.shape(y)[0], -1)[:, response]
-    made = fitted_of(model)
+    made = fitted_of(of.model)
     if made.n_features == 1 and (X is not None or len(model.X_fit_) == len(target)):
         rows = np.asarray(model.X_fit_ if X is None else X, dtype=np.float64)[:, 0]
         names = ["x"] if made.feature_names is None else made.feature_names
         at = np.linspace(rows.min(), rows.max(), 400)
-        mean = predict_rows(fitted_of(model), at[:, None], None)[:, response]
+        mean = predict_rows(made, at[:, None], None)[:, of.column]
         with warnings.catch_warnings():  # the one column is the model's own, under whatever name
             warnings.filterwarnings("ignore", message="X does not have valid feature names")
-            ends = model.predict_interval(at[:, None], BAND, "mean").reshape(len(at), -1, 2)[:, response]
+            ends = of.model.predict_interval(at[:, None], BAND, "mean").reshape(len(at), -1, 2)[:, of.column]
         ax.plot(rows, target, ".", color=_GREY, alpha=0.6, markersize=4, label="data")
         label = f"{BAND:.0%} interval of the curve"
         ax.fill_between(at, ends[:, 0], ends[:, 1], color=BLUE, alpha=0.2, linewidth=0, label=label)
@@ -240,7 +241,8 @@ def _entries(what: Compared) -> list[tuple[str, float, float | None, float | Non
     if isinstance(what, Comparison):
         return [(row.rule, row.step_sum, row.rmse_loo, row.rmse_holdout) for row in what.rows]
     models = [] if isinstance(what, Mapping) else what
-    numbered = {f"{i + 1}: {model.kernel_.name}, {chosen(model).rule}": model for i, model in enumerate(models)}
+    firsts = [(model, chosen(model)) for model in models]
+    numbered = {f"{i + 1}: {of.model.kernel_.name}, {of.rule}": model for i, (model, of) in enumerate(firsts)}
     named = what if isinstance(what, Mapping) else numbered
     out: list[tuple[str, float, float | None, float | None]] = []
     for name, model in named.items():

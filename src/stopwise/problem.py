@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
@@ -108,6 +109,13 @@ class Problem:
         if self.trend is not None and self.level is not None:
             whole = whole + self.trend.at(self.covariates) @ self.level[:, column]
         return cast(Array, self.offset[column] + self.scale[column] * whole)
+
+    def of_responses(self, columns: Sequence[int]) -> Problem:
+        """The same rows with some of the responses."""
+        at = list(columns)
+        level = None if self.level is None else self.level[:, at]
+        scale, offset = self.scale[at], self.offset[at]
+        return replace(self, responses=self.responses[:, at], scale=scale, offset=offset, level=level)
 
     def with_trend(self) -> Problem:
         """The same problem with a linear part left unpenalised beside the intercept."""

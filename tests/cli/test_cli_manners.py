@@ -21,7 +21,6 @@ from stopwise._support.progress import Progress, say
 from stopwise.cli import main, output
 from warm import stand_in
 
-ROOT = Path(__file__).parents[2]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 
 
@@ -284,19 +283,6 @@ def test_reproduce_is_imported_when_it_is_asked_for(monkeypatch):
     monkeypatch.setitem(sys.modules, "stopwise.experiments.command", types.ModuleType("stopwise.experiments.command"))
     sys.modules["stopwise.experiments.command"].reproduce = reproduce
     assert CliRunner().invoke(main, ["reproduce"]).output == "reproducing\n"
-
-
-@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
-def test_every_example_script_runs(script, tmp_path):
-    """In a process of its own, which a script may change as it likes; warnings are errors."""
-    code = (
-        f"import runpy, warnings; warnings.simplefilter('error'); runpy.run_path({str(script)!r}, run_name='__main__')"
-    )
-    command = [*stand_in(), "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=ENVIRONMENT, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

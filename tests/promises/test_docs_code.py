@@ -119,6 +119,7 @@ def test_every_erratum_is_on_the_map():
     assert seen == {f"E{i}" for i in range(1, 15)}
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.stem)
 def test_an_example_runs_prints_and_draws(script, monkeypatch, tmp_path):
     pytest.importorskip("matplotlib").use("Agg")
@@ -131,4 +132,5 @@ def test_an_example_runs_prints_and_draws(script, monkeypatch, tmp_path):
         exec(compile(script.read_text(encoding="utf-8"), str(script), "exec"), {"__name__": "__main__"})
     assert out.getvalue()
     assert len(pyplot.get_fignums()) == 1
+    assert list(tmp_path.iterdir()) == []
     pyplot.close("all")

@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 
 import stopwise as sw
+from stopwise.kernels.base import Scaled, parts
 from stopwise.problem import make_problem
 from stopwise.selection.candidates import Part, judge, left_out
 from stopwise.selection.choice import worse_unseen
 from stopwise.selection.length_scales import Host
 from stopwise.selection.rows import look_at_features, make_sample
-from stopwise.views.facts import parts
 
 ESTIMATORS = [sw.KernelGradientRegressor, sw.KernelRidgeRegressor]
 each_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda cls: cls.__name__)
@@ -202,13 +202,20 @@ def test_a_straight_truth_is_fitted_by_least_squares():
     assert not sw.KernelGradientRegressor("gaussian").fit(X, y).selection_.chosen["linear"]
 
 
-def test_in_a_small_sample_the_smoothest_of_equals_is_taken_with_one_length_scale():
+def test_in_a_small_sample_kernels_share_by_their_posterior_odds():
     rng = np.random.default_rng(12)
     X = rng.normal(size=(40, 3))
     y = np.sin(X[:, 0]) + rng.normal(size=40)
-    chosen = sw.KernelRidgeRegressor().fit(X, y).selection_.chosen
+    model = sw.KernelRidgeRegressor().fit(X, y)
+    chosen, *alone = model.selection_
     assert not chosen["per_feature"]
-    assert "gaussian" in chosen["kernel"]
+    odds = {row["kernel"]: np.exp(-20 * row["evidence"]) for row in alone}
+    shares = {name: each / sum(odds.values()) for name, each in odds.items()}
+    found = {part.inner.name: part.factor for part in parts(model.kernel_) if isinstance(part, Scaled)}
+    assert set(found) == {name for name, share in shares.items() if share > 1 / 64}
+    for name, share in found.items():
+        assert share == pytest.approx(shares[name], abs=2 / 64)
+    assert model.kernel_.diagonal(X[:3]) == pytest.approx(1.0)
 
 
 def test_noisy_data_get_an_average_and_the_table_says_so():

@@ -8,7 +8,7 @@ import click
 from stopwise.cli import options
 from stopwise.cli.fit import print_summary
 from stopwise.cli.output import emit_json, print_facts
-from stopwise.estimators.fitted import fitted_of
+from stopwise.estimators.prediction.response_groups import common_of
 from stopwise.io import Saved, read_model
 from stopwise.rules.explanation import explain
 from stopwise.tables import shown
@@ -17,7 +17,7 @@ from stopwise.views.facts import describe
 
 def feature_names(saved: Saved) -> list[str]:
     """The names of a model's features, or their numbers."""
-    fitted = fitted_of(saved.model)
+    fitted = common_of(saved.model)
     names = range(fitted.n_features) if fitted.feature_names is None else fitted.feature_names
     return [str(name) for name in names]
 
@@ -25,7 +25,7 @@ def feature_names(saved: Saved) -> list[str]:
 def facts_of(saved: Saved, path: Path) -> dict[str, Any]:
     """A model file as one JSON object."""
     model = saved.model
-    recipe = fitted_of(model).recipe
+    recipe = common_of(model).recipe
     return {
         "model": str(path),
         "bytes": path.stat().st_size,

@@ -20,6 +20,7 @@ from stopwise.cli.streams import is_stream
 from stopwise.cli.table_options import Writing, writing_options
 from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.estimators.loss_fit import LossFitted
+from stopwise.estimators.prediction.response_groups import common_of
 from stopwise.estimators.prediction.training_range import Mask, outside
 from stopwise.exceptions import ExtrapolationWarning
 from stopwise.io import read_model
@@ -118,7 +119,7 @@ class Predictor:
         self.id_column, self.interval = id_column, interval
         self.ranges: Array = self.model.feature_range_
         self.names, self.tally = recipe.features, Tally()
-        self.encoded = fitted_of(model).recipe is not None
+        self.encoded = common_of(model).recipe is not None
 
     @property
     def reading(self) -> Reading:
@@ -161,7 +162,7 @@ class Predictor:
     def _in_domain(self, X: Array) -> Mask:
         """Rows where the kernel is defined at all: a Sobolev kernel ends where its interval does."""
         inside = np.ones(len(X), dtype=bool)
-        for part in parts(self.model.kernel_):
+        for part in parts(common_of(self.model).kernel):
             if isinstance(part, Sobolev) and X.shape[1] == 1:
                 left, right = cast(tuple[float, float], part.interval)
                 inside &= (X[:, 0] >= left) & (X[:, 0] <= right)
@@ -265,7 +266,7 @@ def predict(
     elif as_json and out is not None:
         raise click.UsageError("--json and --out to a stream would both write there: leave one out")
     notes, saved = Notes(quiet or as_json), read_model(model)
-    fitted = fitted_of(saved.model)
+    fitted = common_of(saved.model)
     known = known_columns(fitted)
     with open_tables(data, writing.asked(known.names if known else ())) as tables:
         if std and isinstance(fitted, LossFitted):

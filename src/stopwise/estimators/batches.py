@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from contextlib import AbstractContextManager
+from copy import copy
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -21,6 +22,7 @@ from stopwise.engine.solvers.plan import Plan, Solution
 from stopwise.engine.solvers.solver_choice import choose_solver
 from stopwise.estimators.fitted import Fitted, Learner, fitted_of, make_fitted
 from stopwise.estimators.intake import Intake, take_responses, take_rows
+from stopwise.estimators.prediction.response_groups import ResponseGroups, groups_of, parts_of
 from stopwise.estimators.prediction.training_range import feature_range, widest
 from stopwise.exceptions import StopwiseWarning
 from stopwise.kernels import Precomputed
@@ -52,8 +54,9 @@ class BatchesMixin:
         self._validate_params()
         _check_solver(self)
         with lock_of(self), blas_threads(limit_of(self.n_jobs)):
-            before: Fitted | None = vars(self).get("_fitted")
-            before = None if before is None or (before.stream is None and before.waiting is None) else before
+            held = vars(self).get("_fitted")
+            continues = isinstance(held, Fitted) and not (held.stream is None and held.waiting is None)
+            before: Fitted | None = held if continues else None
             rows = take_rows(self, X, y, sample_weight, like=before, least=1, double=self.in_double)
             rows = replace(rows.without_idle_rows(), kept_rows=None)
             if before is not None:
@@ -94,8 +97,11 @@ class BatchesMixin:
 
     def refit(self: L, y: object) -> L:
         """Fit a new response on the same rows: kernel and, for "dense" and "nystrom", the spectrum are kept."""
-        fitted = fitted_of(self)
+        fitted, groups = fitted_of(self), groups_of(self)
         self._validate_params()
+        if groups is not None:
+            self._fitted = _refitted(self, groups, y)
+            return self
         with blas_threads(limit_of(self.n_jobs)):
             rows = _new_responses(fitted, y)
             plan = self.plan(fitted.kernel)
@@ -225,8 +231,8 @@ def _resolved(estimator: Learner, rows: Intake, stream: Stream, chosen: Chosen, 
 
 
 def _with_stream(estimator: object) -> tuple[Fitted, Stream]:
-    fitted: Fitted | None = getattr(estimator, "__dict__", {}).get("_fitted")
-    if fitted is None or fitted.stream is None:
+    fitted = getattr(estimator, "__dict__", {}).get("_fitted")
+    if not isinstance(fitted, Fitted) or fitted.stream is None:
         raise ValueError(
             f'{type(estimator).__name__} holds no sums to merge: fit it by partial_fit, or with solver="nystrom"'
         )
@@ -262,6 +268,20 @@ def _new_responses(fitted: Fitted, y: object) -> Intake:
         )
     rows = _as_intake(fitted, covariates, values, weights)
     return replace(rows, counts=counts, kept_rows=kept, row_of=fitted.row_of, n_given=fitted.n_given)
+
+
+def _refitted(estimator: Learner, groups: ResponseGroups, y: object) -> ResponseGroups:
+    """New responses in the place of those that have kernels of their own."""
+    values, count = take_responses(on_host(y)), len(groups.order)
+    if values.ndim != 2 or values.shape[1] != count:
+        raise ValueError(
+            f"y must have as many columns as before, {count}, since they have kernels of their own; got shape "
+            f"{values.shape}: fit again"
+        )
+    parts = [copy(part) for part in parts_of(estimator, groups)]
+    for part, columns in zip(parts, groups.columns, strict=True):
+        cast(Any, part).refit(values[:, list(columns)])
+    return ResponseGroups(tuple(fitted_of(part) for part in parts), groups.columns)
 
 
 def _as_intake(fitted: Fitted, covariates: Array, values: Array, weights: Array | None) -> Intake:

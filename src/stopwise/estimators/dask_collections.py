@@ -20,6 +20,7 @@ from stopwise.engine.solvers.cluster_solver import ClusterKrylov
 from stopwise.engine.solvers.landmark_solver import solve_source
 from stopwise.estimators.fitted import Fitted, Learner, fitted_of, make_fitted
 from stopwise.estimators.intake import take_rows
+from stopwise.estimators.prediction.response_groups import common_of, groups_of
 from stopwise.estimators.prediction.training_range import feature_range, widest
 from stopwise.problem import Problem
 from stopwise.selection.choice import choose_kernel
@@ -222,23 +223,25 @@ def predict_block(block: Array, model: Any, what: str) -> Array:
 
 def predict_lazily(estimator: Learner, X: Any, return_std: bool, interval: str | None) -> Any:
     """Predictions for a dask collection, as dask arrays that are computed when asked for."""
-    fitted = fitted_of(estimator)
+    groups = groups_of(estimator)
     if is_frame(X):
-        names = fitted.feature_names
+        names = common_of(estimator).feature_names
         X = (X if names is None else X[list(names)]).to_dask_array()
     whole = X if X.numblocks[1] == 1 else X.rechunk({1: -1})
     model = copy.copy(estimator)
-    model._fitted = replace(fitted, stream=None)
+    model._fitted = replace(fitted_of(estimator), stream=None) if groups is None else groups
     model.n_jobs = 1  # workers are as many as the cores already
     shipped = dask().delayed(model, traverse=False, pure=False)
-    mean = _map(whole, shipped, "mean", fitted.shaped(fitted.dual_coef))
+    stops = cast(Any, estimator).stop_
+    responses = len(stops) if isinstance(stops, list) else None
+    mean = _map(whole, shipped, "mean", responses)
     if not (return_std or interval == "new"):
         return mean
-    return mean, _map(whole, shipped, "new" if interval == "new" else "std", fitted.shaped(fitted.dual_coef))
+    return mean, _map(whole, shipped, "new" if interval == "new" else "std", responses)
 
 
-def _map(X: Any, model: Any, what: str, dual_coef: Array) -> Any:
-    if dual_coef.ndim == 1:
+def _map(X: Any, model: Any, what: str, responses: int | None) -> Any:
+    if responses is None:
         return X.map_blocks(predict_block, model=model, what=what, dtype=np.float64, drop_axis=1, meta=np.empty(0))
-    chunks = (X.chunks[0], (dual_coef.shape[1],))
+    chunks = (X.chunks[0], (responses,))
     return X.map_blocks(predict_block, model=model, what=what, chunks=chunks, dtype=np.float64, meta=np.empty((0, 0)))

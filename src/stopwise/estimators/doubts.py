@@ -58,17 +58,17 @@ def lost_digits(rows: Intake) -> list[str]:
     return reasons
 
 
-def warn_of_doubts(
-    selection: Selection | None, solution: Solution, more: Sequence[str] = (), kept_rows: Array | None = None
-) -> None:
-    """One warning with every reason to doubt a fit, if there are any; `kept_rows` number rows as they were given."""
-    reasons = [*more, *doubts(selection, solution, kept_rows)]
+def warn_of_doubts(reasons: Sequence[str]) -> None:
+    """One warning with every reason to doubt a fit, if there are any."""
     if reasons:
-        warnings.warn("; ".join(reasons), TrustWarning, stacklevel=3)
+        warnings.warn("; ".join(dict.fromkeys(reasons)), TrustWarning, stacklevel=3)
 
 
 def doubts(selection: Selection | None, solution: Solution, kept_rows: Array | None = None) -> list[str]:
-    """Every reason not to trust a fit: of the choice first, then of each response."""
+    """Every reason not to trust a fit: of the choice first, then of each response.
+
+    `kept_rows` number rows as they were given.
+    """
     reasons = [] if selection is None else _of_selection(selection)
     for column, stop in enumerate(solution.stops):
         path = solution.path.column(column)

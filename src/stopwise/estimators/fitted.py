@@ -198,7 +198,7 @@ class Learner(Protocol):
     relevance: bool | str
     fit_intercept: bool
     n_jobs: int | None
-    _fitted: Fitted
+    _fitted: object
 
     @property
     def in_double(self) -> bool:
@@ -219,7 +219,7 @@ class Learner(Protocol):
 def fitted_of(model: object) -> Fitted:
     """What a fitted estimator has learned; scikit-learn's NotFittedError otherwise."""
     check_is_fitted(model)
-    return cast(Learner, model)._fitted
+    return cast(Fitted, cast(Learner, model)._fitted)
 
 
 def make_fitted(rows: Intake, chosen: Chosen, plan: Plan, solution: Solution, feature_range: Array | None) -> Fitted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
@@ -147,6 +147,11 @@ class Intake:
         )
         made = replace(made, shared_scales=self.shared_scales) if self.shared_scales else made
         return made if self.subjects is None else replace(made, subjects=self.subjects)
+
+    def of_responses(self, columns: Sequence[int]) -> Intake:
+        """The same rows with some of the responses."""
+        names = None if self.response_names is None else tuple(self.response_names[j] for j in columns)
+        return replace(self, responses=self.responses[:, list(columns)], response_names=names)
 
     def with_groups(self, groups: object) -> Intake:
         """The same rows with the group that each of the rows given belongs to."""

@@ -10,14 +10,21 @@ import numpy as np
 
 from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.estimators.notebook import StopDisplay
+from stopwise.estimators.prediction.response_groups import Each, ResponseGroups, groups_of
 from stopwise.kernels import Kernel, as_kernel
 
 
-def learned(read: Callable[[Fitted], Any], what: str, *, optional: bool = False) -> property:
-    """A public name for a part of what was learned; an optional one is not there where its value is None."""
+def learned(
+    read: Callable[[Fitted], Any], what: str, *, optional: bool = False, apart: Each = ResponseGroups.common
+) -> property:
+    """A public name for a part of what was learned; an optional one is not there where its value is None.
+
+    `apart` puts together what the fits of several responses hold, where these have kernels of their own.
+    """
 
     def get(self: object) -> Any:
-        value = read(fitted_of(self))
+        groups = groups_of(self)
+        value = read(fitted_of(self)) if groups is None else apart(groups, read)
         if optional and value is None:
             raise AttributeError(f"this {type(self).__name__} has no such attribute: {what}")
         return value
@@ -43,9 +50,15 @@ class LearnedState(StopDisplay):
             return int(self.random_state)
         return int(cast(np.random.RandomState, self.random_state).randint(2**31 - 1))
 
-    kernel_ = learned(lambda f: f.kernel, "The kernel, with every length scale settled.")
-    selection_ = learned(lambda f: f.selection, 'What "auto" tried; None for a kernel that was given.')
-    X_fit_ = learned(lambda f: f.covariates, "The rows (or landmarks) that predictions weigh.")
+    kernel_ = learned(
+        lambda f: f.kernel, "The kernel; a list where responses have their own.", apart=ResponseGroups.by_fit
+    )
+    selection_ = learned(
+        lambda f: f.selection, 'What "auto" tried; None for a kernel that was given.', apart=ResponseGroups.by_fit
+    )
+    X_fit_ = learned(
+        lambda f: f.covariates, "The rows (or landmarks) that predictions weigh.", apart=ResponseGroups.by_row
+    )
     n_features_in_ = learned(lambda f: f.n_in, "How many columns X had.")
     feature_names_in_ = learned(lambda f: f.names_in, "Their names, where they had any.", optional=True)
     feature_range_ = learned(lambda f: f.feature_range, "Smallest and largest value of each column, (2, d).")

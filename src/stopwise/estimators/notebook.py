@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils import estimator_html_repr
 
-from stopwise._support.arrays import Array
-from stopwise.estimators.fitted import fitted_of
-from stopwise.rules.explanation import explain
+from stopwise._support.arrays import ArrayLike
+from stopwise.estimators.prediction.response_groups import common_of, groups_of
+from stopwise.rules.explanation import explain, paths_of
 
 _STYLE = "font-family: system-ui, sans-serif; font-size: 0.95em; line-height: 1.5; max-width: 46em; margin: 0.6em 0"
 _MOST = 20
@@ -49,20 +49,21 @@ class StopDisplay:
         return bundle
 
 
-def told(model: object) -> str:
+def told(model: Any) -> str:
     """Where a fitted model stopped, why, and its numbers, as a piece of HTML."""
     lines = explain(model).splitlines()
     more = [f"and {len(lines) - _MOST} more responses"] if len(lines) > _MOST else []
     words = "<br>".join(escape(line) for line in lines[:_MOST] + more)
-    fitted = fitted_of(model)
+    fitted, groups = common_of(model), groups_of(model)
+    kernels = [fitted.kernel.name] if groups is None else [kernel.name for kernel in groups.by_fit(lambda f: f.kernel)]
     facts = (
         {"kernel": fitted.kernel.name, "solver": fitted.solver}
         if not hasattr(model, "path_")
         else {
-            "kernel": fitted.kernel.name,
-            "noise level": _number(fitted.noise_std),
-            "degrees of freedom": _number(fitted.own_path.degrees_of_freedom()),
-            "error in sample": _number(fitted.own_path.residual_norm()),
+            "kernel": ", ".join(kernels),
+            "noise level": _number(model.noise_std_),
+            "degrees of freedom": _number([path.degrees_of_freedom() for path in paths_of(model)]),
+            "error in sample": _number([path.residual_norm() for path in paths_of(model)]),
             "solver": fitted.solver,
         }
     )
@@ -70,7 +71,7 @@ def told(model: object) -> str:
     return f'<div class="stopwise-stop" style="{_STYLE}"><div>{words}</div><div>{shown}</div></div>'
 
 
-def _number(values: Array) -> str:
+def _number(values: ArrayLike) -> str:
     several = np.atleast_1d(values)
     text = ", ".join(f"{value:.4g}" for value in several[:3])
     return text if several.size <= 3 else f"{text}, ..."

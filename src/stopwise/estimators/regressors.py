@@ -20,14 +20,15 @@ from stopwise.engine.solvers.plan import Landmarked, Plan, Precision
 from stopwise.engine.solvers.solver_choice import DENSE_ROWS, choose_solver
 from stopwise.estimators.batches import BatchesMixin
 from stopwise.estimators.dask_collections import fit_collections
-from stopwise.estimators.doubts import lost_digits, warn_of_doubts
+from stopwise.estimators.doubts import doubts, lost_digits, warn_of_doubts
 from stopwise.estimators.fitted import Fitted, make_fitted
 from stopwise.estimators.intake import Intake, take_rows
 from stopwise.estimators.learned import LearnedState, learned
 from stopwise.estimators.loss_fit import LossFitted, LossPlan, fit_responses
 from stopwise.estimators.prediction.predicting import PredictMixin
+from stopwise.estimators.prediction.response_groups import ResponseGroups
 from stopwise.estimators.prediction.training_range import feature_range
-from stopwise.estimators.tensors import choose_kernel_for, stays_on_device, take_tensors, tensor_range
+from stopwise.estimators.tensors import choose_kernels_for, stays_on_device, take_tensors, tensor_range
 from stopwise.filters import Filter, Ridge, as_filter
 from stopwise.kernels import Kernel, as_kernel
 from stopwise.kernels.stationary import Stationary
@@ -63,7 +64,7 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
         "copy_X": ["boolean"],
     }
 
-    _fitted: Fitted | LossFitted  # type: ignore[assignment]
+    _fitted: Fitted | LossFitted | ResponseGroups  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -143,20 +144,25 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
             problem = replace(problem, block=rule.block)
             linear = self.solver in ("auto", "dense") and problem.n_rows <= DENSE_ROWS and not rule.splits_rows
             progress.show(f"choosing a kernel for {problem.n_rows:,} rows")
-            chosen = choose_kernel_for(
+            groups_of_responses = choose_kernels_for(
                 problem,
                 noise.kernel_for(self.kernel_parameter()),
                 self.relevance,
                 linear=linear,
                 host=rule.splits_rows or noise.needs_rows,
+                together=self.solver == "nystrom",  # which keeps sums over features of one kernel
             )
-            plan = replace(self.plan(chosen.kernel), rule=rule).for_rows(rows.kept_rows)
             progress.show(f"fitting {problem.n_rows:,} rows")
-            solution = choose_solver(chosen.problem, plan).solve(chosen.problem, plan)
-            ranges = tensor_range if is_tensor(problem.covariates) else feature_range
-            fitted = make_fitted(rows, chosen, plan, solution, ranges(problem.covariates))
-            warn_of_doubts(chosen.table, solution, lost_digits(rows), kept_rows=rows.kept_rows)
-            self._fitted = fitted
+            ranges = (tensor_range if is_tensor(problem.covariates) else feature_range)(problem.covariates)
+            fits, reasons = [], list(lost_digits(rows))
+            for chosen in groups_of_responses:
+                plan = replace(self.plan(chosen.kernel), rule=rule).for_rows(rows.kept_rows)
+                solution = choose_solver(chosen.problem, plan).solve(chosen.problem, plan)
+                fits.append(make_fitted(rows.of_responses(chosen.responses), chosen, plan, solution, ranges))
+                reasons += doubts(chosen.table, solution, rows.kept_rows)
+            warn_of_doubts(reasons)
+            apart = ResponseGroups(tuple(fits), tuple(chosen.responses for chosen in groups_of_responses))
+            self._fitted = fits[0] if len(fits) == 1 else apart
         return self
 
     def plan(self, kernel: Kernel) -> Plan:
@@ -206,22 +212,51 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
 
     # ---- what was learned -------------------------------------------------------------------------------------------
 
-    solver_ = learned(lambda f: f.solver, "The solver that was used.")
-    path_ = learned(lambda f: f.own_path, "Every estimate along the filter, without running it.")
-    stop_ = learned(lambda f: f.pick(f.stops), "Where it stopped and why; a list for several responses.")
-    step_sum_ = learned(lambda f: f.pick([stop.step_sum for stop in f.stops]), "The clock reading of the stop.")
-    noise_std_ = learned(
-        lambda f: float(f.noise_std[0]) if f.single else f.noise_std, "The noise level used, units of y."
+    solver_ = learned(lambda f: f.solver, "The solver that was used.", apart=ResponseGroups.by_fit)
+    path_ = learned(
+        lambda f: f.own_path, "Every estimate along the filter, without running it.", apart=lambda g, _: g.paths
     )
-    hilbert_radius_ = learned(lambda f: f.pick(f.hilbert_radii), "The Hilbert radius, given, estimated or the fit's.")
-    critical_radius_ = learned(lambda f: f.pick(f.critical_radii), "1 / sqrt(step_sum) where the rule decided.")
-    eigenvalues_ = learned(lambda f: f.path.spectrum.eigenvalues, "Eigenvalues of Gram / n (centred), or Ritz values.")
-    trace_ = learned(lambda f: f.path.spectrum.trace, "The trace of Gram / n (centred).")
-    dual_coef_ = learned(lambda f: f.dual_coef[:, 0] if f.single else f.dual_coef, "Their weights.")
-    intercept_ = learned(lambda f: float(f.intercept[0]) if f.single else f.intercept, "The intercept, units of y.")
+    stop_ = learned(
+        lambda f: f.pick(f.stops),
+        "Where it stopped and why; a list for several responses.",
+        apart=ResponseGroups.one_each,
+    )
+    step_sum_ = learned(
+        lambda f: f.pick([stop.step_sum for stop in f.stops]),
+        "The clock reading of the stop.",
+        apart=ResponseGroups.one_each,
+    )
+    noise_std_ = learned(
+        lambda f: float(f.noise_std[0]) if f.single else f.noise_std,
+        "The noise level used, units of y.",
+        apart=ResponseGroups.numbers,
+    )
+    hilbert_radius_ = learned(
+        lambda f: f.pick(f.hilbert_radii),
+        "The Hilbert radius, given, estimated or the fit's.",
+        apart=ResponseGroups.one_each,
+    )
+    critical_radius_ = learned(
+        lambda f: f.pick(f.critical_radii),
+        "1 / sqrt(step_sum) where the rule decided.",
+        apart=ResponseGroups.one_each,
+    )
+    eigenvalues_ = learned(
+        lambda f: f.path.spectrum.eigenvalues,
+        "Eigenvalues of Gram / n (centred), or Ritz values.",
+        apart=ResponseGroups.by_fit,
+    )
+    trace_ = learned(lambda f: f.path.spectrum.trace, "The trace of Gram / n (centred).", apart=ResponseGroups.by_fit)
+    dual_coef_ = learned(lambda f: f.shaped(f.dual_coef), "Their weights.", apart=ResponseGroups.by_row)
+    intercept_ = learned(
+        lambda f: float(f.intercept[0]) if f.single else f.intercept,
+        "The intercept, units of y.",
+        apart=ResponseGroups.numbers,
+    )
     linear_coef_ = learned(
         lambda f: None if f.slopes is None else f.shaped(f.slopes),
         "Slopes of an unpenalised linear part (of the features that vary), or None.",
+        apart=lambda g, _: g.slopes,
     )
 
 
@@ -345,6 +380,7 @@ class KernelGradientRegressor(_KernelRegressor):
         lambda f: None if f.stops[0].iteration is None else f.pick([stop.iteration for stop in f.stops]),
         "How many steps were taken.",
         optional=True,
+        apart=ResponseGroups.one_each,
     )
 
 
@@ -359,8 +395,13 @@ class KernelRidgeRegressor(_KernelRegressor):
     def _filter(self) -> Filter:
         return Ridge()
 
-    inverse_penalty_ = learned(lambda f: f.pick([stop.step_sum for stop in f.stops]), "What plays step_sum's part.")
+    inverse_penalty_ = learned(
+        lambda f: f.pick([stop.step_sum for stop in f.stops]),
+        "What plays step_sum's part.",
+        apart=ResponseGroups.one_each,
+    )
     alpha_ = learned(
         lambda f: f.pick([f.path.n_samples / stop.step_sum if stop.step_sum > 0 else math.inf for stop in f.stops]),
         "scikit-learn's penalty: n / inverse_penalty_.",
+        apart=ResponseGroups.one_each,
     )

@@ -18,7 +18,7 @@ from stopwise.engine.solvers import gpu_solver
 from stopwise.estimators.intake import Intake, check_weights
 from stopwise.kernels import Kernel
 from stopwise.problem import Problem
-from stopwise.selection.choice import Chosen, choose_kernel
+from stopwise.selection.choice import Chosen, choose_kernels
 
 SAMPLE = 20_000
 """Rows brought to the host for kernel="auto" to choose by."""
@@ -67,12 +67,12 @@ def take_tensors(X: Any, y: object, sample_weight: object, *, copy: bool = True)
     return Intake(rows, responses[:, None] if single else responses, weights, single, int(X.shape[1]), n_given=len(X))
 
 
-def choose_kernel_for(
-    problem: Problem, given: Kernel | None, relevance: bool | str, *, linear: bool, host: bool
-) -> Chosen:
-    """`choose_kernel`, on a sample of the rows where these are on a device; `host` brings all rows home after."""
+def choose_kernels_for(
+    problem: Problem, given: Kernel | None, relevance: bool | str, *, linear: bool, host: bool, together: bool
+) -> list[Chosen]:
+    """`choose_kernels`, on a sample of the rows where these are on a device; `host` brings all rows home after."""
     if not is_tensor(problem.covariates):
-        return choose_kernel(problem, given, relevance, linear=linear)
+        return choose_kernels(problem, given, relevance, linear=linear, together=together)
     rows, n = cast(Any, problem.covariates), problem.n_rows
     picked = np.random.default_rng(problem.seed).permutation(n)[:SAMPLE] if n > SAMPLE else np.arange(n)
     part = replace(
@@ -82,10 +82,11 @@ def choose_kernel_for(
         weights=None if problem.weights is None else problem.weights[picked],
         counts=None if problem.counts is None else problem.counts[picked],
     )
-    chosen = choose_kernel(part, given, relevance)
-    if chosen.features is not None:
-        rows = rows[:, as_tensor(chosen.features, rows.device)]
-    return replace(chosen, problem=replace(problem, covariates=on_host(rows) if host else rows))
+    chosen = choose_kernels(part, given, relevance, linear=False, together=together)
+    if chosen[0].features is not None:
+        rows = rows[:, as_tensor(chosen[0].features, rows.device)]
+    whole = replace(problem, covariates=on_host(rows) if host else rows)
+    return [replace(each, problem=whole.of_responses(each.responses)) for each in chosen]
 
 
 def tensor_range(rows: Any) -> Array:

@@ -10,12 +10,13 @@ from typing import Any, cast
 from stopwise.estimators import KernelGradientClassifier, KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.estimators.loss_fit import LossFitted
+from stopwise.estimators.prediction.response_groups import ResponseGroups, groups_of
 from stopwise.exceptions import CannotSave, ModelFileError
 from stopwise.io.codec import Decoder, Encoder, Tensor
 from stopwise.io.container import read_container, write_container
 from stopwise.io.first_schema import fitted_fields, plain_fields, table_fields
 from stopwise.io.types import build, check_kernel
-from stopwise.io.validate import check_fitted, check_loss_fitted
+from stopwise.io.validate import check_fitted, check_groups, check_loss_fitted
 from stopwise.tables.recipe import FittedTable
 from stopwise.views.facts import Model
 
@@ -54,12 +55,14 @@ def describe(model: Model, table: FittedTable | None = None) -> tuple[Document, 
         known = " and ".join(_ESTIMATORS)
         raise CannotSave(f"sw.save writes {known}; got {cls.__name__} (save the estimator inside it, if it has one)")
     fitted = fitted_of(model).at_home()
-    check_kernel(fitted.kernel)
+    groups = groups_of(model)
+    for part in [fitted] if groups is None else groups.fits:
+        check_kernel(part.kernel)
     encoder = Encoder()
     parameters = model.get_params(deep=False)
     encoded = {each.name: encoder.encode(getattr(fitted, each.name), each.name) for each in fields(fitted)}
     document = {"format": "stopwise model", "schema": SCHEMA, "estimator": cls.__name__, "versions": versions()}
-    document |= {key: encoded.pop(name) for key, name in _LIFTED.items()}
+    document |= {key: encoded.pop(name) for key, name in _LIFTED.items() if name in encoded}
     document["parameters"] = {
         name: encoder.encode(value, f"the parameter {name}") for name, value in parameters.items()
     }
@@ -97,7 +100,7 @@ def _rebuild(document: Document, tensors: dict[str, Tensor]) -> tuple[Model, Fit
     decoder = Decoder(tensors)
     cls = _ESTIMATORS[document["estimator"]]
     model = cls(**{name: decoder.decode(value) for name, value in document["parameters"].items()})
-    encoded = {name: document[key] for key, name in _LIFTED.items()} | document["learned"]
+    encoded = {name: document[key] for key, name in _LIFTED.items() if key in document} | document["learned"]
     learned = {name: decoder.decode(value) for name, value in encoded.items()}
     for schema in range(document["schema"], SCHEMA):
         learned = MIGRATIONS[schema](learned)
@@ -112,13 +115,20 @@ def _rebuild(document: Document, tensors: dict[str, Tensor]) -> tuple[Model, Fit
     return model, table
 
 
-def _checked(model: Model, learned: dict[str, Any]) -> Fitted | LossFitted:
+def _checked(model: Model, learned: dict[str, Any]) -> Fitted | LossFitted | ResponseGroups:
     """What a model learned, rebuilt and checked, and its parameters: every one is one that a fit would take."""
     if "loss" in learned:
         under_loss = build(LossFitted, learned)
         check_loss_fitted(under_loss)
         model.loss_plan(1 if under_loss.classes is None else len(under_loss.classes))
         return cast(LossFitted, under_loss)
+    if "fits" in learned:
+        groups: ResponseGroups = build(ResponseGroups, learned)
+        check_groups(groups)
+        for part in groups.fits:
+            model.plan(part.kernel)
+        model.random_seed()
+        return groups
     fitted: Fitted = replace(build(Fitted, learned), device=None)  # where it was fitted is no place here
     check_fitted(fitted)
     model.plan(fitted.kernel)

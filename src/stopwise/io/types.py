@@ -11,6 +11,7 @@ from stopwise import filters, kernels, landmarks, losses, noise, path, problem, 
 from stopwise.engine.landmarks.decomposition import Spread
 from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Moments, Stream
 from stopwise.estimators.calibration import Calibration
+from stopwise.estimators.fitted import Fitted
 from stopwise.estimators.intake import Intake
 from stopwise.exceptions import CannotSave
 from stopwise.io.validate import check_fields
@@ -67,7 +68,7 @@ _ROOMS: dict[str, tuple[type[Any], ...]] = {
     "problem": (problem.Trend,),
     "landmarks": (landmarks.Uniform, landmarks.Leverage, Landmarks, Moments, FeatureRows, Spread, Stream),
     "selection": (Selection,),
-    "estimators": (Intake,),
+    "estimators": (Intake, Fitted),
     "tables": (FittedTable, Recipe, Numbers, Dates, Categories),
 }
 TYPES: dict[str, type[Any]] = {f"{room}.{cls.__name__}": cls for room, types in _ROOMS.items() for cls in types}

@@ -15,6 +15,7 @@ from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.estimators.fitted import Fitted
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.host import predict_rows
+from stopwise.estimators.prediction.response_groups import ResponseGroups
 from stopwise.filters import SteppedFilter
 from stopwise.path import Path
 from stopwise.rules import Certainty, Evidence
@@ -109,6 +110,18 @@ def check_fitted(fitted: Fitted) -> None:
     for stop in fitted.stops:
         counted = stop.iteration is None or 0 <= stop.iteration <= _MOST_STEPS
         must(counted and stop.step_sum >= 0, "a stop cannot lie before the start, or beyond counting")
+
+
+def check_groups(groups: ResponseGroups) -> None:
+    """The same for fits of several responses: every response has one, on the same features."""
+    must(len(groups.fits) == len(groups.columns) > 1, "there must be a list of responses for each of several fits")
+    named = sorted(column for columns in groups.columns for column in columns)
+    must(named == list(range(len(named))), "every response must have one fit")
+    for fitted, columns in zip(groups.fits, groups.columns, strict=True):
+        check_fitted(fitted)
+        must(len(fitted.stops) == len(columns), "there must be one stop per response")
+        must(fitted.device is None and not fitted.single, "several responses cannot be one column, or on a device")
+        must(fitted.n_features == groups.fits[0].n_features, "fits disagree in their features")
 
 
 def check_loss_fitted(fitted: LossFitted) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 
 import jinja2
 
-from stopwise.estimators.fitted import Fitted, fitted_of
+from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.intake import names_of
 from stopwise.estimators.loss_fit import LossFitted
+from stopwise.estimators.prediction.response_groups import groups_of, parts_of, response_names
 from stopwise.io.model import versions
 from stopwise.pages import summary
 from stopwise.pages.loss_page import loss_parts
@@ -23,7 +24,7 @@ from stopwise.rules.explanation import explain
 from stopwise.tables import shown
 from stopwise.views.curves import chosen
 from stopwise.views.effects import MOST_EFFECTS, Interaction, effect, interaction, level_for
-from stopwise.views.facts import Model, number
+from stopwise.views.facts import Model, number, stops_of
 from stopwise.views.importance import Ranking, ranking
 from stopwise.views.shown_rows import ShownRows, rows_of
 from stopwise.views.source_columns import SourceColumn, columns_of
@@ -42,10 +43,14 @@ def render(
     warnings: Sequence[str] = (),
 ) -> str:
     """The report of a fitted model as HTML."""
-    fitted: Fitted | LossFitted = fitted_of(model)
-    targets = target_names(target, y, fitted.response_names, len(fitted.stops))
-    under_loss = isinstance(fitted, LossFitted)
+    targets = target_names(target, y, response_names(model), len(stops_of(model)))
+    count, groups = len(targets), groups_of(model)
+    if groups is not None:  # a page is about one kernel: that of the first response, and those that share it
+        first = next(at for at, columns in enumerate(groups.columns) if 0 in columns)
+        model, targets, y = parts_of(model, groups)[first], [targets[j] for j in groups.columns[first]], None
+    under_loss = isinstance(fitted_of(model), LossFitted)
     parts = (loss_parts if under_loss else _parts)(model, rows_of(model, X, y), targets)
+    parts |= {} if under_loss else {"more_responses": count - min(len(targets), MOST_RESPONSES)}
     scripts = [_asset("chart.js"), _asset("classes.js" if under_loss else "report.js")]
     page = _environment().get_template("classes.html" if under_loss else "page.html")
     return page.render(
@@ -116,7 +121,6 @@ def _parts(model: Model, rows: ShownRows | None, targets: list[str]) -> dict[str
         "effects": max((len(each["effects"]) for each in responses), default=0),
         "heat": any(each["heat"] for each in responses),
         "level": level_for(model),
-        "more_responses": max(len(targets) - MOST_RESPONSES, 0),
     }
 
 

@@ -31,11 +31,19 @@ def explain(model: Any) -> str:
     single = len(stops) == 1
     lines = []
     for column, stop in enumerate(stops):
-        path = model.path_.column(column)
+        path = paths_of(model)[column]
         text = f"{_where(path.filter.name, stop)}{_WHY[stop.reason](stop, path)}"
         text += _varying(model, column)
         lines.append(text if single else f"Response {column + 1}: {text}")
     return "\n".join(lines)
+
+
+def paths_of(model: Any) -> list[Path]:
+    """The path of every response of a fitted model."""
+    if isinstance(model.path_, Path):
+        count = 1 if isinstance(model.stop_, Stop) else len(model.stop_)
+        return [model.path_.column(j) for j in range(count)]
+    return list(model.path_)
 
 
 def _under_loss(stop: Stop) -> str:

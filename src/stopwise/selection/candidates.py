@@ -71,14 +71,14 @@ class LeftOut:
         return cast(Array, self.errors[:, self.best, np.arange(self.errors.shape[2])])
 
     @property
-    def log_error(self) -> float:
-        """Log mean squared left-out error, averaged over responses."""
-        return float(np.log(np.maximum(self.rows.sum(axis=0) / self.sample.n_samples, 1e-300)).mean())
+    def log_errors(self) -> Array:
+        """Log mean squared left-out error of each response."""
+        return cast(Array, np.log(np.maximum(self.rows.sum(axis=0) / self.sample.n_samples, 1e-300)))
 
     @property
-    def evidence(self) -> float:
-        """The evidence at its own best ratio, averaged over responses."""
-        return float(np.mean([lowest_by_parabola(column)[0] for column in self.evidence_curve().T]))
+    def evidences(self) -> Array:
+        """The evidence of each response at its own best ratio."""
+        return np.array([lowest_by_parabola(column)[0] for column in self.evidence_curve().T])
 
     @property
     def ratio(self) -> float:
@@ -159,13 +159,13 @@ class Candidate:
 
     @cached_property
     def evidence(self) -> float:
-        """-2 log likelihood per sample."""
-        return self.result.evidence
+        """-2 log likelihood per sample, averaged over responses."""
+        return float(self.result.evidences.mean())
 
     @cached_property
     def log_error(self) -> float:
-        """Log mean squared error on left-out rows; 0 is about the constant function's."""
-        return self.result.log_error
+        """Log mean squared error on left-out rows, averaged over responses; 0 is about the constant function's."""
+        return float(self.result.log_errors.mean())
 
     @cached_property
     def errors(self) -> Array:
@@ -176,6 +176,17 @@ class Candidate:
     def score(self) -> float:
         """What is minimised."""
         return self.evidence + self.log_error
+
+    @property
+    def fair_scores(self) -> Array:
+        """The score of each response, less what learning p length scales from the same rows flatters it by.
+
+        Each of its two terms is minus two log likelihoods over n, lowered by p / n (Wilks); by 1 / q of that for each
+        of q responses that share the length scales.
+        """
+        scales = len(np.unique(self.sample.groups)) if self.per_feature else 1
+        flattery = 2 * scales / (self.sample.n_samples * max(1, self.sample.means.shape[1]))
+        return cast(Array, self.result.evidences + self.result.log_errors + flattery)
 
     @property
     def kernel(self) -> Stationary:
@@ -203,15 +214,13 @@ class Candidate:
         difference = self.errors - other.errors
         return float(difference.mean()), float(difference.std()) / math.sqrt(difference.size)
 
-    def tied_with(self, best: Candidate, errors: float, honest: Array | None = None) -> bool:
+    def tied_with(self, best: Candidate, errors: float) -> bool:
         """Whether left-out rows cannot tell it from the best: within standard errors, and not half as bad again.
 
-        A few far rows make a standard error that hides any difference. `honest` stands for the best's errors.
+        A few far rows make a standard error that hides any difference.
         """
-        rows = best.errors if honest is None else honest
-        gap = self.errors - rows
-        chance = errors * float(gap.std()) / math.sqrt(gap.size)
-        return float(gap.mean()) <= min(chance, 0.5 * float(rows.mean()))
+        gap, chance = self.gap(best)
+        return gap <= min(errors * chance, 0.5 * float(best.errors.mean()))
 
     def errors_at(self, rows: Sample, unseen: Array, place: Place) -> Array:
         """Squared errors on rows outside the sample (its rows come first), averaged over responses."""

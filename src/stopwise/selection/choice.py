@@ -4,7 +4,7 @@ One list of candidates: each kernel with one length scale for all features and w
 with a linear part left unpenalised. They are learned on a few hundred distinct rows and ranked by one score; the best
 are learned further on more rows, and length scales per feature must not do worse than one for all on rows that took no
 part. One rule for ties: candidates whose left-out error is within one standard error of the best's share its place as
-an average of kernels; in a small sample the smoothest of them takes it. Everything happens in standard deviations of
+an average of kernels; in a small sample all do, by their posterior odds. Everything happens in standard deviations of
 the features and of y, so units do not matter; the kernel that comes out is in the features' own units.
 """
 
@@ -34,8 +34,14 @@ KERNELS: tuple[Stationary, ...] = (Gaussian(), Matern(), ProductMatern(), Laplac
 """Smooth ones first: an earlier one wins a tie."""
 LEAST_ROWS = 8
 """With fewer distinct rows nothing is searched: Matern 3/2 at the median distance."""
+OWN_KERNELS = 10
+"""Up to so many responses may have a kernel each: the time grows with their number, and so does what sharing gains."""
 DEVICE_ROWS = 3_000
 """From here on a GPU that is there pays: loading torch takes seconds."""
+SHARES = 64
+"""Posterior shares of kernels are multiples of 1/64: smaller ones change nothing that a small sample could show."""
+NEAR = 2.0
+"""Log units beyond the shortest length scale within which the search on more rows starts for every feature."""
 _GRID, _FINE_GRID, _FEW_FEATURES = (-2, 6), (-6, 4), 3
 """Powers of two times the median distance, every second one: with few features detail may be fine."""
 _DEVICE_MOST, _DEVICE_MOST_OF_MANY, _MANY_ROWS = 5_000, 8_000, 100_000
@@ -55,24 +61,21 @@ class Budget:
     unseen_rows: int = 600
     """So many others say whether length scales per feature are worse than one."""
     steps_together: int = 8
-    steps: int = 25
-    more_steps: int = 10
+    first_steps: int = 5
+    steps: int = 18
+    more_steps: int = 16
     sharing: int = 3
     """With so many others the best may share its place,"""
     averaged_rows: int = 2500
     """up to so many rows: beyond, chance is small and a sum of kernels costs as many times more."""
     small_rows: int = 60
-    """A smaller sample gets one length scale, and the smoothest kernel of those that cannot be told apart."""
+    """A smaller sample gets one length scale for all features, no linear part, and an average over kernels."""
     product_features: float = 50
     """With more features, products of kernels have one length scale: a gradient takes a pass by feature."""
     rows_per_slope: int = 5
     """A linear part needs so many rows for each feature."""
-    rows_per_scale: int = 30
-    """With fewer rows for each length scale, learning them flatters left-out errors too much to judge by."""
     ties: float = 1.0
     """Standard errors of the difference up to which left-out rows cannot tell a candidate from the best."""
-    linear_ties: float = 1.25
-    """The same for least squares alone, the simplest candidate."""
 
 
 def effort(n_rows: int) -> tuple[Budget, Place]:
@@ -105,6 +108,40 @@ class Chosen:
     problem: Problem
     features: Array | None = None
     table: Any = None
+    scores: Array | None = None
+    """A score for each response (NaN: constant), whatever the number of its length scales; lower is better."""
+    responses: tuple[int, ...] = (0,)
+    """Which columns of y it is for."""
+
+    @property
+    def expected(self) -> float:
+        """The first response's score."""
+        return math.nan if self.scores is None else float(self.scores[0])
+
+
+def choose_kernels(
+    problem: Problem, given: Kernel | None, relevance: bool | str, *, linear: bool, together: bool = False
+) -> list[Chosen]:
+    """One kernel for each response, shared by those that it is expected to predict better than a kernel of their own.
+
+    All share one where that is asked for (`together`), and with more than `OWN_KERNELS` responses.
+    """
+    everyone = tuple(range(problem.responses.shape[1]))
+
+    def own(j: int) -> Chosen:
+        part = problem.of_responses([j])
+        return replace(choose_kernel(part, given, relevance, linear=linear), responses=(j,))
+
+    few = 1 < len(everyone) <= OWN_KERNELS and not together
+    if few and one_covariate.takes(problem, given):  # one length scale from hundreds of rows: sharing gains nothing
+        return [own(j) for j in everyone]
+    shared = replace(choose_kernel(problem, given, relevance, linear=linear), responses=everyone)
+    if not few or shared.scores is None:
+        return [shared]
+    apart = [each for each in map(own, everyone) if each.expected < shared.scores[each.responses[0]]]
+    rest = [j for j in everyone if all(j not in each.responses for each in apart)]
+    among = replace(shared, problem=shared.problem.of_responses(rest), responses=tuple(rest))
+    return [among, *apart] if rest else apart
 
 
 def choose_kernel(problem: Problem, given: Kernel | None, relevance: bool | str, *, linear: bool = False) -> Chosen:
@@ -155,8 +192,10 @@ class Search:
             problem = replace(problem, covariates=problem.covariates[:, features.kept])
         table = describe(problem, features, best, tried)
         kept = None if problem.covariates.shape[1] == len(table.features) else features.kept
+        scores = np.full(problem.responses.shape[1], np.nan)
+        scores[np.ptp(problem.responses, axis=0) > 0] = best.fair_scores
         problem = problem.with_trend() if best.linear else problem
-        return Chosen(best.in_units(features.spread), problem, kept, table)
+        return Chosen(best.in_units(features.spread), problem, kept, table, scores)
 
     def _typical(self, rows: Sample, kernel: Stationary) -> Candidate:
         """A kernel at the median distance."""
@@ -165,14 +204,17 @@ class Search:
 
     def _best(self, rows: Sample) -> tuple[Candidate, list[Candidate]]:
         sample = rows.first(self.budget.more_rows)
-        tried = list(self._listed(sample.first(self.budget.rows)))
+        tried = self._listed(sample.first(self.budget.rows))
         finalists = self._finalists(tried, sample)
-        best = self._settled(finalists)
+        if sample.n_rows < self.budget.small_rows:
+            return self._mixed(finalists), tried
+        best = _ranked(finalists)[0]
         if self._may_be_linear(sample):
             line = judge(sample.with_linear(), [], self.place, per_feature=False)
             tried.append(line)
-            honest = self._honest_errors(best)
-            if line.log_error < 0 and line.tied_with(best, self.budget.linear_ties, honest):
+            # Half of the prior odds: of as many kernels the best is flattered. A score is two likelihoods.
+            among = 4 * math.log(len(tried)) / sample.n_samples
+            if line.log_error < 0 and line.fair_scores.mean() <= best.fair_scores.mean() + among:
                 # What slopes leave may still curve: the smoothest kernel, at a scale that slopes do not explain.
                 best = self._typical(sample.with_linear(), self.kernels[0])
                 return best, [*tried, *finalists]
@@ -182,32 +224,37 @@ class Search:
         best = self._averaged(best, finalists)
         return best, [*tried, *(c for c in finalists if c not in tried)]
 
-    def _listed(self, sample: Sample) -> Iterator[Candidate]:
-        """Every candidate, its length scales learned on the sample."""
+    def _listed(self, sample: Sample) -> list[Candidate]:
+        """Every candidate, its length scales learned on the sample: from rough kernels to smooth ones.
+
+        The rougher a kernel, the wider the slopes that lead to its best length scales; the next one starts there.
+        """
         d, budget = sample.covariates.shape[1], self.budget
-        for kernel in self.kernels:
+        typical = Learned(np.full(d, -math.log(median_distance(sample.covariates))), math.log(30.0), 0.0)
+        starts = [typical]
+        found: list[list[Candidate]] = []
+        for kernel in reversed(self.kernels):
             product = isinstance(kernel, Separable)
             if product and d == 1 and len(self.kernels) > 1:
                 continue  # the same function as the kernel of the distance
             first, edge, fall = self._first_scale(sample.first(budget.grid_rows), kernel)
             one = learn(sample, kernel, first, max_steps=budget.steps_together, together=True, place=self.place)
-            for candidate in self._with_linear(sample, kernel, one, False):
-                yield replace(candidate, edge=edge, fall=fall)
-            costly = product and d > budget.product_features
-            if self._may_be_many(sample) and not costly:
-                yield from self._with_linear(sample, kernel, self._learned_each(sample, kernel, one), True)
+            judged = [replace(c, edge=edge, fall=fall) for c in self._with_linear(sample, kernel, one, False)]
+            if self._may_be_many(sample) and not (product and d > budget.product_features):
+                many = self._learned_each(sample, kernel, one, *starts)
+                starts = [typical, many]
+                judged += self._with_linear(sample, kernel, many, True)
+            found.append(judged)
+        return [candidate for each in reversed(found) for candidate in each]
 
-    def _learned_each(self, sample: Sample, kernel: Stationary, one: Learned) -> Learned:
-        """One length scale per feature, from the better of two starts after a few steps from each.
+    def _learned_each(self, sample: Sample, kernel: Stationary, *starts: Learned) -> Learned:
+        """One length scale per feature, from the best of some starts after a few steps from each.
 
         Where few features matter, one length scale for all may fit nothing, and its start leads nowhere.
         """
-        typical = Learned(np.full_like(one.logs, -math.log(median_distance(sample.covariates))), math.log(30.0), 0.0)
-        begun = [
-            learn(sample, kernel, s, max_steps=self.budget.steps_together, place=self.place) for s in (one, typical)
-        ]
+        begun = [learn(sample, kernel, each, max_steps=self.budget.first_steps, place=self.place) for each in starts]
         start = min(begun, key=lambda found: round(found.value, 9))
-        return learn(sample, kernel, start, max_steps=self.budget.steps - self.budget.steps_together, place=self.place)
+        return learn(sample, kernel, start, max_steps=self.budget.steps, place=self.place)
 
     def _with_linear(
         self, sample: Sample, kernel: Stationary, found: Learned, per_feature: bool
@@ -224,7 +271,7 @@ class Search:
 
     def _may_be_linear(self, sample: Sample) -> bool:
         n, d = sample.covariates.shape
-        return self.linear and sample.intercept and n >= self.budget.rows_per_slope * d
+        return self.linear and sample.intercept and n >= max(self.budget.rows_per_slope * d, self.budget.small_rows)
 
     def _judged(self, sample: Sample, kernel: Stationary, found: Learned, per_feature: bool) -> Candidate:
         candidate = judge(sample, [Part(1.0, kernel, found.scales)], self.place, per_feature=per_feature)
@@ -260,32 +307,27 @@ class Search:
         sample = sample.with_linear() if candidate.linear else sample
         if further:
             together, steps = not candidate.per_feature, self.budget.more_steps
+            # A feature that few rows found no use for is brought near again: from afar it has no slope to follow.
+            found = replace(found, logs=np.maximum(found.logs, found.logs.max() - NEAR))
             found = learn(sample, candidate.kernel, found, max_steps=steps, together=together, place=self.place)
         judged = self._judged(sample, candidate.kernel, found, candidate.per_feature)
         return replace(judged, edge=candidate.edge, fall=candidate.fall)
 
-    def _settled(self, finalists: Sequence[Candidate]) -> Candidate:
-        """The best score; in a small sample the smoothest of those that left-out rows cannot tell from it."""
-        best = _ranked(finalists)[0]
-        if best.sample.n_rows >= self.budget.small_rows:
-            return best
-        names = [kernel.name for kernel in self.kernels]
-        tied = [c for c in finalists if c.tied_with(best, self.budget.ties)]
-        return min(tied, key=lambda c: (c.per_feature, names.index(c.kernel.name), not c.linear, c.score))
+    def _mixed(self, finalists: Sequence[Candidate]) -> Candidate:
+        """For a small sample: all kernels, each with its posterior share by the evidence.
 
-    def _honest_errors(self, best: Candidate) -> Array:
-        """The best's squared errors on left-out rows that had no part in learning its length scales."""
-        n, d = best.sample.covariates.shape
-        if not best.per_feature or n > self.budget.rows_per_scale * d:
-            return best.errors
-        start = Learned(np.full(d, float(np.mean(cast(Learned, best.learned).logs))), 0.0, 0.0)
-        errors, fold = np.empty(n), np.arange(n) % 3
-        for k in range(3):
-            part = best.sample.part(fold != k)
-            found = learn(part, best.kernel, start, max_steps=self.budget.steps, place=self.place)
-            judged = judge(best.sample, [Part(1.0, best.kernel, found.scales)], self.place, per_feature=True)
-            errors[fold == k] = judged.errors[fold == k]
-        return errors
+        The left-out errors of so few rows tell more of these rows than of kernels.
+        """
+        ranked = sorted(finalists, key=lambda c: round(c.evidence, 9))
+        best, n = ranked[0], ranked[0].sample.n_samples
+        odds = [math.exp(-0.5 * n * (c.evidence - best.evidence)) for c in ranked]
+        shares = [round(SHARES * each / sum(odds)) / SHARES for each in odds[1:]]
+        shares = [1.0 - sum(shares), *shares]
+        parts = [Part(share, c.kernel, c.scales) for share, c in zip(shares, ranked, strict=True) if share > 0]
+        if len(parts) < 2:
+            return best
+        judged = judge(best.sample, parts, self.place, per_feature=best.per_feature)
+        return replace(judged, edge=best.edge, fall=best.fall)
 
     def _averaged(self, best: Candidate, finalists: Sequence[Candidate]) -> Candidate:
         """The best, or its average with others that left-out rows cannot tell from it if that predicts as well."""

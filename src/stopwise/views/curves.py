@@ -11,6 +11,7 @@ from stopwise._support.arrays import Array
 from stopwise.complexity import local_complexity_of
 from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.prediction.host import WHOLE_ROWS, CrossKernel
+from stopwise.estimators.prediction.response_groups import groups_of, parts_of
 from stopwise.filters import Filter, GradientDescent, NuMethod, Ridge
 from stopwise.path import Path
 from stopwise.rules import GCV, SURE, Critical, Discrepancy, LeaveOneOut, Minimax, Prudent, Rule, Stop
@@ -28,6 +29,9 @@ class Chosen:
     """One response of a fitted model: its path, its stop, noise level and Hilbert radius (problem units)."""
 
     model: Model
+    """The model, or one that holds the fit of this response where responses have kernels of their own."""
+    column: int
+    """The response's number there."""
     path: Path
     stop: Stop
     sigma: float
@@ -46,10 +50,13 @@ def chosen(model: Model, response: int = 0) -> Chosen:
     stops = stops_of(model)
     if not 0 <= response < len(stops):
         raise ValueError(f"response must be from 0 to {len(stops) - 1}, got {response!r}")
+    if (groups := groups_of(model)) is not None:
+        group = next(at for at, columns in enumerate(groups.columns) if response in columns)
+        return chosen(parts_of(model, groups)[group], groups.columns[group].index(response))
     path = model.path_.column(response)
     scale = float(path.scale)
     noise, radius = (float(np.atleast_1d(value)[response]) for value in (model.noise_std_, model.hilbert_radius_))
-    return Chosen(model, path, stops[response], noise / scale, radius / scale)
+    return Chosen(model, response, path, stops[response], noise / scale, radius / scale)
 
 
 def readings(of: Chosen, count: int = 160) -> Array:

@@ -10,12 +10,15 @@ from stopwise._support.arrays import Array, ArrayLike
 from stopwise.estimators import KernelGradientClassifier, KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.loss_fit import LossFitted
+from stopwise.estimators.prediction.response_groups import ResponseGroups, groups_of, parts_of
 from stopwise.kernels import Kernel
 from stopwise.kernels.base import parts
 from stopwise.kernels.stationary import Stationary
 from stopwise.path import Path
 from stopwise.rules import Stop
 
+_OF_FITS = ("kernel", "length_scale", "relevance", "rule", "solver")
+"""Facts of which a fit has one, however many responses it is for."""
 Model: TypeAlias = KernelGradientRegressor | KernelRidgeRegressor | KernelGradientClassifier
 """A fitted estimator."""
 
@@ -84,6 +87,9 @@ def describe(model: Model) -> dict[str, Any]:
     """The facts of a fit by the names of the public interface; several responses give lists."""
     if not hasattr(model, "path_"):
         return _describe_loss(model)
+    if (groups := groups_of(model)) is not None:
+        parts = [describe(part) for part in parts_of(model, groups)]
+        return {name: _one_each(groups, name, [part[name] for part in parts]) for name in parts[0]}
     stops, path = stops_of(model), model.path_
 
     def pick(values: list[Any]) -> Any:
@@ -105,6 +111,15 @@ def describe(model: Model) -> dict[str, Any]:
         "rmse_loo": plain(rmse_leave_one_out(path)),
         "solver": model.solver_,
     }
+
+
+def _one_each(groups: ResponseGroups, name: str, values: list[Any]) -> Any:
+    """A fact of every response: the groups' own lists of these, or one word of each group; one word for all alike."""
+    if name not in _OF_FITS:
+        return groups.in_order(values)
+    if all(value == values[0] for value in values):
+        return values[0]
+    return groups.in_order([[value] * len(at) for value, at in zip(values, groups.columns, strict=True)])
 
 
 def _describe_loss(model: Model) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any, Self, cast
 
 import numpy as np
@@ -21,9 +22,10 @@ from stopwise.estimators.prediction.device import like, moved, placed, predict_o
 from stopwise.estimators.prediction.host import predict_rows
 from stopwise.estimators.prediction.interval_calibration import has_intervals, training_rows, uncertainty_of
 from stopwise.estimators.prediction.intervals import Uncertainty, check_level, check_of, standard_deviations
+from stopwise.estimators.prediction.response_groups import ResponseGroups, groups_of, parts_of
 from stopwise.exceptions import ExtrapolationWarning
 
-_NOT_KEPT = ("_on_device", "_lock", "_told", "_calibrated")
+_NOT_KEPT = ("_on_device", "_lock", "_told", "_calibrated", "_of_groups")
 """What a copy or a pickle of an estimator makes anew."""
 
 
@@ -32,7 +34,7 @@ class PredictMixin:
 
     n_jobs: int | None
     precision: Precision
-    _fitted: Fitted | LossFitted
+    _fitted: Fitted | LossFitted | ResponseGroups
 
     def predict(self, X: object, return_std: bool = False, interval: str | None = None) -> Any:
         """Predictions k(X, X_fit_) @ dual_coef_ + intercept_, and + X @ linear_coef_ where a linear part was chosen.
@@ -51,6 +53,10 @@ class PredictMixin:
             return self._predict_natural(fitted, X, return_std or interval is not None)
         if is_dask(X):
             return predict_lazily(cast(Learner, self), X, return_std, interval)
+        if (groups := groups_of(self)) is not None:
+            parts = [part.predict(X, return_std, interval) for part in parts_of(self, groups)]
+            several = isinstance(parts[0], tuple)
+            return tuple(map(groups.joined, zip(*parts, strict=True))) if several else groups.joined(parts)
         rows, values = self._predicted(fitted, X)
         if not (return_std or interval == "new"):
             return fitted.shaped(values)
@@ -85,6 +91,9 @@ class PredictMixin:
             raise ValueError(
                 'intervals are for loss="squared": fit two quantiles instead, loss="quantile" with quantile=.05 and .95'
             )
+        if (groups := groups_of(self)) is not None:
+            parts = parts_of(self, groups)
+            return groups.joined([part.predict_interval(X, level, of, sample_weight) for part in parts])
         uncertainty = self.uncertainty()
         if is_dask(X):
             raise TypeError("predict_interval takes arrays and tensors: map it over the blocks of a dask collection")
@@ -100,6 +109,8 @@ class PredictMixin:
     def noise_variation(self) -> list[float | None]:
         """For each response the largest noise over the smallest, as left-out residuals show it; None where even."""
         fitted = fitted_of(self)
+        if (groups := groups_of(self)) is not None:
+            return groups.in_order([part.noise_variation() for part in parts_of(self, groups)])
         if not has_intervals(fitted):
             return [None] * len(fitted.stops)
         varying = [each.varying for each in self.uncertainty().calibrations]
@@ -157,7 +168,8 @@ class PredictMixin:
 
     def to(self, device: object) -> Self:
         """Move a fitted model: "cuda" makes predictions on the GPU from now on, "cpu" in numpy without torch."""
-        self._fitted = moved(fitted_of(self), device)
+        groups, place = groups_of(self), partial(moved, device=device)
+        self._fitted = place(fitted_of(self)) if groups is None else groups.map(place)
         self.__dict__.pop("_on_device", None)
         return self
 
