@@ -40,7 +40,8 @@ class PredictMixin:
         """Predictions k(X, X_fit_) @ dual_coef_ + intercept_, and + X @ linear_coef_ where a linear part was chosen.
 
         With `return_std=True` also the standard deviation of the curve: noise and bias of the estimate, as left-out
-        rows show them; away from the data it tends to the prior's. `interval="new"` adds the noise of a new
+        rows show them; away from the data it tends to the prior's, and further where the
+        kernel was chosen from the data. `interval="new"` adds the noise of a new
         observation of weight one. Both are half-widths of `predict_interval` at level 0.9 over 1.645; that method is
         the way to ask for intervals.
         """
@@ -80,7 +81,8 @@ class PredictMixin:
             Precisions of the new observations, relative to a training row of mean weight. For "new" alone.
 
         A normalised jackknife: the half-width is the quantile of left-out residuals over their own scales, times the
-        scale at x, which holds noise, estimate and prior and so grows where there are no data. The residuals are
+        scale at x, which holds noise, estimate and prior and so grows where there are no data; outside their box it
+        grows as all kernels that the data allow do, where the kernel was chosen from them. The residuals are
         ridge's at the fit's clock reading, exact for ridge, close to them for the other filters. Coverage is measured
         on real data in the docs; there is no finite-sample guarantee.
         """
