@@ -53,6 +53,7 @@ def write_readme():
     figure, axes = pyplot.subplots(1, 2, figsize=(9.2, 3.4), layout="constrained")
     sw.plot.fit(model, axes[0])
     sw.plot.path(model, axes[1]).set(title="Why it stopped there")
+    axes[1].legend(frameon=False, fontsize="small", loc="upper right")
     figure.savefig(README, dpi=110)
     pyplot.close(figure)
 

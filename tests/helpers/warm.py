@@ -82,6 +82,8 @@ def serve(place):
                 door.close()
                 return attend(line)
             line.close()
+    os.unlink(place)
+    os.rmdir(os.path.dirname(place))
     os._exit(0)
 
 

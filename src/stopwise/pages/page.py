@@ -10,6 +10,7 @@ from importlib import resources
 from typing import Any
 
 import jinja2
+import numpy as np
 
 from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.intake import names_of
@@ -44,13 +45,8 @@ def render(
 ) -> str:
     """The report of a fitted model as HTML."""
     targets = target_names(target, y, response_names(model), len(stops_of(model)))
-    count, groups = len(targets), groups_of(model)
-    if groups is not None:  # a page is about one kernel: that of the first response, and those that share it
-        first = next(at for at, columns in enumerate(groups.columns) if 0 in columns)
-        model, targets, y = parts_of(model, groups)[first], [targets[j] for j in groups.columns[first]], None
-    under_loss = isinstance(fitted_of(model), LossFitted)
-    parts = (loss_parts if under_loss else _parts)(model, rows_of(model, X, y), targets)
-    parts |= {} if under_loss else {"more_responses": count - min(len(targets), MOST_RESPONSES)}
+    under_loss = groups_of(model) is None and isinstance(fitted_of(model), LossFitted)
+    parts = loss_parts(model, rows_of(model, X, y), targets) if under_loss else _all_parts(model, X, y, targets)
     scripts = [_asset("chart.js"), _asset("classes.js" if under_loss else "report.js")]
     page = _environment().get_template("classes.html" if under_loss else "page.html")
     return page.render(
@@ -58,7 +54,7 @@ def render(
         scripts=scripts,
         policy=" ".join(f"'sha256-{_digest(text)}'" for text in scripts),
         targets=targets,
-        selection=summary.selection_rows(model),
+        selections=_selections(model),
         warnings=[shown(line, summary.LINE) for line in list(warnings)[: summary.MOST_LINES]],
         more_warnings=max(len(warnings) - summary.MOST_LINES, 0),
         versions=versions(),
@@ -99,9 +95,51 @@ def _environment() -> jinja2.Environment:
     return made
 
 
-def _parts(model: Model, rows: ShownRows | None, targets: list[str]) -> dict[str, Any]:
-    """What the template of a fit with a path fills in."""
-    columns, names = columns_of(model), targets[:MOST_RESPONSES]
+def _selections(model: Model) -> list[tuple[int | None, dict[str, Any] | None]]:
+    """What was tried, with the response that it is for (None: all)."""
+    groups = groups_of(model)
+    if groups is None:
+        return [(None, summary.selection_rows(model))]
+    by_group = [summary.selection_rows(part) for part in parts_of(model, groups)]
+    tables = groups.in_order([[table] * len(each) for table, each in zip(by_group, groups.columns, strict=True)])
+    return list(enumerate(tables[:MOST_RESPONSES]))
+
+
+def _all_parts(model: Model, X: object, y: object, targets: list[str]) -> dict[str, Any]:
+    """What the template of fits with paths fills in: one fit, or one for each group of responses.
+
+    Responses of another group than the first bring their own shared part of the data.
+    """
+    groups, shown_ones = groups_of(model), range(min(len(targets), MOST_RESPONSES))
+    if groups is None:
+        found = _parts(model, rows_of(model, X, y), [targets[j] for j in shown_ones])
+        return found | {"more_responses": len(targets) - len(shown_ones)}
+    kept = [[j for j in columns if j in shown_ones] for columns in groups.columns]
+    made = [
+        _parts(part, rows_of(part, X, None), [targets[j] for j in columns])
+        for part, columns in zip(parts_of(model, groups), kept, strict=True)
+        if columns
+    ]
+    order = np.argsort([j for columns in kept for j in columns])
+    blocks = [block for part in made for block in part["blocks"]]
+    responses = [
+        response | ({} if part is made[0] else {"shared": {k: v for k, v in part["data"].items() if k != "responses"}})
+        for part in made
+        for response in part["data"]["responses"]
+    ]
+    return {
+        "data": made[0]["data"] | {"responses": [responses[at] for at in order]},
+        "blocks": [blocks[at] for at in order],
+        "effects": max(part["effects"] for part in made),
+        "heat": any(part["heat"] for part in made),
+        "level": made[0]["level"],
+        "more_responses": len(targets) - len(shown_ones),
+    }
+
+
+def _parts(model: Model, rows: ShownRows | None, names: list[str]) -> dict[str, Any]:
+    """The parts of one fit, for its first responses."""
+    columns = columns_of(model)
     of = [chosen(model, j) for j in range(len(names))]
     rankings = [ranking(model, rows, columns, j) for j in range(len(names))]
     leading = [ranked.leading(MOST_EFFECTS) if rows is not None and len(columns) > 1 else [] for ranked in rankings]

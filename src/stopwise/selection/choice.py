@@ -58,7 +58,7 @@ class Budget:
     more_rows: int = 600
     """The best few are learned further or at least judged again on so many."""
     learned_further: int = 2
-    unseen_rows: int = 600
+    unseen_rows: int = 2_000
     """So many others say whether length scales per feature are worse than one."""
     steps_together: int = 8
     first_steps: int = 5
@@ -90,7 +90,6 @@ def effort(n_rows: int) -> tuple[Budget, Place]:
             grid_rows=300,
             rows=int(rows),
             more_rows=_DEVICE_MOST_OF_MANY if n_rows >= _MANY_ROWS else int(more),
-            unseen_rows=2_000,
             more_steps=15,
             product_features=math.inf,
             learned_further=len(KERNELS) if more == _DEVICE_MOST else 2,

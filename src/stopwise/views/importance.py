@@ -27,6 +27,8 @@ _ROWS, _SHUFFLES, _ENTRIES = 1_000, 5, 150_000_000
 """Rows that take part, shuffles of each column, and kernel entries that all of them may cost together (seconds): with
 many columns there are fewer shuffles, then fewer rows."""
 _LEAST_ROWS = 20
+_CHEAP_FEATURES = 50
+"""Features up to which a kernel entry costs its exponential; with more, their products cost as much again."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ class LeftOutRows:
 def left_out_rows(model: Model, rows: ShownRows, response: int, n_columns: int) -> LeftOutRows | None:
     """Fits without a fifth of some rows each; None where rows are too few to leave out."""
     fitted = fitted_of(model)
-    most = int(min(_ROWS, np.sqrt(_ENTRIES / max(n_columns, 1))))
+    width = 1 + rows.features.shape[1] / _CHEAP_FEATURES
+    most = int(min(_ROWS, np.sqrt(_ENTRIES / (max(n_columns, 1) * width))))
     rng = np.random.default_rng(0)
     order = rng.permutation(len(rows))[:most]
     some = rows.take(np.sort(order))

@@ -15,10 +15,17 @@ const Report = (() => {
   // Every packed array inside an object, unpacked.
   const open = (part) => part && Object.fromEntries(Object.entries(part).map(([k, v]) => [k, v && v.base64 !== undefined ? unpack(v) : v]));
 
-  const values = unpack(data.eigenvalues), points = open(data.points), curve = open(data.curve);
+  let values = null, points = null, curve = null, percent = ""; // of all responses that share the kernel of the one shown
+  function openShared(shared) {
+    values = unpack(shared.eigenvalues);
+    points = open(shared.points);
+    curve = open(shared.curve);
+    percent = shared.level === null ? "" : `${Math.round(100 * shared.level)}%`;
+  }
 
   let R = null; // the response that is shown
   function openResponse(part) {
+    openShared(part.shared || data);
     const made = open(part);
     made.points = open(part.points);
     made.curve = open(part.curve);
@@ -59,7 +66,6 @@ const Report = (() => {
   // ---- figures ----------------------------------------------------------------------------------------------------
   const figure = (id) => document.getElementById(id);
   const clock = { label: "step_sum", log: true };
-  const percent = data.level === null ? "" : `${Math.round(100 * data.level)}%`;
   function padded(list, share = 0.08) { const a = Math.min(...list), b = Math.max(...list), room = (b - a || 1) * share; return [a - room, b + room]; }
   const freedomTicks = () => {
     const out = [], f = R.freedom;
@@ -250,5 +256,5 @@ const Report = (() => {
   window.addEventListener("beforeprint", () => { for (const part of document.querySelectorAll("details")) part.open = true; draw(); });
   select(0);
   document.documentElement.classList.add("ready");
-  return { at, select, current: () => now, response: () => R, curve };
+  return { at, select, current: () => now, response: () => R, get curve() { return curve; } };
 })();
