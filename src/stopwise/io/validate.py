@@ -26,6 +26,8 @@ _OPEN = {(Basis, "rows"): (np.ndarray, FeatureRows)}
 """Fields that hold more than their annotation says: rows that are made again at each use."""
 _FREE = (Evidence, Certainty, Selection)
 """Tables for people, in which a number may be missing or infinite."""
+_LARGEST = 1e150
+"""Noise levels and factors of kernels above this overflow when squared."""
 _MOST_STEPS = 1e16
 """A count of steps or samples beyond which a float no longer tells one from the next."""
 
@@ -84,6 +86,8 @@ def check_finite(value: object, where: str) -> None:
         must(bool(np.isfinite(value).all()), f"{where} is not finite")
     elif isinstance(value, float) and not where.endswith((".horizon", ".step")):
         must(math.isfinite(value), f"{where} is not finite")
+        if where.endswith(".factor"):
+            must(0 < value < _LARGEST, f"{where} of a kernel is not positive, or overflows")
     elif isinstance(value, list | tuple):
         for part in value:
             check_finite(part, where)
@@ -102,10 +106,16 @@ def check_fitted(fitted: Fitted) -> None:
     must(len(fitted.stops) == outputs, "there must be one stop per response")
     must(outputs == 1 or not fitted.single, "several responses cannot be one column")
     must(np.shape(fitted.noise_std) == (outputs,), "there must be one noise level per response")
-    must(bool(np.all((fitted.noise_std >= 0) & (fitted.noise_std < 1e150))), "a noise level is negative or overflows")
+    levels = (fitted.noise_std >= 0) & (fitted.noise_std < _LARGEST)
+    must(bool(np.all(levels)), "a noise level is negative or overflows")
     _check_columns(fitted)
     _check_recipe(fitted)
     _check_path(fitted.path, outputs)
+    kept = fitted.path.response is not None or fitted.spread is not None
+    must(kept, "a fit keeps its responses, or what sums over its rows say of them")
+    basis = fitted.path.spectrum.basis
+    if basis is not None and isinstance(basis.rows, FeatureRows):
+        must(basis.rows.landmarks.kernel == fitted.kernel, "landmarks must have the kernel of the fit")
     _check_variances(fitted, outputs)
     for stop in fitted.stops:
         counted = stop.iteration is None or 0 <= stop.iteration <= _MOST_STEPS
