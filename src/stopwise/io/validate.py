@@ -111,6 +111,7 @@ def check_fitted(fitted: Fitted) -> None:
     _check_columns(fitted)
     _check_recipe(fitted)
     _check_path(fitted.path, outputs)
+    must(not fitted.shared_noise or fitted.solver == "line", "noise that neighbours share is known on the line alone")
     kept = fitted.path.response is not None or fitted.spread is not None
     must(kept, "a fit keeps its responses, or what sums over its rows say of them")
     basis = fitted.path.spectrum.basis
