@@ -15,11 +15,20 @@ from stopwise.estimators.fitted import Fitted
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.intervals import Calibration, Uncertainty
 from stopwise.estimators.prediction.other_kernels import OtherKernels, Others, has_length_scale, sample_places
-from stopwise.estimators.prediction.posterior import Free, LinePosterior, Posterior, posterior_of_rows
+from stopwise.estimators.prediction.posterior import (
+    Free,
+    LinePosterior,
+    Posterior,
+    posterior_of_landmarks,
+    posterior_of_pairs,
+    posterior_of_rows,
+)
 from stopwise.estimators.prediction.varying_noise import find_varying_noise
 from stopwise.filters import Ridge
 from stopwise.kernels import Precomputed
+from stopwise.path import Path
 from stopwise.problem import make_problem, make_trend
+from stopwise.spectrum import Basis
 
 STANDING_ROWS, LEFT_OUT_ROWS = 1_000, 2_000
 """Where eigenpairs of all rows are not at hand: rows that stand for all in the estimate's variance, and rows left
@@ -32,8 +41,8 @@ _SATURATED = 1e-12
 def uncertainty_of(fitted: Fitted) -> Uncertainty:
     """Calibrate the intervals of a fit on its own left-out rows.
 
-    Where all eigenpairs are known, rows are few, or they lie on a line, every row tells of the variance; else some
-    stand for all, and others are left out.
+    Where all eigenpairs are known, rows are few, they lie on a line or are seen through landmarks, every row tells of
+    the variance; else some stand for all, and others are left out.
     """
     rows = training_rows(fitted)
     if rows is None:
@@ -41,36 +50,42 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
             "intervals need rows that can be left out, and a fit in batches or on a cluster keeps none: fit all rows, "
             'or a sample of them, with fit(X, y) and a solver such as "nystrom"'
         )
-    path, clock = fitted.path, scale_clock(fitted)
-    order = np.random.default_rng(len(rows)).permutation(len(rows))
-    exact = _exact_posterior(fitted, rows)
-    asked = np.sort(order[:LEFT_OUT_ROWS] if exact else order[STANDING_ROWS:][:LEFT_OUT_ROWS])
-    posterior = exact or _standing_posterior(fitted, rows, np.sort(order[:STANDING_ROWS]))
-    some = on_host(rows[asked])
-    noise = (_counts(fitted) / path.row_weights)[asked, None]
-    variance = posterior.variance(some, clock)
-    if exact is None:
-        total = noise + variance
-        left = np.column_stack([_path_left(fitted, j)[asked] for j in range(len(clock))])
-    else:  # the variance knows the row itself: without it, 1 / (1 / v - w)
-        total = noise / np.maximum(1 - variance / noise, _SATURATED)
-        left = 1 - posterior.variance(some, fitted.step_sums) / noise
-    residuals = _residuals(fitted, asked) / np.maximum(left, _SATURATED)
-    ratios, counts = residuals / np.sqrt(total), _counts(fitted)[asked]
+    clock, order = scale_clock(fitted), np.random.default_rng(len(rows)).permutation(len(rows))
+    known = _known_posterior(fitted, rows)
+    asked = np.sort(order[:LEFT_OUT_ROWS] if known else order[STANDING_ROWS:][:LEFT_OUT_ROWS])
+    posterior = known or _standing_posterior(fitted, rows, np.sort(order[:STANDING_ROWS]))
+    some, counts = on_host(rows[asked]), _counts(fitted.path)[asked]
+    noise, variance = (counts / fitted.path.row_weights[asked])[:, None], posterior.variance(some, clock)
+    if isinstance(_basis(fitted).rows, FeatureRows):
+        residuals, left, own = _through_landmarks(fitted.path, asked, fitted.step_sums, clock)
+    elif known:
+        left, own = 1 - posterior.variance(some, fitted.step_sums) / noise, variance / noise
+        residuals = _residuals(fitted, asked)
+    else:
+        left, own, residuals = _path_left(fitted, asked), np.zeros_like(variance), _residuals(fitted, asked)
+    # The variance knows `own` of the row itself: without it, a share v = own x noise is 1 / (1 / v - 1 / noise).
+    total = noise / np.maximum(1 - own, _SATURATED) + (variance - own * noise)
+    ratios = residuals / np.maximum(left, _SATURATED) / np.sqrt(total)
     by_rows = None if isinstance(fitted.kernel, Precomputed) else some.astype(np.float64, copy=False)
     calibrations = tuple(_calibrated(by_rows, ratio, counts) for ratio in ratios.T)
     return Uncertainty(posterior, calibrations, clock, _optimism(fitted), _others(fitted, rows))
 
 
-def _counts(fitted: Fitted) -> Array:
+def _basis(fitted: Fitted) -> Basis:
+    basis = fitted.path.spectrum.basis
+    assert basis is not None
+    return basis
+
+
+def _counts(path: Path) -> Array:
     """How many observations each row stands for."""
-    path = fitted.path
     return np.ones(len(path.row_weights)) if path.counts is None else path.counts
 
 
-def _path_left(fitted: Fitted, column: int) -> Array:
-    """1 - h of every row, ridge's at the stop of one response."""
-    return fitted.path.along(Ridge()).column(column).leverage_left(fitted.step_sums[column])
+def _path_left(fitted: Fitted, rows: Array) -> Array:
+    """1 - h of some rows, ridge's at the stop of each response."""
+    path = fitted.path.along(Ridge())
+    return np.column_stack([path.column(j).leverage_left(at)[rows] for j, at in enumerate(fitted.step_sums)])
 
 
 def _residuals(fitted: Fitted, rows: Array) -> Array:
@@ -78,6 +93,22 @@ def _residuals(fitted: Fitted, rows: Array) -> Array:
     path = fitted.path.along(Ridge())
     left = [path.column(j).residual_rows(np.asarray(at))[rows] for j, at in enumerate(fitted.step_sums)]
     return cast(Array, np.column_stack(left) * path.scale)
+
+
+def _through_landmarks(path: Path, rows: Array, step_sums: Array, clock: Array) -> tuple[Array, Array, Array]:
+    """Of some rows, ridge's residuals and 1 - h at the stops, and h at other readings, each (rows, q).
+
+    No pass over all rows: features of these alone.
+    """
+    basis, values = cast(Basis, path.spectrum.basis), path.spectrum.eigenvalues[:, None]
+    vectors = cast(Array, basis.rows[rows] @ basis.rotation)
+    weights, counts = path.row_weights[rows, None], _counts(path)[rows, None]
+    fixed = weights / path.n_samples if path.intercept else np.zeros_like(weights)
+    gains, others = (values * at / (1 + values * at) for at in (step_sums, clock))
+    fit = vectors @ (gains * path.coefficients.reshape(len(values), -1))
+    residuals = (np.asarray(path.response)[rows].reshape(fit.shape) - fit) / np.sqrt(weights) * path.scale
+    squares = vectors**2
+    return residuals, 1 - (squares @ gains + fixed) / counts, (squares @ others + fixed) / counts
 
 
 def scale_clock(fitted: Fitted) -> Array:
@@ -102,18 +133,19 @@ def training_rows(fitted: Fitted) -> Array | None:
     return basis.rows.covariates if isinstance(basis.rows, FeatureRows) else fitted.covariates
 
 
-def _exact_posterior(fitted: Fitted, rows: Array) -> Posterior | LinePosterior | None:
-    """From all rows; None where they are too many for all eigenpairs."""
-    path, basis, kernel, weights = fitted.path, fitted.path.spectrum.basis, fitted.kernel, fitted.path.row_weights
-    assert basis is not None
+def _known_posterior(fitted: Fitted, rows: Array) -> Posterior | LinePosterior | None:
+    """From all rows, or all as the landmarks of the fit see them; None where they are too many for all eigenpairs."""
+    path, basis, kernel, weights = fitted.path, _basis(fitted), fitted.kernel, fitted.path.row_weights
     if fitted.solver == LineSolver.name:
         space = on_the_line(kernel, rows.shape[1])
         return None if space is None else LinePosterior(space, rows, weights, path.intercept)
     free = Free(path.intercept, fitted.trend, path.n_samples)
-    if path.spectrum.complete and len(basis.rows) == basis.width and not isinstance(basis.rows, FeatureRows):
-        values, vectors = path.spectrum.eigenvalues, np.asarray(basis.vectors, dtype=np.float64)
-        diagonal = float(np.diagonal(rows).mean()) if isinstance(kernel, Precomputed) else 0.0
-        return Posterior(kernel, on_host(rows), np.sqrt(weights), values, vectors, free, path.n_samples, diagonal)
+    if isinstance(basis.rows, FeatureRows):
+        found = posterior_of_landmarks(basis.rows, np.asarray(basis.rotation), path.spectrum.eigenvalues, free)
+        return found if len(rows) <= STANDING_ROWS else found.visible(scale_clock(fitted))
+    if path.spectrum.complete and len(basis.rows) == basis.width:
+        pairs = path.spectrum.eigenvalues, np.asarray(basis.vectors, dtype=np.float64)
+        return posterior_of_pairs(kernel, on_host(rows), weights, pairs, free, path.n_samples)
     if len(rows) > STANDING_ROWS:
         return None
     return posterior_of_rows(kernel, on_host(rows), weights, free, path.n_samples)
@@ -124,7 +156,7 @@ def _standing_posterior(fitted: Fitted, rows: Array, chosen: Array) -> Posterior
     path, precomputed = fitted.path, isinstance(fitted.kernel, Precomputed)
     some = rows[np.ix_(chosen, chosen)] if precomputed else on_host(rows[chosen])
     weights = path.row_weights[chosen]
-    weights = weights * (_counts(fitted)[chosen].sum() / weights.sum())
+    weights = weights * (_counts(path)[chosen].sum() / weights.sum())
     trend = None if fitted.trend is None else make_trend(some, weights)
     free = Free(path.intercept, trend, float(weights.sum()))
     columns = chosen if precomputed else None
