@@ -143,6 +143,33 @@ def test_intervals_are_those_of_leaving_each_row_out_by_hand(n, replicated, weig
     np.testing.assert_allclose(curve, np.column_stack([mean - half_mean, mean + half_mean]), rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.parametrize("solver", ["dense", "nystrom"])
+@pytest.mark.parametrize("outlying", [False, True])
+def test_with_copies_the_factor_holds_for_rows_that_are_new_and_for_one_of_the_copies(outlying, solver, even_noise):
+    X, y, rng = sample(40)
+    copies = np.array([4] * 5 + [2] * 10 + [1] * 25)
+    y = y + 3.0 * outlying * (copies == 4)
+    rows, new, level = np.repeat(np.arange(40), copies), rng.uniform(size=(9, 2)), 0.8
+    settings = {"rule": sw.rules.Fixed(step_sum=80.0), "solver": solver, "n_landmarks": X}
+    model = sw.KernelRidgeRegressor(KERNEL, **settings).fit(X[rows], y[rows])
+    weights, penalty = copies / copies.mean(), 40 / 80.0
+    ratios, one = [], weights[-1]
+    for row in range(40):
+        left = weights - one * (np.arange(40) == row)
+        kept = left > 1e-12
+        fit = X[kept], y[kept], left[kept], penalty, True
+        mean, variance = predicted(*fit, X[row : row + 1])
+        ratios.append(abs(y[row] - mean[0]) / math.sqrt(variance[0]))
+    given = np.sort(np.repeat(ratios, copies))[math.ceil((len(rows) + 1) * level) - 1]
+    mean, variance = predicted(X, y, weights, penalty, True, new)
+    _, half, _ = by_hand(X, y, weights, 80.0, True, new, level)
+    assert (given * np.sqrt(variance) > half).all() == (not outlying)
+    expected = np.maximum(half, given * np.sqrt(variance))
+    np.testing.assert_allclose(np.diff(model.predict_interval(new, level))[:, 0] / 2, expected, rtol=1e-8)
+    weighed = sw.KernelRidgeRegressor(KERNEL, **settings).fit(X, y, sample_weight=copies)
+    np.testing.assert_allclose(weighed.predict_interval(new, level), model.predict_interval(new, level), rtol=1e-8)
+
+
 def test_several_responses_have_the_intervals_they_have_alone():
     X, y, _ = sample(50, outputs=3)
     settings = {"rule": sw.rules.Fixed(step_sum=30.0)}

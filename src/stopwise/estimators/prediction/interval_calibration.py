@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -13,7 +14,7 @@ from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.engine.solvers.line_solver import LineSolver, on_the_line
 from stopwise.estimators.fitted import Fitted
 from stopwise.estimators.loss_fit import LossFitted
-from stopwise.estimators.prediction.intervals import Calibration, Uncertainty
+from stopwise.estimators.prediction.intervals import Calibration, Ratios, Uncertainty
 from stopwise.estimators.prediction.other_kernels import OtherKernels, Others, has_length_scale, sample_places
 from stopwise.estimators.prediction.posterior import (
     Free,
@@ -36,6 +37,16 @@ out to calibrate it. Time and memory then do not grow with the number of rows.""
 _VARYING_ROWS = 600
 """Left-out rows that varying noise is learned from: a log variance is smooth, or not worth having."""
 _SATURATED = 1e-12
+_WHOLE = 1e-9
+"""Rounding of a weight over the smallest one, below which it is a whole number."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """Rows as they were given: the ratios with one copy of each left out, (rows, q), and how many copies there were."""
+
+    ratios: Array
+    copies: Array
 
 
 def uncertainty_of(fitted: Fitted) -> Uncertainty:
@@ -56,19 +67,43 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
     posterior = known or _standing_posterior(fitted, rows, np.sort(order[:STANDING_ROWS]))
     some, counts = on_host(rows[asked]), _counts(fitted.path)[asked]
     noise, variance = (counts / fitted.path.row_weights[asked])[:, None], posterior.variance(some, clock)
+    path, copies = fitted.path.along(Ridge()), _copies(fitted.path)
+    residuals = _residuals(path, fitted.step_sums, asked)
     if isinstance(_basis(fitted).rows, FeatureRows):
-        residuals, left, own = _through_landmarks(fitted.path, asked, fitted.step_sums, clock)
+        left, own = _landmark_left(path, fitted.step_sums, asked), 1 - _landmark_left(path, clock, asked)
     elif known:
         left, own = 1 - posterior.variance(some, fitted.step_sums) / noise, variance / noise
-        residuals = _residuals(fitted, asked)
     else:
-        left, own, residuals = _path_left(fitted, asked), np.zeros_like(variance), _residuals(fitted, asked)
-    # The variance knows `own` of the row itself: without it, a share v = own x noise is 1 / (1 / v - 1 / noise).
-    total = noise / np.maximum(1 - own, _SATURATED) + (variance - own * noise)
-    ratios = residuals / np.maximum(left, _SATURATED) / np.sqrt(total)
+        left, own = _path_left(path, fitted.step_sums, asked), np.zeros_like(variance)
+    itself = own * noise
+    beside = variance - itself
+    observed = _ratios(residuals, left, noise + beside, itself, own)
+    given = None
+    if copies is not None:  # one of them left out, and predicted as a new observation of weight one is
+        each = copies[asked, None]
+        # Ridge stands for other filters where a row is left out, and less well where its copies stay in.
+        kept = np.where(each > 1, _residuals(fitted.path, fitted.step_sums, asked), residuals)
+        given = Given(_ratios(kept, 1 - (1 - left) / each, 1 + beside, itself, own / each), copies[asked])
     by_rows = None if isinstance(fitted.kernel, Precomputed) else some.astype(np.float64, copy=False)
-    calibrations = tuple(_calibrated(by_rows, ratio, counts) for ratio in ratios.T)
+    calibrations = tuple(_calibrated(by_rows, observed[:, j], counts, given, j) for j in range(len(clock)))
     return Uncertainty(posterior, calibrations, clock, _optimism(fitted), _others(fitted, rows))
+
+
+def _ratios(residuals: Array, left: Array, beside: Array, itself: Array, own: Array) -> Array:
+    """Left-out residuals r / (1 - h) over their scales.
+
+    The scale's square is `beside`, and what the row itself tells of the estimate there: v / (1 - own) without it.
+    """
+    scale = np.sqrt(beside + itself / np.maximum(1 - own, _SATURATED))
+    return cast(Array, residuals / np.maximum(left, _SATURATED) / scale)
+
+
+def _copies(path: Path) -> Array | None:
+    """How often each row was given, where copies (or whole weights, which are the same) were merged; else None."""
+    if path.counts is not None or path.root_weights is None:
+        return None
+    times = path.row_weights / path.row_weights.min()
+    return cast(Array, np.rint(times)) if np.all(np.abs(times - np.rint(times)) <= _WHOLE * times) else None
 
 
 def _basis(fitted: Fitted) -> Basis:
@@ -82,33 +117,33 @@ def _counts(path: Path) -> Array:
     return np.ones(len(path.row_weights)) if path.counts is None else path.counts
 
 
-def _path_left(fitted: Fitted, rows: Array) -> Array:
-    """1 - h of some rows, ridge's at the stop of each response."""
-    path = fitted.path.along(Ridge())
-    return np.column_stack([path.column(j).leverage_left(at)[rows] for j, at in enumerate(fitted.step_sums)])
+def _path_left(path: Path, step_sums: Array, rows: Array) -> Array:
+    """1 - h of some rows at the stop of each response."""
+    return np.column_stack([path.column(j).leverage_left(at)[rows] for j, at in enumerate(step_sums)])
 
 
-def _residuals(fitted: Fitted, rows: Array) -> Array:
-    """What ridge on the fit's clock leaves of the responses at some rows, (rows, q), units of y."""
-    path = fitted.path.along(Ridge())
-    left = [path.column(j).residual_rows(np.asarray(at))[rows] for j, at in enumerate(fitted.step_sums)]
-    return cast(Array, np.column_stack(left) * path.scale)
+def _residuals(path: Path, step_sums: Array, rows: Array) -> Array:
+    """What a filter leaves of the responses at some rows at the stop of each, (rows, q), units of y."""
+    if isinstance(cast(Basis, path.spectrum.basis).rows, FeatureRows):
+        gains = path.filter.gain(path.spectrum.eigenvalues, step_sums).T
+        fit = _landmark_vectors(path, rows) @ (gains * path.coefficients.reshape(len(gains), -1))
+        left = np.asarray(path.response)[rows].reshape(fit.shape) - fit
+        return cast(Array, left / np.sqrt(path.row_weights[rows, None]) * path.scale)
+    each = [path.column(j).residual_rows(np.asarray(at))[rows] for j, at in enumerate(step_sums)]
+    return cast(Array, np.column_stack(each) * path.scale)
 
 
-def _through_landmarks(path: Path, rows: Array, step_sums: Array, clock: Array) -> tuple[Array, Array, Array]:
-    """Of some rows, ridge's residuals and 1 - h at the stops, and h at other readings, each (rows, q).
+def _landmark_vectors(path: Path, rows: Array) -> Array:
+    """Eigenvectors at some rows, from the features of these alone: no pass over all rows."""
+    basis = cast(Basis, path.spectrum.basis)
+    return cast(Array, basis.rows[rows] @ basis.rotation)
 
-    No pass over all rows: features of these alone.
-    """
-    basis, values = cast(Basis, path.spectrum.basis), path.spectrum.eigenvalues[:, None]
-    vectors = cast(Array, basis.rows[rows] @ basis.rotation)
-    weights, counts = path.row_weights[rows, None], _counts(path)[rows, None]
-    fixed = weights / path.n_samples if path.intercept else np.zeros_like(weights)
-    gains, others = (values * at / (1 + values * at) for at in (step_sums, clock))
-    fit = vectors @ (gains * path.coefficients.reshape(len(values), -1))
-    residuals = (np.asarray(path.response)[rows].reshape(fit.shape) - fit) / np.sqrt(weights) * path.scale
-    squares = vectors**2
-    return residuals, 1 - (squares @ gains + fixed) / counts, (squares @ others + fixed) / counts
+
+def _landmark_left(path: Path, step_sums: Array, rows: Array) -> Array:
+    """1 - h of some rows of a fit through landmarks at readings, one per response."""
+    gains, weights = path.filter.gain(path.spectrum.eigenvalues, step_sums).T, path.row_weights[rows, None]
+    leverage = _landmark_vectors(path, rows) ** 2 @ gains + (weights / path.n_samples if path.intercept else 0.0)
+    return cast(Array, 1 - leverage / _counts(path)[rows, None])
 
 
 def scale_clock(fitted: Fitted) -> Array:
@@ -164,9 +199,9 @@ def _standing_posterior(fitted: Fitted, rows: Array, chosen: Array) -> Posterior
     return posterior.visible(scale_clock(fitted))
 
 
-def _calibrated(rows: Array | None, ratios: Array, counts: Array) -> Calibration:
+def _calibrated(rows: Array | None, ratios: Array, counts: Array, given: Given | None, column: int) -> Calibration:
     """Ratios in order; `rows` (None: a precomputed kernel knows none) tell where the noise is louder."""
-    varying = None
+    varying, logs = None, np.zeros(len(ratios))
     if rows is not None:
         learned_from = _evenly(rows, ratios, counts)
         found = find_varying_noise(rows[learned_from], ratios[learned_from])
@@ -174,9 +209,14 @@ def _calibrated(rows: Array | None, ratios: Array, counts: Array) -> Calibration
             varying, left_out = found
             logs = varying.log_variance(rows)
             logs[learned_from] = left_out
-            ratios = ratios * np.exp(-logs / 2)
+    even = np.exp(-logs / 2)
+    copied = None if given is None else _in_order(given.ratios[:, column] * even, given.copies)
+    return Calibration(_in_order(ratios * even, counts), copied, varying)
+
+
+def _in_order(ratios: Array, counts: Array) -> Ratios:
     order = np.argsort(np.abs(ratios), kind="stable")
-    return Calibration(np.abs(ratios)[order], counts[order], varying)
+    return Ratios(np.abs(ratios)[order], counts[order])
 
 
 def _evenly(rows: Array, ratios: Array, counts: Array) -> Array:

@@ -30,28 +30,50 @@ _STD_LEVEL = 0.9
 
 
 @dataclass(frozen=True)
-class Calibration:
-    """Of one response: left-out residuals over their scales, sorted, how many observations each is, and variation."""
+class Ratios:
+    """Left-out residuals over their scales, sorted, and how many observations each is."""
 
-    ratios: Array
+    values: Array
     counts: Array
-    varying: VaryingNoise | None
 
     @property
-    def n_observations(self) -> int:
+    def total(self) -> int:
         """How many observations were left out."""
         return int(self.counts.sum())
 
     def quantile(self, level: float) -> float:
         """The ceil((n + 1) level)-th smallest ratio (Lei et al. 2018)."""
-        n = self.n_observations
+        n = self.total
         rank = math.ceil((n + 1) * level * (1 - 1e-12))
         if not 1 <= rank <= n:
             raise ValueError(
                 f"level must be at most n / (n + 1) = {n / (n + 1):.4g} with {n} left-out rows, got {level:g}: ask for "
                 "a lower level or give more rows"
             )
-        return float(self.ratios[int(np.searchsorted(np.cumsum(self.counts), rank))])
+        return float(self.values[int(np.searchsorted(np.cumsum(self.counts), rank))])
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Of one response: the ratios of observations, and the variation of their noise.
+
+    Where copies were merged, `given` are those of rows as they were given, one copy left out at a time: a new row may
+    be unlike all, or repeat one again, and the factor holds for both.
+    """
+
+    observed: Ratios
+    given: Ratios | None
+    varying: VaryingNoise | None
+
+    @property
+    def n_observations(self) -> int:
+        """How many observations were left out."""
+        return self.observed.total
+
+    def quantile(self, level: float) -> float:
+        """The factor at this level."""
+        found = self.observed.quantile(level)
+        return found if self.given is None else max(found, self.given.quantile(level))
 
 
 @dataclass(frozen=True)
