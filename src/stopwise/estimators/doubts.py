@@ -27,6 +27,8 @@ of fewer rows than this, interpolation says nothing."""
 _FALL = {"short": 0.05, "long": 0.25}
 """How much the score may still fall in the last step; at the long end a straight truth makes it fall for ever."""
 _TAIL, _TAIL_SHARE, _TAIL_ROWS = 0.01, 0.5, 100
+_MOST_WORK = 2e10
+"""Multiplications: a second or two."""
 _VISIBLE = 0.05
 """An outlier is off by at least this share of the responses' own spread; rows left out are predicted well below it."""
 _OUTLYING, _OUTLIER_SHARE, _OUTLIER_ROWS = 8.0, 0.05, 20
@@ -121,10 +123,15 @@ def _left_out_error(stop: Stop) -> float:
 
 
 def _rows_known(path: Path, freedom: float) -> bool:
-    """Whether each row's residual and leverage are at hand: not by passes over all rows (landmarks), nor from a space
-    of fewer columns than the fit has degrees of freedom (solves)."""
-    basis = path.spectrum.basis
-    return basis is not None and not isinstance(basis.rows, FeatureRows) and path.spectrum.eigenvalues.size >= freedom
+    """Whether each row's residual and leverage are at hand, with no more work than a warning is worth.
+
+    They are not by passes over all rows (landmarks), nor from a space of fewer columns than the fit has degrees of
+    freedom (solves).
+    """
+    basis, columns = path.spectrum.basis, path.spectrum.eigenvalues.size
+    if basis is None or isinstance(basis.rows, FeatureRows) or columns < freedom:
+        return False
+    return len(basis.rows) * columns * (1 if basis.rotation is None else columns) <= _MOST_WORK
 
 
 def outliers(path: Path, step_sum: float) -> Array:
