@@ -132,7 +132,7 @@ class KrylovSolver:
         stops = [with_bracket(v, path.spectrum, space.products, self.name) for v in verdicts]
         if not all(v.settled for v in verdicts):
             _warn(verdicts, plan, space)
-        return finish(problem, operator, path, stops, [v.sigma for v in verdicts], self.name)
+        return finish(problem, path, stops, [v.sigma for v in verdicts], self.name, operator.mean_row)
 
     def _store(self, operator: Operator, limit: int, problem: Problem) -> Store:
         if self.make_store is not None:
