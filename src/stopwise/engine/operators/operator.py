@@ -50,7 +50,7 @@ class Operator(ABC):
         """The diagonal of the Gram matrix."""
         return self._gram_diagonal()
 
-    @property
+    @cached_property
     def constant_direction(self) -> Array:
         """q = sqrt(w / n): the direction that an intercept takes out."""
         return cast(Array, self.root_weights / np.sqrt(self.n_samples))

@@ -12,6 +12,7 @@ from stopwise._support.threads import blas_for, blas_threads
 from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.solvers.plan import Plan, Solution, with_weights
 from stopwise.engine.spectrum.eigenpairs import dense_spectrum
+from stopwise.kernels import Precomputed
 from stopwise.noise import sample_of
 from stopwise.path import Path, make_path
 from stopwise.problem import Problem
@@ -55,17 +56,19 @@ def held_out(problem: Problem, plan: Plan, column: int, train: Array, test: Arra
     return _HeldOut(path, cross, problem.responses[test, column], weights, float(part.offset[column]), operator)
 
 
-def noise_of(problem: Problem, plan: Plan, path: Path, column: int) -> float:
-    """The noise level of one response in problem units."""
+def noise_of(problem: Problem, plan: Plan, path: Path | None, column: int) -> float:
+    """The noise level of one response in problem units, from its rows or along its own path."""
     scale = float(problem.scale[column])
     if plan.noise_given is not None:
         return plan.noise_given / scale
+    if not plan.noise.needs_rows:
+        return plan.noise.estimate(path=path) / scale
     sample = sample_of(problem.covariates, problem.in_y_units(column), problem.weights, problem.counts)
-    return plan.noise.estimate_from(sample, path.column(column)) / scale
+    return plan.noise.estimate_from(sample, path) / scale
 
 
 def decide(problem: Problem, plan: Plan, path: Path, column: int) -> tuple[Stop, float]:
-    """The stop of one response on its path, and the noise level it was decided with (problem units)."""
+    """The stop of one response on its own path, and the noise level it was decided with (problem units)."""
     sigma = noise_of(problem, plan, path, column)
     data = Data(
         problem.n_rows,
@@ -75,7 +78,7 @@ def decide(problem: Problem, plan: Plan, path: Path, column: int) -> tuple[Stop,
         subjects=problem.subjects,
         order=problem.order,
     )
-    return plan.rule.decide(path.column(column), sigma, data), sigma
+    return plan.rule.decide(path, sigma, data), sigma
 
 
 def exact(stop: Stop, engine: str) -> Stop:
@@ -120,9 +123,10 @@ class DenseSolver:
 
     def _solve(self, problem: Problem, plan: Plan) -> Solution:
         gram = problem.gram(plan.kernel).astype(plan.dtype, copy=False)
-        operator = Dense(gram, weights=problem.weights, centred=problem.intercept, fixed=problem.fixed)
+        own = not isinstance(plan.kernel, Precomputed)
+        operator = Dense(gram, weights=problem.weights, centred=problem.intercept, fixed=problem.fixed, own=own)
         path = problem_path(problem, plan, dense_spectrum(operator))
-        decided = [decide(problem, plan, path, j) for j in range(problem.responses.shape[1])]
+        decided = [decide(problem, plan, path.column(j), j) for j in range(path.n_responses)]
         if plan.rule.keeps_training_part:
             return self._without_refit(problem, plan, decided)
         stops = [exact(stop, self.name) for stop, _ in decided]
@@ -153,6 +157,6 @@ class DenseSolver:
 def refit_dense(problem: Problem, plan: Plan, spectrum: Spectrum, mean_row: Array | None) -> Solution:
     """New responses on eigenvectors that are known already."""
     path = problem_path(problem, plan, spectrum)
-    decided = [decide(problem, plan, path, j) for j in range(problem.responses.shape[1])]
+    decided = [decide(problem, plan, path.column(j), j) for j in range(path.n_responses)]
     stops = [exact(stop, DenseSolver.name) for stop, _ in decided]
     return finish(problem, path, stops, [sigma for _, sigma in decided], DenseSolver.name, mean_row)

@@ -263,7 +263,7 @@ class _Run:
             shared = self.shared[column]
             return shared.noise_std * math.sqrt(shared.inflation)
         if not isinstance(self.plan.noise, Evidence) or self.plan.noise_given is not None:
-            return noise_of(self.problem, self.plan, path, column)
+            return noise_of(self.problem, self.plan, path.column(column), column)
         binned = in_bins(self.rows, _SEARCH_PLACES)
         start = stop.step_sum if stop.step_sum > 0 else 1.0 / max(path.spectrum.largest_bound, 1e-280)
         return evidence_noise(binned, self.space, column, start, intercept=self.problem.intercept)

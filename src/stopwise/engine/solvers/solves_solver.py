@@ -125,7 +125,7 @@ class _Run:
         stops = [_with_error(stop, error) for stop in stops]
         _warn(stops, self.plan.tol)
         path = path.stopped_at(tuple(stop.step_sum for stop in stops))
-        sigmas = [noise_of(problem, self.plan, path, j) for j in range(len(stops))]
+        sigmas = [noise_of(problem, self.plan, path.column(j), j) for j in range(len(stops))]
         device = self.place.device
         solution = solved(problem, self.place.operator, path, stops, dual, sigmas, self.name)
         return replace(solution, device=device, precision=None if device is None else "float64")
@@ -214,7 +214,8 @@ class _Run:
         part = replace(part, covariates=np.asarray(on_host(part.covariates), dtype=np.float64))
         operator = Dense(np.asarray(part.gram(plan.kernel)), weights=part.weights, centred=part.intercept)
         ridge = replace(plan, filter=Ridge(), noise_given=1.0)
-        stop, _ = decide(part, ridge, problem_path(part, ridge, dense_spectrum(operator)), column)
+        path = problem_path(part, ridge, dense_spectrum(operator))
+        stop, _ = decide(part, ridge, path.column(column), column)
         reading = stop.evidence.lowest_step_sum or stop.step_sum
         variance = float(np.average(part.responses[:, column] ** 2, weights=part.weights))
         if stop.evidence.lowest is not None and variance > 0:
