@@ -44,6 +44,18 @@ def test_normal_noise_has_no_outliers():
             sw.KernelGradientRegressor(sw.kernels.Gaussian(0.2)).fit(X, y)
 
 
+def test_noise_with_a_long_tail_has_no_outliers_but_one_beside_it_has():
+    X, y, rng = wave(2_000, 5)
+    y = np.sin(6 * X[:, 0]) + 0.1 * rng.laplace(size=len(y))  # two rows lie beyond eight standard deviations
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sw.KernelGradientRegressor(sw.kernels.Gaussian(0.2)).fit(X, y)
+    X, y, _ = wave(2_000, 5)
+    y[123] += 5
+    with pytest.warns(TrustWarning, match=r"row 123 \(counted"):
+        sw.KernelGradientRegressor(sw.kernels.Gaussian(0.2)).fit(X, y)
+
+
 def test_extrapolation_is_said_once_and_only_where_it_matters():
     X, y, rng = wave()
     model = sw.KernelGradientRegressor(sw.kernels.Gaussian(0.2)).fit(X, y)

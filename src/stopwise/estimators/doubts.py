@@ -121,6 +121,7 @@ def outliers(path: Path, step_sum: float) -> Array:
     """Rows whose left-out residual no normal noise of the others' level explains; none where those are many.
 
     Residuals are ridge's over their own scale, their level the median's: eight of those are met once in 10^15 rows.
+    Outliers stand apart: where more rows lie in the octave before, the noise has a long tail, and they belong to it.
     """
     ridge, at = path.along(Ridge()), np.asarray(step_sum)
     left = np.maximum(ridge.leverage_left(at), 1e-12)
@@ -129,9 +130,11 @@ def outliers(path: Path, step_sum: float) -> Array:
     level = float(np.median(ratios)) / _MEDIAN
     # Beside responses of unit size a tiny gap is the kernel's, where there is next to no noise: not an outlier.
     visible = _VISIBLE * math.sqrt(float(path.energy) / path.n_samples)
-    found = np.flatnonzero(ratios > max(_OUTLYING * level, visible))
+    bound = max(_OUTLYING * level, visible)
+    found = np.flatnonzero(ratios > bound)
     few = level > 0 and found.size <= _OUTLIER_SHARE * ratios.size
-    return found[np.argsort(-ratios[found])] if few else found[:0]
+    apart = np.count_nonzero(ratios > bound / 2) < 2 * found.size
+    return found[np.argsort(-ratios[found])] if few and apart else found[:0]
 
 
 def outlier_lines(path: Path, stop: Stop, kept_rows: Array | None) -> list[str]:

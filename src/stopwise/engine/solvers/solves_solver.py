@@ -181,7 +181,7 @@ class _Run:
                 stride=SHORT_STRIDE if self._in_two_steps else STRIDE,
             )
             found = search.run(start)
-            if found.regret <= self.plan.tol or not system.grow():
+            if found.regret <= self.plan.tol or found.unread > self.plan.tol or not system.grow():
                 return found
             self.seen.clear()
 
