@@ -9,10 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise._support.torch import on_host
 from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.engine.solvers.plan import Solution
-from stopwise.estimators.intake import Intake
 from stopwise.exceptions import StopwiseWarning
 from stopwise.filters import Ridge
 from stopwise.path import Path
@@ -45,11 +43,13 @@ class TrustWarning(StopwiseWarning):
     """A fit that its own numbers cast doubt on."""
 
 
-def lost_digits(rows: Intake) -> list[str]:
-    """Columns in which an offset so large was added that few different values are left."""
+def lost_digits(**ranges: Array) -> list[str]:
+    """Columns in which an offset so large was added that few different values are left.
+
+    For each table by its name the smallest and the largest value of its columns, (2, d).
+    """
     reasons: list[str] = []
-    for name, values in (("X", on_host(rows.covariates)), ("y", rows.responses)):
-        low, high = values.min(axis=0), values.max(axis=0)
+    for name, (low, high) in ranges.items():
         step = np.spacing(np.maximum(np.abs(low), np.abs(high)))
         levels = (high - low) / step
         reasons += [
