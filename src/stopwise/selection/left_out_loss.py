@@ -26,8 +26,8 @@ from stopwise.selection.choice import Budget, Search
 from stopwise.selection.result import Row, Selection
 
 JUDGE_ROWS, JUDGE_LANDMARKS = 400, 150
-BUDGET = Budget(rows=200, more_rows=300, unseen_rows=300, steps=10, sharing=1)
-"""The search that proposes; it is half of what squares get, since the loss itself judges."""
+BUDGET = Budget(rows=200, more_rows=300, unseen_rows=300, steps=10, sharing=1, learned_further=0)
+"""The search that proposes; it is a third of what squares get, since the loss itself judges."""
 LONGER, STRAIGHT = 4.0, 300.0
 """How much longer than the best a Gaussian's length scale is tried, and how many standard deviations (times the root of
 their number) make it a linear kernel: curves are then penalised 10^5 times as much as lines."""
