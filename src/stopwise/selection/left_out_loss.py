@@ -18,7 +18,7 @@ from stopwise._support.arrays import Array
 from stopwise._support.threads import blas_threads
 from stopwise.engine.loss_fits.loss_path import LossPath, excess, walk
 from stopwise.engine.loss_fits.loss_rows import LossRows, make_features
-from stopwise.kernels import Gaussian, Kernel, Laplace, Matern
+from stopwise.kernels import Gaussian, Kernel, Laplace
 from stopwise.kernels.radial import Radial
 from stopwise.losses import Loss
 from stopwise.problem import make_problem
@@ -26,12 +26,23 @@ from stopwise.selection.choice import Budget, Search
 from stopwise.selection.result import Row, Selection
 
 JUDGE_ROWS, JUDGE_LANDMARKS = 400, 150
-BUDGET = Budget(rows=200, more_rows=300, unseen_rows=300, steps=10, sharing=1, learned_further=0)
-"""The search that proposes; it is a third of what squares get, since the loss itself judges."""
+BUDGET = Budget(
+    grid_rows=100,
+    rows=200,
+    more_rows=200,
+    unseen_rows=300,
+    steps_together=4,
+    first_steps=3,
+    steps=6,
+    sharing=1,
+    learned_further=0,
+)
+"""The search that proposes; it is a quarter of what squares get, since the loss itself judges."""
 LONGER, STRAIGHT = 4.0, 300.0
 """How much longer than the best a Gaussian's length scale is tried, and how many standard deviations (times the root of
 their number) make it a linear kernel: curves are then penalised 10^5 times as much as lines."""
-_KINDS: dict[str, Radial] = {"gaussian": Gaussian(), "matern32": Matern(smoothness=1.5), "laplace": Laplace()}
+_KINDS: dict[str, Radial] = {"gaussian": Gaussian(), "laplace": Laplace()}
+"""The smoothest and the roughest: an average of the two may be proposed as well."""
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,8 @@ _MORE_STEPS_ROWS, _MORE_STEPS_SIZE, _MORE_STEPS = 200, 600, 10
 """Up to so many rows and fitted values left-out predictions take up to so many more steps, of n slopes a row,"""
 _CLOSE = 1e-3
 """until a step is shorter than this share of the first."""
+_SMALL_SHARE = 1e-3
+"""Columns of smaller share (or than the root of the tolerance) do not enter Newton's equations whole."""
 _STEPS, _HALVINGS = 60, 40
 _LEAST_LEFT = 1e-8
 
@@ -85,9 +87,10 @@ class LossProblem:
         out[: int(self.intercept)] = 0.0
         return out
 
-    def equations(self, step_sum: float, fitted: Array, share: float) -> Equations:
-        """Newton's equations at a reading, whole in the columns that have at least this share of the fit there."""
-        penalty = self.penalty(step_sum)
+    def equations(self, step_sum: float, fitted: Array, tolerance: float) -> Equations:
+        """Newton's equations at a reading, whole in the columns whose share of the fit there is not very small: what
+        is neglected of the others shrinks at every step by about the root of their share."""
+        penalty, share = self.penalty(step_sum), min(_SMALL_SHARE, math.sqrt(tolerance))
         whole = int(self.intercept)
         if self.energies.size:
             whole += int(np.count_nonzero(self.energies * self.bend > share * penalty[-1]))
@@ -137,7 +140,7 @@ class Minimiser:
     """The norm of the gradient left, as a share of the constant fit's."""
     steps: int = 0
     tolerance: float = TOLERANCE
-    """Of Newton's method, and for the share below which columns do not enter its equations whole."""
+    """Of Newton's method."""
 
     @cached_property
     def fitted(self) -> Array:
