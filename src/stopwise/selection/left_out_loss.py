@@ -1,7 +1,7 @@
 """Kernel and length scales for a loss: proposed by least squares, judged by the left-out loss.
 
 The search for squares proposes: its own choice, the best of each kernel with one length scale, and longer ones, up to
-nearly linear. Each is then walked along the clock with the loss itself on at most `JUDGE_ROWS` rows, and the simplest
+nearly linear. Each is then walked along the clock with the loss itself on some hundred rows, and the simplest
 whose left-out loss is within half a standard error of the lowest wins.
 """
 
@@ -25,7 +25,8 @@ from stopwise.problem import make_problem
 from stopwise.selection.choice import Budget, Search
 from stopwise.selection.result import Row, Selection
 
-JUDGE_ROWS, JUDGE_LANDMARKS = 400, 150
+JUDGED_CLASSES, JUDGED_NUMBERS = (400, 150), (800, 200)
+"""Rows and landmarks that candidates are judged on: of counts and residuals a few rows carry most of the loss."""
 BUDGET = Budget(
     grid_rows=100,
     rows=200,
@@ -70,12 +71,13 @@ def choose_for_loss(
         proposed = search.run(problem)
         table = cast(Selection, proposed.table)
         x = rows.covariates if proposed.features is None else rows.covariates[:, proposed.features]
-        picked = np.sort(np.random.default_rng(seed).permutation(len(rows.y))[:JUDGE_ROWS])
+        n_judged, n_landmarks = JUDGED_CLASSES if loss.for_classes else JUDGED_NUMBERS
+        picked = np.sort(np.random.default_rng(seed).permutation(len(rows.y))[:n_judged])
         sample = replace(rows, covariates=x).first(None, picked)
         if len(table) == 0 or len(np.unique(sample.y)) < 2:
             return LossChoice(proposed.kernel, proposed.features, table)
         candidates = [proposed.kernel] if relevance is True else _candidates(proposed.kernel, table)
-        judged = [(kernel, judge(kernel, sample, loss, intercept, seed)) for kernel in candidates]
+        judged = [(kernel, judge(kernel, sample, loss, intercept, seed, n_landmarks)) for kernel in candidates]
     lowest = min(judged, key=lambda pair: round(pair[1].lowest, 9))[1]
     best = next(pair for pair in judged if _as_good(pair[1], lowest))
     return LossChoice(best[0], proposed.features, _told(table, judged, best[0], len(sample.y)))
@@ -87,9 +89,9 @@ def _as_good(one: LossPath, lowest: LossPath) -> bool:
     return above <= 0.5 * error
 
 
-def judge(kernel: Kernel, sample: LossRows, loss: Loss, intercept: bool, seed: int) -> LossPath:
+def judge(kernel: Kernel, sample: LossRows, loss: Loss, intercept: bool, seed: int, n_landmarks: int) -> LossPath:
     """The walk along the clock with one kernel on a sample."""
-    found = make_features(kernel, sample, min(JUDGE_LANDMARKS, len(sample.y)), seed, intercept)
+    found = make_features(kernel, sample, min(n_landmarks, len(sample.y)), seed, intercept)
     return walk(found.problem(sample, loss, intercept), final=False)
 
 
