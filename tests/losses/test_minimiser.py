@@ -7,7 +7,7 @@ import pytest
 import scipy.optimize
 from helpers.loss_cases import CASES, problem
 
-from stopwise.engine.loss_fits import loss_minimiser
+from stopwise.engine.loss_fits import loss_minimiser, newton_equations
 from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser, minimise
 from stopwise.engine.loss_fits.loss_path import excess, walk
 from stopwise.engine.loss_fits.loss_rows import LossRows, make_features, merge_copies
@@ -41,7 +41,7 @@ def test_with_squares_the_path_is_ridge(weighted, intercept):
 def slow_minimum(given: LossProblem, step_sum: float) -> np.ndarray:
     """The same objective by a general optimiser, on values and slopes alone."""
     design, q = given.design, given.loss.width
-    penalty = given.penalty(step_sum, design.shape[1])
+    penalty = given.penalty(step_sum)
 
     def objective(flat):
         at = flat.reshape(-1, q)
@@ -70,8 +70,33 @@ def test_newton_finds_the_minimum_that_a_slow_solver_finds(name):
 def test_conjugate_gradients_find_what_the_factor_finds(monkeypatch):
     given, _ = problem("softmax", Matern(1.5), 60, 3, weighted=True)
     direct = minimise(given, 50.0, given.constant)
-    monkeypatch.setattr(loss_minimiser, "DIRECT_SIZE", 10)
+    monkeypatch.setattr(newton_equations, "DIRECT_SIZE", 10)
     assert np.allclose(minimise(given, 50.0, given.constant).fitted, direct.fitted, atol=1e-7)
+
+
+def test_leverages_by_direction_are_exact_where_rows_curve_alike_and_close_elsewhere(monkeypatch):
+    given, _ = problem("softmax", Matern(1.5), 120, 3)
+    alike = Minimiser(50.0, given.constant.coefficients, given)
+    fits = [alike, *(minimise(given, step_sum, given.constant) for step_sum in (10.0, 100.0, 1000.0))]
+    whole = [fit.equations.leverages() for fit in fits]
+    means = [fit.left_out_mean for fit in fits]
+    monkeypatch.setattr(newton_equations, "DIRECT_SIZE", 1)
+    monkeypatch.setattr(loss_minimiser, "_MORE_STEPS_ROWS", 0)
+    again = [Minimiser(fit.step_sum, fit.coefficients, given) for fit in fits]
+    assert np.allclose(again[0].leverage, whole[0], rtol=1e-5, atol=1e-8)
+    for fit, mean in zip(again[1:], means[1:], strict=True):
+        assert fit.left_out_mean == pytest.approx(mean, rel=0.05)
+
+
+def test_columns_of_little_share_enter_by_their_diagonal_and_change_little():
+    for name in CASES:
+        given, _ = problem(name, Laplace(2.0), 150, 4, weighted=True)
+        exact = minimise(given, 5.0, given.constant)
+        rough = minimise(given, 5.0, given.constant, 1e-2)
+        assert rough.equations.whole < given.design.shape[1]
+        assert rough.left_out_mean == pytest.approx(exact.left_out_mean, rel=0.02)
+        if name == "squared":
+            assert np.allclose(rough.leverage, exact.leverage, rtol=1e-9)
 
 
 def left_out_by_hand(given: LossProblem, fit: Minimiser) -> np.ndarray:

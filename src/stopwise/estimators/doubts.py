@@ -25,8 +25,10 @@ of fewer rows than this, interpolation says nothing."""
 _FALL = {"short": 0.05, "long": 0.25}
 """How much the score may still fall in the last step; at the long end a straight truth makes it fall for ever."""
 _TAIL, _TAIL_SHARE, _TAIL_ROWS = 0.01, 0.5, 100
+_MOST_WORK = 2e10
+"""Multiplications: a second or two."""
 _VISIBLE = 0.05
-"""An outlier is off by at least this share of the responses' own spread."""
+"""An outlier is off by at least this share of the responses' own spread; rows left out are predicted well below it."""
 _OUTLYING, _OUTLIER_SHARE, _OUTLIER_ROWS = 8.0, 0.05, 20
 """Standard deviations from which on a row is an outlier, the share of rows that may be, and of how many at least."""
 _MEDIAN = 0.6745
@@ -101,20 +103,35 @@ def _of_stop(path: Path, stop: Stop, sigma: float, kept_rows: Array | None = Non
         return reasons
     freedom = float(path.degrees_of_freedom(stop.step_sum)) / n
     if sigma < _QUIET * spread and freedom > _FULL and n >= _MANY:
+        if _left_out_error(stop) < _VISIBLE * spread:
+            return reasons  # rows left out are predicted as well: there is next to no noise
         reasons.append(
             f"the fit interpolates: the noise level is estimated at {sigma / spread:.1g} of y's spread and "
             f"{100 * freedom:.0f}% of all degrees of freedom are spent; give noise_std= if the noise is larger"
         )
-    elif freedom <= _FULL and path.response is not None and n >= _OUTLIER_ROWS and not _costly(path):
+    elif freedom <= _FULL and path.response is not None and n >= _OUTLIER_ROWS and _rows_known(path, freedom * n):
         reasons += outlier_lines(path, stop, kept_rows) or _of_tails(path, stop)
     if stop.evidence.radius_capped:
         reasons.append("the estimated Hilbert radius hit its cap: give hilbert_radius= or another rule")
     return reasons
 
 
-def _costly(path: Path) -> bool:
-    """Whether residuals by row would take passes over all rows (landmarks): too much for a warning."""
-    return path.spectrum.basis is None or isinstance(path.spectrum.basis.rows, FeatureRows)
+def _left_out_error(stop: Stop) -> float:
+    """Root mean squared error on rows left out, where a rule read it."""
+    read = stop.evidence.criterion is not None and stop.evidence.allowance is not None
+    return math.sqrt(max(stop.evidence.criterion or 0.0, 0.0)) if read else math.inf
+
+
+def _rows_known(path: Path, freedom: float) -> bool:
+    """Whether each row's residual and leverage are at hand, with no more work than a warning is worth.
+
+    They are not by passes over all rows (landmarks), nor from a space of fewer columns than the fit has degrees of
+    freedom (solves).
+    """
+    basis, columns = path.spectrum.basis, path.spectrum.eigenvalues.size
+    if basis is None or isinstance(basis.rows, FeatureRows) or columns < freedom:
+        return False
+    return len(basis.rows) * columns * (1 if basis.rotation is None else columns) <= _MOST_WORK
 
 
 def outliers(path: Path, step_sum: float) -> Array:

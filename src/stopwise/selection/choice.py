@@ -221,9 +221,10 @@ class Search:
                 best = self._typical(sample.with_linear(), self.kernels[0])
                 return best, [*tried, *finalists]
         one = [c for c in _ranked(finalists) if not c.per_feature]
+        rivals = finalists
         if best.per_feature and one and not self.forced and worse_unseen(best, one[0], rows, self.place):
-            best = one[0]
-        best = self._averaged(best, finalists)
+            best, rivals = one[0], one  # what unseen rows speak against has no share either
+        best = self._averaged(best, rivals)
         return best, [*tried, *(c for c in finalists if c not in tried)]
 
     def _listed(self, sample: Sample) -> list[Candidate]:
