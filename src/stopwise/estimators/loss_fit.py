@@ -135,7 +135,8 @@ def stop_fit(rows: LossRows, plan: LossPlan, choice: LossChoice) -> Stopped:
     if choice.features is not None:
         rows = replace(rows, covariates=rows.covariates[:, choice.features])
     with blas_threads(blas_for(len(rows.y))):
-        found = make_features(choice.kernel, rows, plan.landmarks, plan.seed, plan.intercept)
+        count = choice.landmarks if plan.landmarks is None else plan.landmarks
+        found = make_features(choice.kernel, rows, count, plan.seed, plan.intercept)
         chosen, stop = _stop(found.problem(rows, plan.loss, plan.intercept), plan)
     dual, intercept = found.function(chosen.coefficients)
     if not (np.isfinite(dual).all() and np.isfinite(intercept).all()):
