@@ -67,6 +67,8 @@ def find_observations(covariates: Any, responses: Array, weights: Array | None =
     if len(kept) < n_given:
         covariates, responses, given = covariates[_index(covariates, kept)], responses[kept], given[kept]
     groups = equal_rows(covariates)
+    if groups is None and weights is None:
+        return Observations(first=kept, row_of=kept, weights=None, counts=None, agreement=None)
     same_x = np.arange(len(given)) if groups is None else groups
     same_y = np.zeros(len(given), dtype=np.int64) if groups is None else _numbered(responses)
     same = _paired(same_x, same_y)
@@ -118,8 +120,8 @@ def equal_rows(rows: Any) -> Array | None:
     """For each row a number that rows of equal entries share; None where all rows differ."""
     if is_tensor(rows):
         return cast("Array | None", distinct_tensor_rows(rows))
-    numbers = _numbered(rows)
-    return None if int(numbers.max(initial=0)) + 1 == len(rows) else numbers
+    keys = np.sort(_hashes(np.asarray(rows)))
+    return _numbered(rows) if np.any(keys[1:] == keys[:-1]) else None
 
 
 def _numbered(rows: Array) -> Array:

@@ -44,9 +44,10 @@ def make_trend(covariates: Array, weights: Array | None) -> Trend:
     root = np.ones(len(rows)) if weights is None else np.sqrt(weights)
     centre = np.average(rows, axis=0, weights=weights)
     reach = np.abs(rows - centre).max(axis=0)  # divided by before squaring: no magnitude overflows
-    reach = np.where(reach > 0, reach, 1.0)
+    varies = rows.max(axis=0) > rows.min(axis=0)  # a mean of equal numbers may round to another: that is no slope
+    reach = np.where(varies & (reach > 0), reach, 1.0)
     spread = reach * np.sqrt(np.average(((rows - centre) / reach) ** 2, axis=0, weights=weights))
-    spread = np.where(spread > 0, spread, 1.0)
+    spread = np.where(varies & (spread > 0), spread, 1.0)
     columns = np.column_stack([np.ones(len(rows)), (rows - centre) / spread])
     _, values, directions = np.linalg.svd(root[:, None] * columns, full_matrices=False)
     kept = values > 1e-10 * values[0]
@@ -82,7 +83,7 @@ class Problem:
     block: int | None = None
     """How many neighbouring rows share their noise, where a rule was told so."""
 
-    @property
+    @cached_property
     def order(self) -> Array | None:
         """Rows in the order of their only covariate; None for several."""
         x = on_host(self.covariates)

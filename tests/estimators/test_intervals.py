@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise.estimators.prediction import interval_calibration
+from stopwise.estimators.prediction import interval_calibration, posterior, varying_noise
 from stopwise.estimators.prediction.interval_calibration import uncertainty_of
+from stopwise.estimators.prediction.intervals import predict_with_variance
 from stopwise.estimators.prediction.varying_noise import find_varying_noise
 
 KERNEL = sw.kernels.Matern(0.3)
@@ -24,41 +25,111 @@ def sample(n=40, seed=0, replicated=False, outputs=1, noise=0.3):
     return X, (y[:, 0] if outputs == 1 else y), rng
 
 
-def predicted(X, y, weights, penalty, intercept, new, new_weight=1.0):
+def predicted(X, y, weights, penalty, intercept, new, new_weight=1.0, kernel=KERNEL):
     """Ridge with a free constant and its predictive variance over the noise variance, solved as it is written.
 
-    The penalty is on the scale of the Gram matrix; the constant has a flat prior.
+    The penalty is on the scale of the Gram matrix; the constant has a flat prior. What a `kernel` that landmarks see
+    leaves of KERNEL at a row is prior.
     """
-    system = KERNEL(X) + penalty * np.diag(1 / weights)
+    system = kernel(X, X) + penalty * np.diag(1 / weights)
     ones = np.ones((len(X), 1)) if intercept else np.zeros((len(X), 0))
     bordered = np.block([[system, ones], [ones.T, np.zeros((ones.shape[1],) * 2)]])
-    cross = np.hstack([KERNEL(new, X), np.ones((len(new), ones.shape[1]))])
+    cross = np.hstack([kernel(new, X), np.ones((len(new), ones.shape[1]))])
     mean = cross @ np.linalg.solve(bordered, np.append(y, np.zeros(ones.shape[1])))
     explained = np.einsum("ij,ji->i", cross, np.linalg.solve(bordered, cross.T))
     return mean, 1 / new_weight + (KERNEL.diagonal(new) - explained) / penalty
 
 
-def by_hand(X, y, weights, step_sum, intercept, new, level):
+def by_hand(X, y, weights, step_sum, intercept, new, level, kernel=KERNEL):
     """Half-widths from refits without each row in turn, at one penalty on the Gram matrix."""
     weights = weights / weights.mean()
     penalty, ratios = len(y) / step_sum, []
     for row in range(len(y)):
         kept = np.arange(len(y)) != row
-        mean, variance = predicted(X[kept], y[kept], weights[kept], penalty, intercept, X[row : row + 1], weights[row])
+        rest = X[kept], y[kept], weights[kept], penalty, intercept
+        mean, variance = predicted(*rest, X[row : row + 1], weights[row], kernel)
         ratios.append(abs(y[row] - mean[0]) / math.sqrt(variance[0]))
     quantile = np.sort(ratios)[math.ceil((len(y) + 1) * level) - 1]
-    mean, variance = predicted(X, y, weights, penalty, intercept, new)
+    mean, variance = predicted(X, y, weights, penalty, intercept, new, kernel=kernel)
     return mean, quantile * np.sqrt(variance), quantile * np.sqrt(variance - 1)
+
+
+@pytest.fixture
+def even_noise(monkeypatch):
+    monkeypatch.setattr(interval_calibration, "find_varying_noise", lambda rows, ratios: None)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n_landmarks", [5, 30])
+def test_intervals_through_landmarks_are_those_of_leaving_each_row_out_by_hand(
+    n_landmarks, weighted, intercept, even_noise
+):
+    X, y, rng = sample(60)
+    weights = rng.uniform(0.5, 2, size=60) if weighted else np.ones(60)
+    points, new = rng.uniform(size=(n_landmarks, 2)), rng.uniform(-0.5, 1.5, size=(9, 2))
+
+    def seen(left, right):
+        return KERNEL(left, points) @ np.linalg.solve(KERNEL(points), KERNEL(points, right))
+
+    settings = {"rule": sw.rules.Fixed(step_sum=80.0), "solver": "nystrom", "n_landmarks": points}
+    model = sw.KernelRidgeRegressor(KERNEL, fit_intercept=intercept, **settings).fit(X, y, sample_weight=weights)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sw.exceptions.ExtrapolationWarning)
+        ends, curve = (model.predict_interval(new, 0.8, of) for of in ("new", "mean"))
+        np.testing.assert_allclose(ends.mean(axis=1), model.predict(new), rtol=1e-10, atol=1e-10)
+    mean, half, half_mean = by_hand(X, y, weights, 80.0, intercept, new, 0.8, seen)
+    np.testing.assert_allclose(ends, np.column_stack([mean - half, mean + half]), rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(curve, np.column_stack([mean - half_mean, mean + half_mean]), rtol=1e-8, atol=1e-8)
+
+
+def test_directions_left_to_the_prior_change_the_mean_variance_by_less_than_said():
+    X, y, _ = sample(400)
+    fitted = sw.KernelRidgeRegressor(sw.kernels.Gaussian(0.4), solver="nystrom", n_landmarks=200).fit(X, y)._fitted
+    basis, clock = fitted.path.spectrum.basis, interval_calibration.scale_clock(fitted)
+    free = posterior.Free(True, None, 400.0)
+    every = posterior.posterior_of_landmarks(basis.rows, basis.rotation, fitted.path.spectrum.eigenvalues, free)
+    some = every.visible(clock)
+    assert len(some.eigenvalues) < 0.7 * len(every.eigenvalues)
+    more = some.variance(X, clock) - every.variance(X, clock)
+    assert np.all(more >= -1e-12)
+    assert 0 < more.mean() <= 1e-4 * every.variance(X, clock).mean()
+
+
+@pytest.mark.parametrize("solver", ["dense", "nystrom", "krylov"])
+def test_one_pass_gives_the_values_and_variances_of_two(solver, monkeypatch):
+    monkeypatch.setattr(interval_calibration, "STANDING_ROWS", 100)
+    X, y, rng = sample(300, outputs=2)
+    model = sw.KernelRidgeRegressor(KERNEL, solver=solver, n_jobs=2).fit(X, y)
+    fitted, known, new = model._fitted, model.uncertainty(), rng.uniform(size=(50, 2))
+    values, variance = predict_with_variance(fitted, known, new, 2)
+    np.testing.assert_allclose(values, model.predict(new), rtol=1e-10, atol=1e-12)
+    assert (variance is None) == (solver == "krylov")
+    if variance is not None:
+        np.testing.assert_allclose(variance, known.variance(new), rtol=1e-10)
+
+
+@pytest.mark.parametrize("n_features", [1, 3, 6])
+def test_the_log_variance_from_few_points_is_that_from_all(n_features):
+    rng = np.random.default_rng(n_features)
+    points = rng.normal(size=(300, n_features))
+    logs = np.sin(points[:, 0]) + 2 * rng.normal(size=300)
+    length, penalty, new = 2.0, 3.0, 1.5 * rng.normal(size=(50, n_features))
+    few, weights, constant = varying_noise._solved(points, logs, length, penalty)
+    kernel = sw.kernels.Gaussian(length)
+    bordered = np.block([[kernel(points) + penalty * np.eye(300), np.ones((300, 1))], [np.ones((1, 300)), 0.0]])
+    solved = np.linalg.solve(bordered, np.append(logs, 0.0))
+    assert len(few) < 300 if n_features < 6 else len(few) <= 300
+    np.testing.assert_allclose(
+        constant + kernel(new, few) @ weights, solved[-1] + kernel(new, points) @ solved[:-1], atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("replicated", [False, True])
 @pytest.mark.parametrize("n", [12, 60])
-def test_intervals_are_those_of_leaving_each_row_out_by_hand(n, replicated, weighted, intercept, monkeypatch):
-    monkeypatch.setattr(
-        "stopwise.estimators.prediction.interval_calibration.find_varying_noise", lambda rows, ratios: None
-    )
+def test_intervals_are_those_of_leaving_each_row_out_by_hand(n, replicated, weighted, intercept, even_noise):
     X, y, rng = sample(n, replicated=replicated)
     weights = rng.uniform(0.5, 2, size=n) if weighted else np.ones(n)
     new = rng.uniform(-0.5, 1.5, size=(9, 2))
@@ -70,6 +141,33 @@ def test_intervals_are_those_of_leaving_each_row_out_by_hand(n, replicated, weig
     mean, half, half_mean = by_hand(X, y, weights, 80.0, intercept, new, 0.8)
     np.testing.assert_allclose(ends, np.column_stack([mean - half, mean + half]), rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(curve, np.column_stack([mean - half_mean, mean + half_mean]), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("solver", ["dense", "nystrom"])
+@pytest.mark.parametrize("outlying", [False, True])
+def test_with_copies_the_factor_holds_for_rows_that_are_new_and_for_one_of_the_copies(outlying, solver, even_noise):
+    X, y, rng = sample(40)
+    copies = np.array([4] * 5 + [2] * 10 + [1] * 25)
+    y = y + 3.0 * outlying * (copies == 4)
+    rows, new, level = np.repeat(np.arange(40), copies), rng.uniform(size=(9, 2)), 0.8
+    settings = {"rule": sw.rules.Fixed(step_sum=80.0), "solver": solver, "n_landmarks": X}
+    model = sw.KernelRidgeRegressor(KERNEL, **settings).fit(X[rows], y[rows])
+    weights, penalty = copies / copies.mean(), 40 / 80.0
+    ratios, one = [], weights[-1]
+    for row in range(40):
+        left = weights - one * (np.arange(40) == row)
+        kept = left > 1e-12
+        fit = X[kept], y[kept], left[kept], penalty, True
+        mean, variance = predicted(*fit, X[row : row + 1])
+        ratios.append(abs(y[row] - mean[0]) / math.sqrt(variance[0]))
+    given = np.sort(np.repeat(ratios, copies))[math.ceil((len(rows) + 1) * level) - 1]
+    mean, variance = predicted(X, y, weights, penalty, True, new)
+    _, half, _ = by_hand(X, y, weights, 80.0, True, new, level)
+    assert (given * np.sqrt(variance) > half).all() == (not outlying)
+    expected = np.maximum(half, given * np.sqrt(variance))
+    np.testing.assert_allclose(np.diff(model.predict_interval(new, level))[:, 0] / 2, expected, rtol=1e-8)
+    weighed = sw.KernelRidgeRegressor(KERNEL, **settings).fit(X, y, sample_weight=copies)
+    np.testing.assert_allclose(weighed.predict_interval(new, level), model.predict_interval(new, level), rtol=1e-8)
 
 
 def test_several_responses_have_the_intervals_they_have_alone():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -75,13 +76,30 @@ def predict_in_tiles(
     if space is not None and len(training) > _LINE_ROWS:
         block = dual_coef.reshape(len(dual_coef), -1)
         return values_at(space, training[:, 0], block, new[:, 0]).reshape(len(new), *dual_coef.shape[1:])
+    out = np.empty((len(new), *dual_coef.shape[1:]))
+    return reduce_in_tiles(kernel, new, training, dual_coef, lambda _, product: product, out, n_jobs=n_jobs, tile=tile)
+
+
+def reduce_in_tiles(
+    kernel: Kernel,
+    new: Array,
+    training: Array,
+    weights: Array,
+    reduce: Callable[[slice, Array], Array],
+    out: Array,
+    *,
+    n_jobs: Any = None,
+    tile: Tile = CACHED,
+) -> Array:
+    """What `reduce` makes of some of the new rows and k(those, training) @ weights, put into the rows of `out`."""
     cross = CrossKernel(kernel, new, training)
-    out = np.zeros((len(new), *dual_coef.shape[1:]))
     tiles = tile.rows(*cross.shape)
 
     def fill(rows: slice) -> None:
+        product = np.zeros((rows.stop - rows.start, *weights.shape[1:]))
         for columns in tile.parts(len(training)):
-            out[rows] += cross.tile(rows, columns) @ dual_coef[columns]
+            product += cross.tile(rows, columns) @ weights[columns]
+        out[rows] = reduce(rows, product)
 
     # Somebody else's function may not be made for threads.
     workers = min(thread_count(n_jobs), len(tiles)) if has_form(kernel) else 1
@@ -104,6 +122,10 @@ def predict_in_tiles(
 def predict_rows(fitted: Fitted, X: Array, n_jobs: int | None) -> Array:
     """Predictions at checked rows, (m, q)."""
     with blas_threads(limit_of(n_jobs)):
-        X = fitted.to_features(X)
-        values = predict_in_tiles(fitted.kernel, X, fitted.covariates, fitted.dual_coef, n_jobs=n_jobs)
-        return cast(Array, values + fitted.beside_kernel(X))
+        return predict_features(fitted, fitted.to_features(X), n_jobs)
+
+
+def predict_features(fitted: Fitted, X: Array, n_jobs: int | None) -> Array:
+    """Predictions at rows as the kernel takes them, (m, q)."""
+    values = predict_in_tiles(fitted.kernel, X, fitted.covariates, fitted.dual_coef, n_jobs=n_jobs)
+    return cast(Array, values + fitted.beside_kernel(X))

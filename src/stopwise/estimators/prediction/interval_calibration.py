@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -13,13 +14,22 @@ from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.engine.solvers.line_solver import LineSolver, on_the_line
 from stopwise.estimators.fitted import Fitted
 from stopwise.estimators.loss_fit import LossFitted
-from stopwise.estimators.prediction.intervals import Calibration, Uncertainty
+from stopwise.estimators.prediction.intervals import Calibration, Ratios, Uncertainty
 from stopwise.estimators.prediction.other_kernels import OtherKernels, Others, has_length_scale, sample_places
-from stopwise.estimators.prediction.posterior import Free, LinePosterior, Posterior, posterior_of_rows
+from stopwise.estimators.prediction.posterior import (
+    Free,
+    LinePosterior,
+    Posterior,
+    posterior_of_landmarks,
+    posterior_of_pairs,
+    posterior_of_rows,
+)
 from stopwise.estimators.prediction.varying_noise import find_varying_noise
 from stopwise.filters import Ridge
 from stopwise.kernels import Precomputed
+from stopwise.path import Path
 from stopwise.problem import make_problem, make_trend
+from stopwise.spectrum import Basis
 
 STANDING_ROWS, LEFT_OUT_ROWS = 1_000, 2_000
 """Where eigenpairs of all rows are not at hand: rows that stand for all in the estimate's variance, and rows left
@@ -27,13 +37,23 @@ out to calibrate it. Time and memory then do not grow with the number of rows.""
 _VARYING_ROWS = 600
 """Left-out rows that varying noise is learned from: a log variance is smooth, or not worth having."""
 _SATURATED = 1e-12
+_WHOLE = 1e-9
+"""Rounding of a weight over the smallest one, below which it is a whole number."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """Rows as they were given: the ratios with one copy of each left out, (rows, q), and how many copies there were."""
+
+    ratios: Array
+    copies: Array
 
 
 def uncertainty_of(fitted: Fitted) -> Uncertainty:
     """Calibrate the intervals of a fit on its own left-out rows.
 
-    Where all eigenpairs are known, rows are few, or they lie on a line, every row tells of the variance; else some
-    stand for all, and others are left out.
+    Where all eigenpairs are known, rows are few, they lie on a line or are seen through landmarks, every row tells of
+    the variance; else some stand for all, and others are left out.
     """
     rows = training_rows(fitted)
     if rows is None:
@@ -41,43 +61,89 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
             "intervals need rows that can be left out, and a fit in batches or on a cluster keeps none: fit all rows, "
             'or a sample of them, with fit(X, y) and a solver such as "nystrom"'
         )
-    path, clock = fitted.path, scale_clock(fitted)
-    order = np.random.default_rng(len(rows)).permutation(len(rows))
-    exact = _exact_posterior(fitted, rows)
-    asked = np.sort(order[:LEFT_OUT_ROWS] if exact else order[STANDING_ROWS:][:LEFT_OUT_ROWS])
-    posterior = exact or _standing_posterior(fitted, rows, np.sort(order[:STANDING_ROWS]))
-    some = on_host(rows[asked])
-    noise = (_counts(fitted) / path.row_weights)[asked, None]
-    variance = posterior.variance(some, clock)
-    if exact is None:
-        total = noise + variance
-        left = np.column_stack([_path_left(fitted, j)[asked] for j in range(len(clock))])
-    else:  # the variance knows the row itself: without it, 1 / (1 / v - w)
-        total = noise / np.maximum(1 - variance / noise, _SATURATED)
-        left = 1 - posterior.variance(some, fitted.step_sums) / noise
-    residuals = _residuals(fitted, asked) / np.maximum(left, _SATURATED)
-    ratios, counts = residuals / np.sqrt(total), _counts(fitted)[asked]
+    clock, order = scale_clock(fitted), np.random.default_rng(len(rows)).permutation(len(rows))
+    known = _known_posterior(fitted, rows)
+    asked = np.sort(order[:LEFT_OUT_ROWS] if known else order[STANDING_ROWS:][:LEFT_OUT_ROWS])
+    posterior = known or _standing_posterior(fitted, rows, np.sort(order[:STANDING_ROWS]))
+    some, counts = on_host(rows[asked]), _counts(fitted.path)[asked]
+    noise, variance = (counts / fitted.path.row_weights[asked])[:, None], posterior.variance(some, clock)
+    path, copies = fitted.path.along(Ridge()), _copies(fitted.path)
+    residuals = _residuals(path, fitted.step_sums, asked)
+    if isinstance(_basis(fitted).rows, FeatureRows):
+        left, own = _landmark_left(path, fitted.step_sums, asked), 1 - _landmark_left(path, clock, asked)
+    elif known:
+        left, own = 1 - posterior.variance(some, fitted.step_sums) / noise, variance / noise
+    else:
+        left, own = _path_left(path, fitted.step_sums, asked), np.zeros_like(variance)
+    itself = own * noise
+    beside = variance - itself
+    observed = _ratios(residuals, left, noise + beside, itself, own)
+    given = None
+    if copies is not None:  # one of them left out, and predicted as a new observation of weight one is
+        each = copies[asked, None]
+        # Ridge stands for other filters where a row is left out, and less well where its copies stay in.
+        kept = np.where(each > 1, _residuals(fitted.path, fitted.step_sums, asked), residuals)
+        given = Given(_ratios(kept, 1 - (1 - left) / each, 1 + beside, itself, own / each), copies[asked])
     by_rows = None if isinstance(fitted.kernel, Precomputed) else some.astype(np.float64, copy=False)
-    calibrations = tuple(_calibrated(by_rows, ratio, counts) for ratio in ratios.T)
+    calibrations = tuple(_calibrated(by_rows, observed[:, j], counts, given, j) for j in range(len(clock)))
     return Uncertainty(posterior, calibrations, clock, _optimism(fitted), _others(fitted, rows))
 
 
-def _counts(fitted: Fitted) -> Array:
+def _ratios(residuals: Array, left: Array, beside: Array, itself: Array, own: Array) -> Array:
+    """Left-out residuals r / (1 - h) over their scales.
+
+    The scale's square is `beside`, and what the row itself tells of the estimate there: v / (1 - own) without it.
+    """
+    scale = np.sqrt(beside + itself / np.maximum(1 - own, _SATURATED))
+    return cast(Array, residuals / np.maximum(left, _SATURATED) / scale)
+
+
+def _copies(path: Path) -> Array | None:
+    """How often each row was given, where copies (or whole weights, which are the same) were merged; else None."""
+    if path.counts is not None or path.root_weights is None:
+        return None
+    times = path.row_weights / path.row_weights.min()
+    return cast(Array, np.rint(times)) if np.all(np.abs(times - np.rint(times)) <= _WHOLE * times) else None
+
+
+def _basis(fitted: Fitted) -> Basis:
+    basis = fitted.path.spectrum.basis
+    assert basis is not None
+    return basis
+
+
+def _counts(path: Path) -> Array:
     """How many observations each row stands for."""
-    path = fitted.path
     return np.ones(len(path.row_weights)) if path.counts is None else path.counts
 
 
-def _path_left(fitted: Fitted, column: int) -> Array:
-    """1 - h of every row, ridge's at the stop of one response."""
-    return fitted.path.along(Ridge()).column(column).leverage_left(fitted.step_sums[column])
+def _path_left(path: Path, step_sums: Array, rows: Array) -> Array:
+    """1 - h of some rows at the stop of each response."""
+    return np.column_stack([path.column(j).leverage_left(at)[rows] for j, at in enumerate(step_sums)])
 
 
-def _residuals(fitted: Fitted, rows: Array) -> Array:
-    """What ridge on the fit's clock leaves of the responses at some rows, (rows, q), units of y."""
-    path = fitted.path.along(Ridge())
-    left = [path.column(j).residual_rows(np.asarray(at))[rows] for j, at in enumerate(fitted.step_sums)]
-    return cast(Array, np.column_stack(left) * path.scale)
+def _residuals(path: Path, step_sums: Array, rows: Array) -> Array:
+    """What a filter leaves of the responses at some rows at the stop of each, (rows, q), units of y."""
+    if isinstance(cast(Basis, path.spectrum.basis).rows, FeatureRows):
+        gains = path.filter.gain(path.spectrum.eigenvalues, step_sums).T
+        fit = _landmark_vectors(path, rows) @ (gains * path.coefficients.reshape(len(gains), -1))
+        left = np.asarray(path.response)[rows].reshape(fit.shape) - fit
+        return cast(Array, left / np.sqrt(path.row_weights[rows, None]) * path.scale)
+    each = [path.column(j).residual_rows(np.asarray(at))[rows] for j, at in enumerate(step_sums)]
+    return cast(Array, np.column_stack(each) * path.scale)
+
+
+def _landmark_vectors(path: Path, rows: Array) -> Array:
+    """Eigenvectors at some rows, from the features of these alone: no pass over all rows."""
+    basis = cast(Basis, path.spectrum.basis)
+    return cast(Array, basis.rows[rows] @ basis.rotation)
+
+
+def _landmark_left(path: Path, step_sums: Array, rows: Array) -> Array:
+    """1 - h of some rows of a fit through landmarks at readings, one per response."""
+    gains, weights = path.filter.gain(path.spectrum.eigenvalues, step_sums).T, path.row_weights[rows, None]
+    leverage = _landmark_vectors(path, rows) ** 2 @ gains + (weights / path.n_samples if path.intercept else 0.0)
+    return cast(Array, 1 - leverage / _counts(path)[rows, None])
 
 
 def scale_clock(fitted: Fitted) -> Array:
@@ -102,18 +168,19 @@ def training_rows(fitted: Fitted) -> Array | None:
     return basis.rows.covariates if isinstance(basis.rows, FeatureRows) else fitted.covariates
 
 
-def _exact_posterior(fitted: Fitted, rows: Array) -> Posterior | LinePosterior | None:
-    """From all rows; None where they are too many for all eigenpairs."""
-    path, basis, kernel, weights = fitted.path, fitted.path.spectrum.basis, fitted.kernel, fitted.path.row_weights
-    assert basis is not None
+def _known_posterior(fitted: Fitted, rows: Array) -> Posterior | LinePosterior | None:
+    """From all rows, or all as the landmarks of the fit see them; None where they are too many for all eigenpairs."""
+    path, basis, kernel, weights = fitted.path, _basis(fitted), fitted.kernel, fitted.path.row_weights
     if fitted.solver == LineSolver.name:
         space = on_the_line(kernel, rows.shape[1])
         return None if space is None else LinePosterior(space, rows, weights, path.intercept)
     free = Free(path.intercept, fitted.trend, path.n_samples)
-    if path.spectrum.complete and len(basis.rows) == basis.width and not isinstance(basis.rows, FeatureRows):
-        values, vectors = path.spectrum.eigenvalues, np.asarray(basis.vectors, dtype=np.float64)
-        diagonal = float(np.diagonal(rows).mean()) if isinstance(kernel, Precomputed) else 0.0
-        return Posterior(kernel, on_host(rows), np.sqrt(weights), values, vectors, free, path.n_samples, diagonal)
+    if isinstance(basis.rows, FeatureRows):
+        found = posterior_of_landmarks(basis.rows, np.asarray(basis.rotation), path.spectrum.eigenvalues, free)
+        return found if len(rows) <= STANDING_ROWS else found.visible(scale_clock(fitted))
+    if path.spectrum.complete and len(basis.rows) == basis.width:
+        pairs = path.spectrum.eigenvalues, np.asarray(basis.vectors, dtype=np.float64)
+        return posterior_of_pairs(kernel, on_host(rows), weights, pairs, free, path.n_samples)
     if len(rows) > STANDING_ROWS:
         return None
     return posterior_of_rows(kernel, on_host(rows), weights, free, path.n_samples)
@@ -124,7 +191,7 @@ def _standing_posterior(fitted: Fitted, rows: Array, chosen: Array) -> Posterior
     path, precomputed = fitted.path, isinstance(fitted.kernel, Precomputed)
     some = rows[np.ix_(chosen, chosen)] if precomputed else on_host(rows[chosen])
     weights = path.row_weights[chosen]
-    weights = weights * (_counts(fitted)[chosen].sum() / weights.sum())
+    weights = weights * (_counts(path)[chosen].sum() / weights.sum())
     trend = None if fitted.trend is None else make_trend(some, weights)
     free = Free(path.intercept, trend, float(weights.sum()))
     columns = chosen if precomputed else None
@@ -132,9 +199,9 @@ def _standing_posterior(fitted: Fitted, rows: Array, chosen: Array) -> Posterior
     return posterior.visible(scale_clock(fitted))
 
 
-def _calibrated(rows: Array | None, ratios: Array, counts: Array) -> Calibration:
+def _calibrated(rows: Array | None, ratios: Array, counts: Array, given: Given | None, column: int) -> Calibration:
     """Ratios in order; `rows` (None: a precomputed kernel knows none) tell where the noise is louder."""
-    varying = None
+    varying, logs = None, np.zeros(len(ratios))
     if rows is not None:
         learned_from = _evenly(rows, ratios, counts)
         found = find_varying_noise(rows[learned_from], ratios[learned_from])
@@ -142,9 +209,14 @@ def _calibrated(rows: Array | None, ratios: Array, counts: Array) -> Calibration
             varying, left_out = found
             logs = varying.log_variance(rows)
             logs[learned_from] = left_out
-            ratios = ratios * np.exp(-logs / 2)
+    even = np.exp(-logs / 2)
+    copied = None if given is None else _in_order(given.ratios[:, column] * even, given.copies)
+    return Calibration(_in_order(ratios * even, counts), copied, varying)
+
+
+def _in_order(ratios: Array, counts: Array) -> Ratios:
     order = np.argsort(np.abs(ratios), kind="stable")
-    return Calibration(np.abs(ratios)[order], counts[order], varying)
+    return Ratios(np.abs(ratios)[order], counts[order])
 
 
 def _evenly(rows: Array, ratios: Array, counts: Array) -> Array:

@@ -19,8 +19,9 @@ from scipy.stats import norm
 from stopwise._support.arrays import Array
 from stopwise._support.checks import is_number
 from stopwise.estimators.fitted import Fitted
+from stopwise.estimators.prediction.host import predict_features
 from stopwise.estimators.prediction.other_kernels import Others
-from stopwise.estimators.prediction.posterior import Variance
+from stopwise.estimators.prediction.posterior import Posterior, Variance
 from stopwise.estimators.prediction.varying_noise import VaryingNoise
 
 Of = Literal["new", "mean"]
@@ -29,28 +30,50 @@ _STD_LEVEL = 0.9
 
 
 @dataclass(frozen=True)
-class Calibration:
-    """Of one response: left-out residuals over their scales, sorted, how many observations each is, and variation."""
+class Ratios:
+    """Left-out residuals over their scales, sorted, and how many observations each is."""
 
-    ratios: Array
+    values: Array
     counts: Array
-    varying: VaryingNoise | None
 
     @property
-    def n_observations(self) -> int:
+    def total(self) -> int:
         """How many observations were left out."""
         return int(self.counts.sum())
 
     def quantile(self, level: float) -> float:
         """The ceil((n + 1) level)-th smallest ratio (Lei et al. 2018)."""
-        n = self.n_observations
+        n = self.total
         rank = math.ceil((n + 1) * level * (1 - 1e-12))
         if not 1 <= rank <= n:
             raise ValueError(
                 f"level must be at most n / (n + 1) = {n / (n + 1):.4g} with {n} left-out rows, got {level:g}: ask for "
                 "a lower level or give more rows"
             )
-        return float(self.ratios[int(np.searchsorted(np.cumsum(self.counts), rank))])
+        return float(self.values[int(np.searchsorted(np.cumsum(self.counts), rank))])
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Of one response: the ratios of observations, and the variation of their noise.
+
+    Where copies were merged, `given` are those of rows as they were given, one copy left out at a time: a new row may
+    be unlike all, or repeat one again, and the factor holds for both.
+    """
+
+    observed: Ratios
+    given: Ratios | None
+    varying: VaryingNoise | None
+
+    @property
+    def n_observations(self) -> int:
+        """How many observations were left out."""
+        return self.observed.total
+
+    def quantile(self, level: float) -> float:
+        """The factor at this level."""
+        found = self.observed.quantile(level)
+        return found if self.given is None else max(found, self.given.quantile(level))
 
 
 @dataclass(frozen=True)
@@ -64,13 +87,16 @@ class Uncertainty:
     others: Others | None = None
     """Where the kernel was chosen from the data: what other kernels say."""
 
-    def half_width(self, X: Array, level: float, of: Of, weights: Array | None = None) -> Array:
+    def half_width(
+        self, X: Array, level: float, of: Of, weights: Array | None = None, variance: Array | None = None
+    ) -> Array:
         """Half the interval's width at rows (as the kernel takes them), (m, q), in the units of y.
 
-        Outside the box of the training rows it is at least that at the nearest point of the box, grown as the interval
-        of all kernels that the data allow grows from there: h^2(x) >= h^2(p) + o^2(x) - o^2(p).
+        `variance` is the posterior's at X, where it is known. Outside the box of the training rows the half-width is
+        at least that at the nearest point of the box, grown as the interval of all kernels that the data allow grows
+        from there: h^2(x) >= h^2(p) + o^2(x) - o^2(p).
         """
-        half = self._calibrated(X, level, of, weights)
+        half = self._calibrated(X, level, of, weights, variance)
         if self.others is None or not (far := self.others.outside(X)).any():
             return half
         weights = None if weights is None else weights[far]
@@ -81,14 +107,21 @@ class Uncertainty:
         )
         return half
 
-    def std(self, X: Array, of: Of) -> Array:
+    def variance(self, X: Array) -> Array:
+        """The estimate's variance at rows in units of the noise's, (m, q)."""
+        return self.posterior.variance(X, self.step_sums)
+
+    def std(self, X: Array, of: Of, variance: Array | None = None) -> Array:
         """A standard deviation, (m, q): the 90% half-width over 1.645, or the highest level that few rows allow."""
         level = min(_STD_LEVEL, min((c.n_observations / (c.n_observations + 1)) for c in self.calibrations))
-        return self.half_width(X, level, of) / _normal(level)
+        return self.half_width(X, level, of, None, variance) / _normal(level)
 
-    def _calibrated(self, X: Array, level: float, of: Of, weights: Array | None) -> Array:
+    def _calibrated(
+        self, X: Array, level: float, of: Of, weights: Array | None, variance: Array | None = None
+    ) -> Array:
         """q s(x); of the curve also by how much other kernels differ from the fit, which left-out rows cannot show."""
-        half = self._scale(X, of, weights) * self.optimism * self._quantiles(level)
+        scale = self._scale(self.variance(X) if variance is None else variance, X, of, weights)
+        half = scale * self.optimism * self._quantiles(level)
         if of == "new" or self.others is None:
             return half
         return cast(Array, np.sqrt(half**2 + _normal(level) ** 2 * self.others.disagreement(X)))
@@ -98,19 +131,20 @@ class Uncertainty:
         assert self.others is not None
         noise = np.zeros((len(X), len(self.step_sums)))
         if of == "new":
-            noise = self._noise(X, weights) * (self.optimism * self._quantiles(level) / _normal(level)) ** 2
+            noise = self._noise(X) / (1.0 if weights is None else weights[:, None])
+            noise = noise * (self.optimism * self._quantiles(level) / _normal(level)) ** 2
         return self.others.half_width(X, level, np.sqrt(noise))
 
-    def _scale(self, X: Array, of: Of, weights: Array | None = None) -> Array:
+    def _scale(self, variance: Array, X: Array, of: Of, weights: Array | None) -> Array:
         """sqrt of noise (for "new") and estimate's variance, in units of the noise."""
-        variance = self.posterior.variance(X, self.step_sums) * self._noise(X, None)
-        return cast(Array, np.sqrt(variance + self._noise(X, weights) if of == "new" else variance))
+        own = 1.0 if weights is None else 1 / weights[:, None]
+        return cast(Array, np.sqrt((variance + own if of == "new" else variance) * self._noise(X)))
 
-    def _noise(self, X: Array, weights: Array | None) -> Array:
-        """The variance of a new observation, (m, q), in units of the mean noise."""
-        even = np.ones(len(X)) if weights is None else 1 / weights
+    def _noise(self, X: Array) -> Array:
+        """The variance of a new observation of weight one, (m, q), in units of the mean noise."""
         varying = [each.varying for each in self.calibrations]
-        return np.column_stack([even if each is None else even * np.exp(each.log_variance(X)) for each in varying])
+        each_row = [np.ones(len(X)) if each is None else np.exp(each.log_variance(X)) for each in varying]
+        return np.column_stack(each_row)
 
     def _quantiles(self, level: float) -> Array:
         return np.array([each.quantile(level) for each in self.calibrations])
@@ -135,13 +169,27 @@ def _normal(level: float) -> float:
     return float(norm.ppf((1 + level) / 2))
 
 
-def standard_deviations(fitted: Fitted, uncertainty: Uncertainty | None, X: Array, of: Of) -> Array:
-    """Standard deviations at rows as the kernel takes them, (m, q).
+def standard_deviations(
+    fitted: Fitted, uncertainty: Uncertainty | None, X: Array, of: Of, variance: Array | None
+) -> Array:
+    """Standard deviations at rows as the kernel takes them, (m, q); `variance` is the posterior's, where it is known.
 
     A fit that kept sums over rows alone knows the estimate's noise and not what bias and noise left-out rows show.
     """
     if uncertainty is not None:
-        return uncertainty.std(X, of)
+        return uncertainty.std(X, of, variance)
     if fitted.spread is None:
         raise ValueError("standard deviations need the rows of the fit, and this one kept none: fit again")
     return cast(Array, np.sqrt((fitted.spread.variance(X) + float(of == "new")) * fitted.noise_std**2))
+
+
+def predict_with_variance(
+    fitted: Fitted, uncertainty: Uncertainty | None, X: Array, n_jobs: int | None
+) -> tuple[Array, Array | None]:
+    """Predictions at rows as the kernel takes them, (m, q), and the posterior's variance where one pass gives both."""
+    posterior = None if uncertainty is None else uncertainty.posterior
+    if not isinstance(posterior, Posterior) or not np.array_equal(posterior.rows, fitted.covariates):
+        return predict_features(fitted, X, n_jobs), None
+    assert uncertainty is not None
+    values, variance = posterior.beside(fitted.dual_coef, X, uncertainty.step_sums, n_jobs)
+    return values + fitted.beside_kernel(X), variance

@@ -94,7 +94,7 @@ class Sampled:
         free = posterior.free.at(self.rows)
         level = free.T @ (self.weights * self.response)
         rest = self.response - free @ level
-        return cast(Array, posterior.vectors.T @ (np.sqrt(self.weights) * rest)), cast(Array, level)
+        return cast(Array, posterior.seen.T @ rest), cast(Array, level)
 
 
 @dataclass(frozen=True)

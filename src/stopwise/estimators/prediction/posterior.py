@@ -8,24 +8,23 @@ they make up for, and they add |t(x)|^2. All filters share the clock eta.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import scipy.linalg
 
 from stopwise._support.arrays import Array
-from stopwise._support.memory import row_tiles
+from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.engine.line.predictions import variance_at
 from stopwise.engine.line.transitions import StateSpace
-from stopwise.estimators.prediction.host import CrossKernel, predict_in_tiles
+from stopwise.estimators.prediction.host import predict_in_tiles, reduce_in_tiles
 from stopwise.kernels import Kernel, Precomputed
 from stopwise.problem import Trend
 
 _UNSEEN = 1e-4
-"""A direction with step_sum x eigenvalue below this is nearly all prior."""
+"""Share of the mean variance over the rows that directions left out may change."""
 
 
 class Variance(Protocol):
@@ -55,15 +54,19 @@ class Free:
 class Posterior:
     """The variance at any row, from the eigenpairs of D K D / m over rows of m observations that stand for all n.
 
-    `vectors` (rows, k) and `eigenvalues` are of the weighted matrix less what is free; `diagonal` stands for k(x, x) of
-    a precomputed kernel, and `columns` say which of all training rows these are.
+    K is the matrix less what is free. With t the free columns of the m rows and V the eigenvectors, k(x, rows) @ `seen`
+    - t(x)' `rest` is the kernel between x and V less what is free, and k(x, rows) @ `weighted` that between x and t;
+    `square` is t'K t. `diagonal` stands for k(x, x) of a precomputed kernel, and `columns` say which of all training
+    rows these are.
     """
 
     kernel: Kernel
     rows: Array
-    root_weights: Array
     eigenvalues: Array
-    vectors: Array
+    seen: Array
+    rest: Array
+    weighted: Array
+    square: Array
     free: Free
     n_observations: float
     diagonal: float = 0.0
@@ -71,42 +74,48 @@ class Posterior:
 
     def variance(self, new: Array, step_sums: Array) -> Array:
         """Var f(x) / noise variance at each new row and each clock reading, (m, q); nothing of size m x rows."""
-        out = np.empty((len(new), len(step_sums)))
-        for part, prior, image, columns in self._tiles(new):
-            free = (columns**2).sum(axis=1) * (self.free.total / self.n_observations)
-            out[part] = self._left(prior, image**2, step_sums) + free[:, None]
-        return out
+        return self.beside(np.zeros((len(self.rows), 0)), new, step_sums)[1]
+
+    def beside(self, dual_coef: Array, new: Array, step_sums: Array, n_jobs: Any = None) -> tuple[Array, Array]:
+        """k(new, rows) @ dual_coef and the variance, each tile of the kernel made once for both."""
+        split, scale = dual_coef.shape[1], self.free.total / self.n_observations
+        out = np.empty((len(new), split + len(step_sums)))
+
+        def reduce(part: slice, product: Array) -> Array:
+            prior, image, columns = self._less_free(new[part], product[:, split:])
+            free = (columns**2).sum(axis=1) * scale
+            return np.hstack([product[:, :split], self._left(prior, image**2, step_sums) + free[:, None]])
+
+        weights = np.hstack([dual_coef, self.weighted, self.seen])
+        reduce_in_tiles(self.kernel, self._known(new), self.rows, weights, reduce, out, n_jobs=n_jobs)
+        return out[:, :split], out[:, split:]
 
     def images(self, new: Array) -> tuple[Array, Array]:
         """k between new rows and the eigenvectors, less what is free, (m, k), and the free columns there, (m, p)."""
-        tiles = [(image, columns) for _, _, image, columns in self._tiles(new)]
-        return np.vstack([image for image, _ in tiles]), np.vstack([columns for _, columns in tiles])
+        product = predict_in_tiles(self.kernel, self._known(new), self.rows, np.hstack([self.weighted, self.seen]))
+        return self._less_free(new, product)[1:]
 
     def visible(self, step_sums: Array) -> Posterior:
-        """The same less the directions that these readings leave to the prior within a share of 1e-4 of it."""
-        kept = self.eigenvalues * step_sums.max(initial=0.0) > _UNSEEN
-        return replace(self, eigenvalues=self.eigenvalues[kept], vectors=self.vectors[:, kept])
+        """The same less the last directions, which together change the mean variance over the rows by 1e-4 of it.
 
-    def _tiles(self, new: Array) -> Iterator[tuple[slice, Array, Array, Array]]:
-        """Some of the new rows at a time: which, k(x, x) and k in the eigenvectors less what is free, and t(x)."""
-        cross = CrossKernel(self.kernel, new if self.columns is None else new[:, self.columns], self.rows)
-        weighted, square, seen, own, rest = self._small_parts
-        for part in row_tiles(*cross.shape):
-            block, prior = cross.tile(part).astype(np.float64, copy=False), self._diagonal(new[part])
-            columns, image = self.free.at(new[part]), block @ weighted
-            prior = prior - 2 * (columns * image).sum(axis=1) + ((columns @ square) * columns).sum(axis=1)
-            yield part, prior, block @ seen - columns @ rest - image @ own, columns
+        A direction of eigenvalue l adds (eta l)^2 / (1 + eta l) to the sum of variances over the rows if left to the
+        prior, and eta l / (1 + eta l) if not.
+        """
+        grown = self.eigenvalues * step_sums.max(initial=0.0)
+        order = np.argsort(grown, kind="stable")
+        gains = grown / (1 + grown)
+        kept = np.sort(order[np.cumsum((grown * gains)[order]) > _UNSEEN * gains.sum()])
+        return replace(self, eigenvalues=self.eigenvalues[kept], seen=self.seen[:, kept], rest=self.rest[:, kept])
 
-    @cached_property
-    def _small_parts(self) -> tuple[Array, Array, Array, Array, Array]:
-        """W t, t'W K W t, sqrt(W) V, t' sqrt(W) V and (K W t - t t'W K W t)' sqrt(W) V over the rows."""
-        own = self.free.at(self.rows)
-        weighted, seen = self.root_weights[:, None] ** 2 * own, self.root_weights[:, None] * self.vectors
-        if not weighted.shape[1]:
-            return weighted, np.zeros((0, 0)), seen, own.T @ seen, own.T @ seen
-        images = predict_in_tiles(self.kernel, self.rows, self.rows, weighted)
-        square = weighted.T @ images
-        return weighted, square, seen, own.T @ seen, (images - own @ square).T @ seen
+    def _known(self, new: Array) -> Array:
+        """New rows as the kernel takes them: of a precomputed matrix the columns of these rows."""
+        return new if self.columns is None else new[:, self.columns]
+
+    def _less_free(self, new: Array, product: Array) -> tuple[Array, Array, Array]:
+        """k(x, x) and k in the eigenvectors less what is free, and t(x), from k(x, rows) @ [weighted, seen]."""
+        columns, p = self.free.at(new), self.weighted.shape[1]
+        prior = self._diagonal(new) - 2 * (columns * product[:, :p]).sum(axis=1)
+        return prior + ((columns @ self.square) * columns).sum(axis=1), product[:, p:] - columns @ self.rest, columns
 
     def _diagonal(self, new: Array) -> Array:
         if isinstance(self.kernel, Precomputed):
@@ -136,10 +145,30 @@ class LinePosterior:
         return variance_at(self.space, *places, intercept=self.intercept)
 
 
+def posterior_of_pairs(
+    kernel: Kernel,
+    rows: Array,
+    weights: Array,
+    pairs: tuple[Array, Array],
+    free: Free,
+    n_observations: float,
+    columns: Array | None = None,
+) -> Posterior:
+    """The posterior from eigenvalues and eigenvectors over some rows; weights add up to the observations among them."""
+    (values, vectors), own, root = pairs, free.at(rows), np.sqrt(weights)[:, None]
+    weighted, seen = root**2 * own, root * vectors
+    images = predict_in_tiles(kernel, rows, rows, weighted) if own.shape[1] else weighted
+    square = weighted.T @ images
+    rest = (images - own @ square).T @ seen
+    diagonal = float(np.diagonal(rows).mean()) if isinstance(kernel, Precomputed) else 0.0
+    seen = seen - weighted @ (own.T @ seen)
+    return Posterior(kernel, rows, values, seen, rest, weighted, square, free, n_observations, diagonal, columns)
+
+
 def posterior_of_rows(
     kernel: Kernel, rows: Array, weights: Array, free: Free, n_observations: float, columns: Array | None = None
 ) -> Posterior:
-    """The posterior from some rows, decomposed anew; weights add up to the observations among them.
+    """The same, decomposed anew.
 
     Of a precomputed kernel `rows` are the matrix between them, and `columns` say which of all rows they are.
     """
@@ -150,5 +179,27 @@ def posterior_of_rows(
     matrix = matrix - fixed @ (fixed.T @ matrix)
     matrix = matrix - (matrix @ fixed) @ fixed.T
     values, vectors = scipy.linalg.eigh((matrix + matrix.T) / 2, check_finite=False, driver="evd")
-    diagonal = float(np.diagonal(rows).mean()) if isinstance(kernel, Precomputed) else 0.0
-    return Posterior(kernel, rows, root, np.maximum(values, 0.0), vectors, free, n_observations, diagonal, columns)
+    return posterior_of_pairs(kernel, rows, weights, (np.maximum(values, 0.0), vectors), free, n_observations, columns)
+
+
+def posterior_of_landmarks(features: FeatureRows, rotation: Array, eigenvalues: Array, free: Free) -> Posterior:
+    """The posterior of all rows seen through landmarks; what these do not see of k(x, x) is left to the prior.
+
+    With phi(x) = k(x, L) P the features and `rotation` W / sqrt(n lambda), an eigenvector's value at a row is
+    sqrt(w) (phi - mean)' W / sqrt(n lambda), so that k in the eigenvectors is n lambda times that without sqrt(w).
+    """
+    landmarks, mean = features.landmarks, features.mean
+    grown = rotation * (free.total * eigenvalues)
+    constant = np.full(int(free.intercept), math.sqrt(free.total))
+    weighted = np.outer(landmarks.projection @ mean, constant)
+    return Posterior(
+        landmarks.kernel,
+        landmarks.points,
+        eigenvalues,
+        landmarks.projection @ grown,
+        np.outer(constant, mean @ grown),
+        weighted,
+        float(mean @ mean) * np.outer(constant, constant),
+        free,
+        free.total,
+    )

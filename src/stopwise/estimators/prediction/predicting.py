@@ -21,7 +21,13 @@ from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.device import like, moved, placed, predict_on, take_new_tensor
 from stopwise.estimators.prediction.host import predict_rows
 from stopwise.estimators.prediction.interval_calibration import has_intervals, training_rows, uncertainty_of
-from stopwise.estimators.prediction.intervals import Uncertainty, check_level, check_of, standard_deviations
+from stopwise.estimators.prediction.intervals import (
+    Uncertainty,
+    check_level,
+    check_of,
+    predict_with_variance,
+    standard_deviations,
+)
 from stopwise.estimators.prediction.response_groups import ResponseGroups, groups_of, parts_of
 from stopwise.exceptions import ExtrapolationWarning
 
@@ -57,13 +63,13 @@ class PredictMixin:
             parts = [part.predict(X, return_std, interval) for part in parts_of(self, groups)]
             several = isinstance(parts[0], tuple)
             return tuple(map(groups.joined, zip(*parts, strict=True))) if several else groups.joined(parts)
-        rows, values = self._predicted(fitted, X)
         if not (return_std or interval == "new"):
-            return fitted.shaped(values)
+            return fitted.shaped(self._predicted(fitted, X)[1])
         uncertainty = None if training_rows(fitted) is None else self.uncertainty()
+        rows, values, variance = self._predicted_with(fitted, X, uncertainty)
         with blas_threads(limit_of(self.n_jobs)):
             used = fitted.to_features(on_host(rows))
-            std = standard_deviations(fitted, uncertainty, used, "new" if interval == "new" else "mean")
+            std = standard_deviations(fitted, uncertainty, used, "new" if interval == "new" else "mean", variance)
         return fitted.shaped(values), fitted.shaped(like(rows, std))
 
     def predict_interval(self, X: object, level: float = 0.9, of: str = "new", sample_weight: object = None) -> Any:
@@ -97,12 +103,13 @@ class PredictMixin:
         uncertainty = self.uncertainty()
         if is_dask(X):
             raise TypeError("predict_interval takes arrays and tensors: map it over the blocks of a dask collection")
-        rows, values = self._predicted(fitted, X)
+        rows, values, variance = self._predicted_with(fitted, X, uncertainty)
         weights = check_weights(on_host(sample_weight), len(rows), least_rows=1)
         if weights is not None and np.any(weights == 0):
             raise ValueError("sample_weight of a new observation must be above 0: at 0 it could be anywhere")
         with blas_threads(limit_of(self.n_jobs)):
-            half = like(rows, uncertainty.half_width(fitted.to_features(on_host(rows)), level, what, weights))
+            used = fitted.to_features(on_host(rows))
+            half = like(rows, uncertainty.half_width(used, level, what, weights, variance))
         lower, upper = fitted.shaped(values - half), fitted.shaped(values + half)
         return torch().stack([lower, upper], -1) if is_tensor(lower) else np.stack([lower, upper], axis=-1)
 
@@ -118,12 +125,25 @@ class PredictMixin:
 
     def _predicted(self, fitted: Fitted, X: object) -> tuple[Any, Any]:
         """Checked new rows and predictions (m, q) for them: arrays for an array, tensors for a tensor."""
-        rows = take_new_tensor(fitted, X) if is_tensor(X) else take_covariates(self, fitted, X)
-        self._tell_of_extrapolation(fitted, rows)
+        rows = self._checked(fitted, X)
         if fitted.device is None and not is_tensor(rows):
             return rows, predict_rows(fitted, rows, self.n_jobs)
         self._on_device = placed(self.__dict__.get("_on_device"), fitted, rows, self.precision)
         return rows, predict_on(self._on_device, rows, self.n_jobs)
+
+    def _predicted_with(self, fitted: Fitted, X: object, known: Uncertainty | None) -> tuple[Any, Any, Array | None]:
+        """The same and, where one pass over the kernel gives both, the estimate's variance."""
+        if fitted.device is not None or is_tensor(X):
+            return *self._predicted(fitted, X), None
+        rows = self._checked(fitted, X)
+        with blas_threads(limit_of(self.n_jobs)):
+            return rows, *predict_with_variance(fitted, known, fitted.to_features(rows), self.n_jobs)
+
+    def _checked(self, fitted: Fitted, X: object) -> Any:
+        """Checked new rows, an array or a tensor, with a word where they are far from the training rows."""
+        rows = take_new_tensor(fitted, X) if is_tensor(X) else take_covariates(self, fitted, X)
+        self._tell_of_extrapolation(fitted, rows)
+        return rows
 
     def _tell_of_extrapolation(self, fitted: Fitted, rows: Any) -> None:
         """Warn once per fit of rows far from those it was made from."""
@@ -133,7 +153,7 @@ class PredictMixin:
         text = fitted.extrapolation(on_host(rows))
         if text is not None:
             self._told = fitted
-            warnings.warn(text, ExtrapolationWarning, stacklevel=4)
+            warnings.warn(text, ExtrapolationWarning, stacklevel=5)
 
     def uncertainty(self) -> Uncertainty:
         """What intervals are made from: calibrated at the first use and kept as long as the fit."""

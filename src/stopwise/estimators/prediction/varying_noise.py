@@ -12,8 +12,12 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpstrf
 
 from stopwise._support.arrays import Array
+from stopwise.estimators.prediction.host import predict_in_tiles
+from stopwise.kernels import Gaussian
 from stopwise.selection.rows import median_distance, squared_distances
 
 LEAST_ROWS = 60
@@ -26,6 +30,8 @@ _PENALTIES = tuple(float(p) for p in np.geomspace(0.02, 20.0, 10))
 """Penalties tried, in units of the number of rows over twenty."""
 _FLOOR = 6.0
 """Log squares more than this below their median are put there: exact hits, which no logarithm measures."""
+_LEFT = 1e-10
+"""What may be left of k(x, x) = 1 at every point in the span of those that stay."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +52,7 @@ class VaryingNoise:
     def log_variance(self, rows: Array) -> Array:
         """One number per row."""
         scaled = (rows - self.centre) / self.spread
-        out = np.empty(len(rows))
-        for first in range(0, len(rows), 1024):
-            part = scaled[first : first + 1024]
-            gaps = ((part**2).sum(axis=1)[:, None] + (self.points**2).sum(axis=1)) - 2 * part @ self.points.T
-            out[first : first + 1024] = np.exp(-np.maximum(gaps, 0) / (2 * self.length**2)) @ self.weights
+        out = predict_in_tiles(Gaussian(self.length), scaled, self.points, self.weights)
         return cast(Array, np.clip(out + self.constant, self.low, self.high))
 
     @property
@@ -77,11 +79,8 @@ def find_varying_noise(rows: Array, ratios: Array) -> tuple[VaryingNoise, Array]
     gain, error = _improvement(ratios, left_out)
     if gain <= _CLEAR * error:
         return None
-    weights, constant = _solved(points, logs, length, penalty)
-    found = VaryingNoise(
-        centre, spread, points, weights, constant, length, float(left_out.min()), float(left_out.max()), gain
-    )
-    return found, left_out
+    ends = float(left_out.min()), float(left_out.max())
+    return VaryingNoise(centre, spread, *_solved(points, logs, length, penalty), length, *ends, gain), left_out
 
 
 def _log_squares(ratios: Array) -> Array:
@@ -113,13 +112,21 @@ def _best(points: Array, logs: Array) -> tuple[float, float, Array]:
     return best[1:]
 
 
-def _solved(points: Array, logs: Array, length: float, penalty: float) -> tuple[Array, float]:
-    """Weights and constant of the ridge fit to all rows."""
+def _solved(points: Array, logs: Array, length: float, penalty: float) -> tuple[Array, Array, float]:
+    """The ridge fit to all rows: points, their weights and a constant.
+
+    A smooth function of few dimensions needs few of the points: with K = L L' by pivoted Cholesky, cut off where
+    nothing of any point is left, k(x, all) w is k(x, first) L_1^-T L'w, L_1 the first rows of L.
+    """
     gram = np.exp(-squared_distances(points) / (2 * length**2))
-    gram[np.diag_indices_from(gram)] += penalty
-    solved = np.linalg.solve(gram, np.column_stack([logs, np.ones(len(logs))]))
+    system = gram + penalty * np.eye(len(gram))
+    solved = np.linalg.solve(system, np.column_stack([logs, np.ones(len(logs))]))
     constant = float(solved[:, 0].sum() / solved[:, 1].sum())
-    return solved[:, 0] - constant * solved[:, 1], constant
+    weights = solved[:, 0] - constant * solved[:, 1]
+    factor, order, rank, _ = dpstrf(gram, tol=_LEFT, lower=1)
+    order, factor = order - 1, np.tril(factor)[:, :rank]
+    few = solve_triangular(factor[:rank], factor.T @ weights[order], lower=True, trans="T")
+    return points[order[:rank]], few, constant
 
 
 def _improvement(ratios: Array, logs: Array) -> tuple[float, float]:
