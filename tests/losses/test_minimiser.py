@@ -81,8 +81,9 @@ def test_newton_finds_the_minimum_that_a_slow_solver_finds(name):
 
 def test_conjugate_gradients_find_what_the_factor_finds(monkeypatch):
     given, _ = problem("softmax", Matern(1.5), 60, 3, weighted=True)
+    monkeypatch.setattr(newton_equations, "DIRECT_STEP_SIZE", 1000)
     direct = minimise(given, 50.0, given.constant)
-    monkeypatch.setattr(newton_equations, "DIRECT_SIZE", 10)
+    monkeypatch.setattr(newton_equations, "DIRECT_STEP_SIZE", 10)
     assert np.allclose(minimise(given, 50.0, given.constant).fitted, direct.fitted, atol=1e-7)
 
 
