@@ -81,7 +81,7 @@ class Equations:
         """The same with one fitted value at a time: along each direction of a row's own curvature, its leverage when
         every row has that share of its mean curvature. Exact where all rows are alike."""
         mean, penalty = self.mean_curvature[:, 0], self.penalty[: self.whole, 0]
-        rows = self.design[:, : self.whole] / np.sqrt(np.maximum(penalty, NEARLY_FREE * penalty.max()))
+        rows = self.design[:, : self.whole] / np.sqrt(np.maximum(penalty, NEARLY_FREE * (penalty.max() or 1.0)))
         strengths, turn = scipy.linalg.eigh(rows.T @ (mean * rows), driver="evd", check_finite=False)
         energies = (rows @ turn) ** 2
         values, vectors = np.linalg.eigh(self.curvature)
