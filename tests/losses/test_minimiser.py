@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import scipy.optimize
 from helpers.loss_cases import CASES, problem
 
+import stopwise as sw
 from stopwise.engine.loss_fits import loss_minimiser, newton_equations
 from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser, minimise
 from stopwise.engine.loss_fits.loss_path import excess, walk
-from stopwise.engine.loss_fits.loss_rows import LossRows, make_features, merge_copies
+from stopwise.engine.loss_fits.loss_rows import (
+    EXACT_ROWS,
+    LEAST_LANDMARKS,
+    PER_DIMENSION,
+    LossRows,
+    enough_landmarks,
+    landmark_count,
+    make_features,
+    merge_copies,
+)
 from stopwise.kernels import Gaussian, Laplace, Matern
 
 KERNELS = (Gaussian(1.0), Matern(1.5), Laplace(2.0))
@@ -69,8 +81,9 @@ def test_newton_finds_the_minimum_that_a_slow_solver_finds(name):
 
 def test_conjugate_gradients_find_what_the_factor_finds(monkeypatch):
     given, _ = problem("softmax", Matern(1.5), 60, 3, weighted=True)
+    monkeypatch.setattr(newton_equations, "DIRECT_STEP_SIZE", 1000)
     direct = minimise(given, 50.0, given.constant)
-    monkeypatch.setattr(newton_equations, "DIRECT_SIZE", 10)
+    monkeypatch.setattr(newton_equations, "DIRECT_STEP_SIZE", 10)
     assert np.allclose(minimise(given, 50.0, given.constant).fitted, direct.fitted, atol=1e-7)
 
 
@@ -182,3 +195,15 @@ def test_features_of_all_rows_are_the_kernel_and_of_some_never_more():
     some = make_features(kernel, rows, 10, 0, False).features
     assert some.shape[1] <= 10
     assert np.linalg.eigvalsh(gram - some @ some.T).min() > -1e-10
+
+
+def test_landmarks_follow_the_effective_dimension_between_their_limits():
+    counts = [enough_landmarks(1000, 400, dimension) for dimension in (1.0, 15.0, 1000.0)]
+    assert counts == [LEAST_LANDMARKS, math.ceil(PER_DIMENSION * 15 * math.sqrt(2.5)), landmark_count(1000, None)]
+    assert enough_landmarks(EXACT_ROWS, EXACT_ROWS, 1.0) is None
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(900, 3))
+    y = rng.random(900) < 1 / (1 + np.exp(-2 * X[:, 0]))
+    few, all_of_them = (sw.KernelGradientClassifier(n_landmarks=count).fit(X, y) for count in ("auto", 400))
+    assert len(few.X_fit_) < 400
+    assert np.abs(few.predict_proba(X) - all_of_them.predict_proba(X)).max() < 0.02

@@ -17,7 +17,7 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise._support.threads import blas_threads
 from stopwise.engine.loss_fits.loss_path import LossPath, excess, walk
-from stopwise.engine.loss_fits.loss_rows import LossRows, make_features
+from stopwise.engine.loss_fits.loss_rows import LossRows, enough_landmarks, make_features
 from stopwise.kernels import Gaussian, Kernel, Laplace
 from stopwise.kernels.radial import Radial
 from stopwise.losses import Loss
@@ -53,6 +53,8 @@ class LossChoice:
     kernel: Kernel
     features: Array | None = None
     table: Selection | None = None
+    landmarks: int | None = None
+    """How many rows are enough to stand for all, by the effective dimension that was judged."""
 
 
 def choose_for_loss(
@@ -80,7 +82,8 @@ def choose_for_loss(
         judged = [(kernel, judge(kernel, sample, loss, intercept, seed, n_landmarks)) for kernel in candidates]
     lowest = min(judged, key=lambda pair: round(pair[1].lowest, 9))[1]
     best = next(pair for pair in judged if _as_good(pair[1], lowest))
-    return LossChoice(best[0], proposed.features, _told(table, judged, best[0], len(sample.y)))
+    count = enough_landmarks(len(rows.y), len(sample.y), best[1].chosen.degrees_of_freedom / loss.width)
+    return LossChoice(best[0], proposed.features, _told(table, judged, best[0], len(sample.y)), count)
 
 
 def _as_good(one: LossPath, lowest: LossPath) -> bool:

@@ -19,8 +19,9 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from stopwise._support.arrays import Array
 
-DIRECT_SIZE = 600
-"""Up to so many unknowns the whole columns are solved by one factor; beyond, by conjugate gradients."""
+DIRECT_SIZE, DIRECT_STEP_SIZE = 600, 100
+"""Up to so many unknowns in the whole columns leverages come from one factor; and steps, beyond by conjugate gradients:
+for a single right side a few products cost less than the factor."""
 _PRODUCTS = 400
 NEARLY_FREE = 1e-6
 """Stands for the constant's penalty of 0, over the others', where the equations are turned to their axes."""
@@ -49,14 +50,13 @@ class Equations:
         bend, count = float(self.mean_curvature.sum()) / self.weight, self.design.shape[1] - self.whole
         return self.penalty[self.whole :, 0] + bend * self.energies[self.energies.size - count :]
 
-    @property
-    def _direct(self) -> bool:
-        return bool(self.curvature.shape[1] == 1 or self.whole * self.curvature.shape[1] <= DIRECT_SIZE)
+    def _direct(self, size: int) -> bool:
+        return bool(self.curvature.shape[1] == 1 or self.whole * self.curvature.shape[1] <= size)
 
     def direction(self, gradient: Array, share: float) -> Array:
         """-H^-1 gradient, (p, q); by conjugate gradients to a tolerance that shrinks with the gradient's `share`."""
         first, q = gradient[: self.whole], gradient.shape[1]
-        if self._direct:
+        if self._direct(DIRECT_STEP_SIZE):
             factor = self._factor(self.curvature)
             solved = scipy.linalg.cho_solve((factor, True), first.T.ravel(), check_finite=False).reshape(q, -1).T
         else:
@@ -65,7 +65,7 @@ class Equations:
 
     def leverages(self) -> Array:
         """x_i' H^-1 x_i, (n, q, q)."""
-        if not self._direct:
+        if not self._direct(DIRECT_SIZE):
             return self._leverages_by_direction()
         rows, q = self.design[:, : self.whole], self.curvature.shape[1]
         out = np.zeros((len(rows), q, q))
@@ -81,7 +81,7 @@ class Equations:
         """The same with one fitted value at a time: along each direction of a row's own curvature, its leverage when
         every row has that share of its mean curvature. Exact where all rows are alike."""
         mean, penalty = self.mean_curvature[:, 0], self.penalty[: self.whole, 0]
-        rows = self.design[:, : self.whole] / np.sqrt(np.maximum(penalty, NEARLY_FREE * penalty.max()))
+        rows = self.design[:, : self.whole] / np.sqrt(np.maximum(penalty, NEARLY_FREE * (penalty.max() or 1.0)))
         strengths, turn = scipy.linalg.eigh(rows.T @ (mean * rows), driver="evd", check_finite=False)
         energies = (rows @ turn) ** 2
         values, vectors = np.linalg.eigh(self.curvature)
