@@ -53,6 +53,8 @@ def named_kernels(d: int) -> dict[str, kernels.Kernel]:
         "linear": kernels.Linear(),
         "sum": 0.7 * gaussian + 0.1 * kernels.Linear(),
         "product": laplace * kernels.Polynomial(2),
+        "productlaplace": kernels.ProductLaplace(float(d)),
+        "productmatern32": kernels.ProductMatern(scale),
     }
 
 

@@ -2,6 +2,7 @@
 
     python benchmarks/large.py --data FOLDER [--flights flights.npy] [--sets pol kin40k] [--splits 0 1 2] [--gpu]
     python benchmarks/large.py --rates [--gpu]    # the rates of engine/solves/costs.py, measured on this machine
+    python benchmarks/large.py --from a.json b.json --figure large.svg    # the table of runs made before, and a figure
 
 FOLDER holds NAME.csv.gz files, the response last. 64 percent of the rows train, 20 percent test (the first and the last
 of numpy's default_rng(split) permutation), standardised on the training rows. RMSE on all test rows, and on those whose
@@ -195,6 +196,48 @@ def rates(gpu: bool) -> None:
         timed(f"held product {n} x 16", lambda m=held, b=block: m @ b, n**2)
 
 
+def mean_table(rows: list[dict[str, object]]) -> str:
+    """Mean error over splits (and on rows whose covariates are new), and the median seconds of a fit."""
+    names = ("stopwise", "stopwise ridge", "gpytorch", "boosting")
+    lines = ["| set | rows | " + " | ".join(names) + " |", "|---" * (2 + len(names)) + "|"]
+    for key in dict.fromkeys((row["set"], row["rows"]) for row in rows):
+        cells = []
+        for name in names:
+            of = [row for row in rows if (row["set"], row["rows"]) == key and row["method"] == name and "rmse" in row]
+            means = [float(np.mean([row[what] for row in of])) for what in ("rmse", "rmse_new")] if of else []
+            cells.append(f"{means[0]:.4f} ({means[1]:.4f}), {np.median([r['fit_s'] for r in of]):.0f} s" if of else "")
+        lines.append(f"| {key[0]} | {key[1]:,} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def draw(rows: list[dict[str, object]], path: Path) -> None:
+    """Error against seconds, a panel for each set, a point for each split."""
+    from matplotlib import pyplot
+
+    colours = {"stopwise": "#0072B2", "stopwise ridge": "#56B4E9", "gpytorch": "#D55E00", "boosting": "#7F7F7F"}
+    sets = list(dict.fromkeys(row["set"] for row in rows))
+    figure, axes = pyplot.subplots(2, -(-len(sets) // 2), figsize=(11, 5.2), layout="constrained", squeeze=False)
+    for ax, name in zip(axes.flat, sets, strict=False):
+        for method, colour in colours.items():
+            of = [row for row in rows if row["set"] == name and row["method"] == method and "rmse" in row]
+            new = [row["rmse_new"] for row in of]
+            ax.plot([row["fit_s"] for row in of], new, "o", color=colour, markersize=6, alpha=0.8, label=method)
+        size = next(row["rows"] for row in rows if row["set"] == name)
+        ax.set(xscale="log", xlim=(0.4, 150), title=f"{name}, {size:,} rows")
+        ax.set_ylim(0, 1.1 * max(row["rmse_new"] for row in rows if row["set"] == name and "rmse_new" in row))
+        ax.set_xticks([1, 10, 100], ["1", "10", "100"])
+        ax.minorticks_off()
+        ax.spines[["top", "right"]].set_visible(False)
+    for ax in axes[-1]:
+        ax.set_xlabel("seconds of a fit")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("error, new rows")
+    shown = {label: handle for handle, label in zip(*axes[0, 0].get_legend_handles_labels(), strict=True)}
+    shown = {label: handle for label, handle in shown.items() if any(row["method"] == label for row in rows)}
+    figure.legend(shown.values(), shown.keys(), loc="outside upper center", ncols=4, frameon=False)
+    figure.savefig(path)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("."))
@@ -207,17 +250,22 @@ def main() -> None:
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--rates", action="store_true")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--from", type=Path, nargs="*", dest="source", help="rows of earlier runs, made with --json")
+    parser.add_argument("--figure", type=Path)
     options = parser.parse_args()
     if options.rates:
         rates(options.gpu)
         return
-    rows = []
-    for name in options.sets:
+    rows: list[dict[str, object]] = [row for path in options.source or () for row in json.loads(path.read_text())]
+    for name in () if options.source else options.sets:
         table = load(name, options.data, options.flights)
         if table is not None:
             rows += run(name, table, options)
         if options.json:
             options.json.write_text(json.dumps(rows, indent=1, default=str))
+    print(mean_table(rows))
+    if options.figure:
+        draw(rows, options.figure)
 
 
 if __name__ == "__main__":

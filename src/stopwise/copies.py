@@ -67,6 +67,8 @@ def find_observations(covariates: Any, responses: Array, weights: Array | None =
     if len(kept) < n_given:
         covariates, responses, given = covariates[_index(covariates, kept)], responses[kept], given[kept]
     groups = equal_rows(covariates)
+    if groups is None and weights is None:
+        return Observations(first=kept, row_of=kept, weights=None, counts=None, agreement=None)
     same_x = np.arange(len(given)) if groups is None else groups
     same_y = np.zeros(len(given), dtype=np.int64) if groups is None else _numbered(responses)
     same = _paired(same_x, same_y)
@@ -118,8 +120,15 @@ def equal_rows(rows: Any) -> Array | None:
     """For each row a number that rows of equal entries share; None where all rows differ."""
     if is_tensor(rows):
         return cast("Array | None", distinct_tensor_rows(rows))
-    numbers = _numbered(rows)
-    return None if int(numbers.max(initial=0)) + 1 == len(rows) else numbers
+    # Mostly one column tells, and if not, one sort of hashes.
+    if any(_all_differ(column) for column in rows.T[:1]) or _all_differ(_hashes(rows)):
+        return None
+    return _numbered(rows)
+
+
+def _all_differ(values: Array) -> bool:
+    ordered = np.sort(values)
+    return bool((ordered[1:] != ordered[:-1]).all())
 
 
 def _numbered(rows: Array) -> Array:

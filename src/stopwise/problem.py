@@ -83,7 +83,7 @@ class Problem:
     block: int | None = None
     """How many neighbouring rows share their noise, where a rule was told so."""
 
-    @property
+    @cached_property
     def order(self) -> Array | None:
         """Rows in the order of their only covariate; None for several."""
         x = on_host(self.covariates)

@@ -88,7 +88,7 @@ def _readings(step_sum: ArrayLike) -> Array:
 
 
 def _refused(values: Array, wrong: Mask, words: str) -> Array:
-    if np.any(wrong):
+    if wrong.any():
         raise ValueError(f"{words} at least 0, got {float(values[wrong].flat[0])!r}")
     return values
 

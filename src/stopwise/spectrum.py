@@ -78,7 +78,8 @@ class Basis:
     @cached_property
     def _squares(self) -> Array | None:
         """Squares of all entries, kept where they are small enough."""
-        return self.vectors.astype(np.float64) ** 2 if self.rows.shape[0] * self.width <= _KEPT_ENTRIES else None
+        few = self.rows.shape[0] * self.width <= _KEPT_ENTRIES
+        return self.vectors.astype(np.float64, copy=False) ** 2 if few else None
 
     @property
     def width(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.problems import wave_in_shared_noise
 
 import stopwise as sw
 from stopwise.engine.line.fits import fit_at
@@ -46,17 +47,8 @@ def test_fit_and_likelihood_are_the_dense_ones(kernel):
         assert 40 * evidence(fit)[j, 0] == pytest.approx(free, abs=1e-8)
 
 
-def shared(seed, rho, n=300):
-    rng = np.random.default_rng(seed)
-    noise = np.zeros(n + 100)
-    for t in range(1, n + 100):
-        noise[t] = rho * noise[t - 1] + np.sqrt(1 - rho**2) * rng.standard_normal()
-    x = (np.arange(n) + 0.5) / n
-    return x[:, None], np.sin(6 * x), 0.3 * noise[100:]
-
-
 def test_no_other_correlation_is_likelier():
-    X, truth, noise = shared(0, 0.7, 120)
+    X, truth, noise = wave_in_shared_noise(0, 0.7, 120)
     y, space = (truth + noise)[:, None], state_space(sw.kernels.Sobolev(2))
     found = shared_noise(merge_rows(X[:, 0], y), space, 0, intercept=True)
 
@@ -75,7 +67,7 @@ def test_no_other_correlation_is_likelier():
 def test_a_stop_that_knows_of_shared_noise_does_not_follow_it():
     risks = []
     for seed in range(5):
-        X, truth, noise = shared(seed, 0.8)
+        X, truth, noise = wave_in_shared_noise(seed, 0.8)
         one = sw.KernelRidgeRegressor(noise_std=sw.noise.AR1()).fit(X, truth + noise)
         other = sw.KernelRidgeRegressor(one.kernel_).fit(X, truth + noise)
         best = sw.KernelRidgeRegressor(one.kernel_, rule=sw.rules.Oracle(truth)).fit(X, truth + noise)
@@ -87,14 +79,14 @@ def test_a_stop_that_knows_of_shared_noise_does_not_follow_it():
 
 
 def test_independent_noise_keeps_its_level_and_descent_its_clock():
-    X, truth, noise = shared(3, 0.0)
+    X, truth, noise = wave_in_shared_noise(3, 0.0)
     model = sw.KernelGradientRegressor(sw.kernels.Matern(0.5, 2.5), noise_std=sw.noise.AR1()).fit(X, truth + noise)
     assert model.noise_std_ == pytest.approx(0.3, rel=0.2)
     assert np.mean((model.predict(X) - truth) ** 2) < 0.01
 
 
 def test_a_model_with_shared_noise_is_saved_and_explained(tmp_path):
-    X, truth, noise = shared(1, 0.8)
+    X, truth, noise = wave_in_shared_noise(1, 0.8)
     model = sw.KernelRidgeRegressor(noise_std=sw.noise.AR1()).fit(X, truth + noise)
     sw.save(model, tmp_path / "m.stopwise")
     assert np.array_equal(sw.load(tmp_path / "m.stopwise").predict(X), model.predict(X))
@@ -113,13 +105,13 @@ def test_a_model_with_shared_noise_is_saved_and_explained(tmp_path):
     ],
 )
 def test_what_cannot_be_told_from_shared_noise_is_refused(settings, match):
-    X, truth, noise = shared(0, 0.5, 60)
+    X, truth, noise = wave_in_shared_noise(0, 0.5, 60)
     with pytest.raises(ValueError, match=match):
         sw.KernelRidgeRegressor(noise_std=sw.noise.AR1(), **settings).fit(X, truth + noise)
 
 
 def test_repeated_places_and_standard_deviations_are_refused():
-    X, truth, noise = shared(0, 0.5, 60)
+    X, truth, noise = wave_in_shared_noise(0, 0.5, 60)
     with pytest.raises(ValueError, match="some places repeat"):
         sw.KernelRidgeRegressor(noise_std=sw.noise.AR1()).fit(np.repeat(X[:30], 2, axis=0), truth + noise)
     model = sw.KernelRidgeRegressor(noise_std=sw.noise.AR1()).fit(X, truth + noise)

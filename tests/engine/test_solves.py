@@ -9,7 +9,7 @@ from stopwise._support.torch import has_torch
 from stopwise.engine.solves.factor import centred_gram, factor
 from stopwise.engine.solves.preconditioned import Preconditioned
 from stopwise.engine.solves.preconditioner import low_rank
-from stopwise.engine.solves.shifted_descent import as_resolvents
+from stopwise.engine.solves.shifted_descent import as_resolvents, is_smooth
 from stopwise.engine.spectrum.eigenpairs import IndefiniteMatrix
 from stopwise.filters import CutOff, GradientDescent, GradientFlow, NuMethod, Ridge
 from stopwise.kernels import Gaussian, Laplace, Matern
@@ -217,6 +217,16 @@ def test_a_filter_late_on_the_clock_is_a_polynomial_in_one_resolvent(filter):
     assert gaps.max() <= 1.2 * polynomial.error + 1e-12
     if not isinstance(filter, NuMethod):
         assert polynomial.error <= 1e-4
+
+
+@pytest.mark.parametrize("schedule", ["auto", 0.01, [0.5, 0.4, 0.1], PolynomialDecay(0.5, 0.3)])
+def test_few_solves_follow_descent_by_any_schedule(schedule):
+    assert is_smooth(GradientDescent(schedule))
+
+
+@pytest.mark.parametrize("filter", [GradientFlow(), Ridge(), CutOff(), NuMethod(), NuMethod(2.0)])
+def test_few_solves_follow_flow_and_ridge_but_no_cut_and_no_accelerated_descent(filter):
+    assert is_smooth(filter) == isinstance(filter, GradientFlow | Ridge)
 
 
 def test_a_cut_is_no_polynomial_and_its_error_says_so():

@@ -44,6 +44,18 @@ def test_normal_noise_has_no_outliers():
             sw.KernelGradientRegressor(sw.kernels.Gaussian(0.2)).fit(X, y)
 
 
+def test_noise_with_a_long_tail_has_no_outliers_but_one_beside_it_has():
+    X, y, rng = wave(2_000, 5)
+    y = np.sin(6 * X[:, 0]) + 0.1 * rng.laplace(size=len(y))  # two rows lie beyond eight standard deviations
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sw.KernelGradientRegressor(sw.kernels.Gaussian(0.2)).fit(X, y)
+    X, y, _ = wave(2_000, 5)
+    y[123] += 5
+    with pytest.warns(TrustWarning, match=r"row 123 \(counted"):
+        sw.KernelGradientRegressor(sw.kernels.Gaussian(0.2)).fit(X, y)
+
+
 def test_extrapolation_is_said_once_and_only_where_it_matters():
     X, y, rng = wave()
     model = sw.KernelGradientRegressor(sw.kernels.Gaussian(0.2)).fit(X, y)
@@ -71,3 +83,26 @@ def test_a_periodic_kernel_has_no_outside():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.predict(np.linspace(0, 1, 50)[:, None])
+
+
+def test_interpolation_is_doubted_only_where_rows_left_out_are_missed():
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-1, 1, size=(200, 2))
+    exact = np.sin(3 * X[:, 0]) * X[:, 1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sw.KernelRidgeRegressor(sw.kernels.Laplace(20.0)).fit(X, exact)
+    with pytest.warns(TrustWarning, match="interpolates"):
+        sw.KernelRidgeRegressor(sw.kernels.Gaussian(0.01), rule=sw.rules.Fixed(step_sum=1e12), noise_std=1e-9).fit(
+            X, exact
+        )
+
+
+def test_a_space_of_few_columns_names_no_outliers():
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-1, 1, size=(400, 2))
+    y = np.sin(20 * X[:, 0]) * np.cos(20 * X[:, 1]) + 0.05 * rng.normal(size=400)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = sw.KernelRidgeRegressor(sw.kernels.Matern(0.2), solver="factor").fit(X, y)
+    assert model.path_.degrees_of_freedom() > model.path_.spectrum.eigenvalues.size

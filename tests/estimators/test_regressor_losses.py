@@ -106,3 +106,16 @@ def test_the_published_path_refuses_losses_without_bounded_curvature(sine, loss)
     model = sw.KernelGradientRegressor.as_published("sobolev1", noise_std=1.0, loss=loss)
     with pytest.raises(ValueError, match=f"bounded from above and away from 0.*{loss}"):
         model.fit(X, np.round(np.abs(y)))
+
+
+def test_kernels_for_counts_are_judged_on_more_rows_than_kernels_for_classes():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(900, 2))
+    rate = np.exp(X[:, 0])
+    counted = sw.KernelGradientRegressor(loss="poisson").fit(X, rng.poisson(rate))
+    sorted_out = sw.KernelGradientClassifier().fit(X, rng.random(900) < rate / (1 + rate))
+    for model, rows in ((counted, 800), (sorted_out, 400)):
+        judged = [row for row in model.selection_.tried if "left_out_loss" in row]
+        assert {row["rows"] for row in judged} == {rows}
+        lowest = min(row["left_out_loss"] for row in judged)
+        assert next(row for row in judged if row["chosen"])["left_out_loss"] <= 1.05 * lowest

@@ -68,3 +68,13 @@ def estimator(filter_: str, kernel: Any, **more: Any) -> Any:
     if filter_ == "ridge":
         return sw.KernelRidgeRegressor(kernel, **more)
     return sw.KernelGradientRegressor(kernel, filter=filter_, **more)
+
+
+def wave_in_shared_noise(seed: int, correlation: float, n: int = 300) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """n places in a row, a wave over them, and noise of which neighbours share so much (an autoregression)."""
+    rng = np.random.default_rng(seed)
+    noise = np.zeros(n + 100)
+    for t in range(1, n + 100):
+        noise[t] = correlation * noise[t - 1] + np.sqrt(1 - correlation**2) * rng.standard_normal()
+    x = (np.arange(n) + 0.5) / n
+    return x[:, None], np.sin(6 * x), 0.3 * noise[100:]

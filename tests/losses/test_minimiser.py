@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import scipy.optimize
 from helpers.loss_cases import CASES, problem
 
-from stopwise.engine.loss_fits import loss_minimiser
+import stopwise as sw
+from stopwise.engine.loss_fits import loss_minimiser, newton_equations
 from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser, minimise
 from stopwise.engine.loss_fits.loss_path import excess, walk
-from stopwise.engine.loss_fits.loss_rows import LossRows, make_features, merge_copies
+from stopwise.engine.loss_fits.loss_rows import (
+    EXACT_ROWS,
+    LEAST_LANDMARKS,
+    PER_DIMENSION,
+    LossRows,
+    enough_landmarks,
+    landmark_count,
+    make_features,
+    merge_copies,
+)
 from stopwise.kernels import Gaussian, Laplace, Matern
 
 KERNELS = (Gaussian(1.0), Matern(1.5), Laplace(2.0))
@@ -41,7 +53,7 @@ def test_with_squares_the_path_is_ridge(weighted, intercept):
 def slow_minimum(given: LossProblem, step_sum: float) -> np.ndarray:
     """The same objective by a general optimiser, on values and slopes alone."""
     design, q = given.design, given.loss.width
-    penalty = given.penalty(step_sum, design.shape[1])
+    penalty = given.penalty(step_sum)
 
     def objective(flat):
         at = flat.reshape(-1, q)
@@ -69,9 +81,35 @@ def test_newton_finds_the_minimum_that_a_slow_solver_finds(name):
 
 def test_conjugate_gradients_find_what_the_factor_finds(monkeypatch):
     given, _ = problem("softmax", Matern(1.5), 60, 3, weighted=True)
+    monkeypatch.setattr(newton_equations, "DIRECT_STEP_SIZE", 1000)
     direct = minimise(given, 50.0, given.constant)
-    monkeypatch.setattr(loss_minimiser, "DIRECT_SIZE", 10)
+    monkeypatch.setattr(newton_equations, "DIRECT_STEP_SIZE", 10)
     assert np.allclose(minimise(given, 50.0, given.constant).fitted, direct.fitted, atol=1e-7)
+
+
+def test_leverages_by_direction_are_exact_where_rows_curve_alike_and_close_elsewhere(monkeypatch):
+    given, _ = problem("softmax", Matern(1.5), 120, 3)
+    alike = Minimiser(50.0, given.constant.coefficients, given)
+    fits = [alike, *(minimise(given, step_sum, given.constant) for step_sum in (10.0, 100.0, 1000.0))]
+    whole = [fit.equations.leverages() for fit in fits]
+    means = [fit.left_out_mean for fit in fits]
+    monkeypatch.setattr(newton_equations, "DIRECT_SIZE", 1)
+    monkeypatch.setattr(loss_minimiser, "_MORE_STEPS_ROWS", 0)
+    again = [Minimiser(fit.step_sum, fit.coefficients, given) for fit in fits]
+    assert np.allclose(again[0].leverage, whole[0], rtol=1e-5, atol=1e-8)
+    for fit, mean in zip(again[1:], means[1:], strict=True):
+        assert fit.left_out_mean == pytest.approx(mean, rel=0.05)
+
+
+def test_columns_of_little_share_enter_by_their_diagonal_and_change_little():
+    for name in CASES:
+        given, _ = problem(name, Laplace(2.0), 150, 4, weighted=True)
+        exact = minimise(given, 5.0, given.constant)
+        rough = minimise(given, 5.0, given.constant, 1e-2)
+        assert rough.equations.whole < given.design.shape[1]
+        assert rough.left_out_mean == pytest.approx(exact.left_out_mean, rel=0.02)
+        if name == "squared":
+            assert np.allclose(rough.leverage, exact.leverage, rtol=1e-9)
 
 
 def left_out_by_hand(given: LossProblem, fit: Minimiser) -> np.ndarray:
@@ -157,3 +195,15 @@ def test_features_of_all_rows_are_the_kernel_and_of_some_never_more():
     some = make_features(kernel, rows, 10, 0, False).features
     assert some.shape[1] <= 10
     assert np.linalg.eigvalsh(gram - some @ some.T).min() > -1e-10
+
+
+def test_landmarks_follow_the_effective_dimension_between_their_limits():
+    counts = [enough_landmarks(1000, 400, dimension) for dimension in (1.0, 15.0, 1000.0)]
+    assert counts == [LEAST_LANDMARKS, math.ceil(PER_DIMENSION * 15 * math.sqrt(2.5)), landmark_count(1000, None)]
+    assert enough_landmarks(EXACT_ROWS, EXACT_ROWS, 1.0) is None
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(900, 3))
+    y = rng.random(900) < 1 / (1 + np.exp(-2 * X[:, 0]))
+    few, all_of_them = (sw.KernelGradientClassifier(n_landmarks=count).fit(X, y) for count in ("auto", 400))
+    assert len(few.X_fit_) < 400
+    assert np.abs(few.predict_proba(X) - all_of_them.predict_proba(X)).max() < 0.02

@@ -355,6 +355,22 @@ def test_the_page_of_classes_counts_every_left_out_row_once(flowers):
     assert data["clock"]["lowest"] == model.stop_.evidence.lowest
 
 
+def test_the_slider_of_classes_has_fits_along_the_clock_and_the_chosen_stop_among_them(flowers):
+    model, X, y = flowers
+    clock = data_of(report.render(model, X=X, y=y))["clock"]
+    assert np.all(np.diff(clock["at"]) > 0)
+    assert clock["at"][clock["home"]] == pytest.approx(model.step_sum_)
+    assert clock["loss"][clock["home"]] == pytest.approx(model.stop_.evidence.criterion, rel=1e-6)
+    assert min(clock["loss"]) >= clock["lowest"] - 1e-9
+    assert clock["certainty"][0] < clock["certainty"][-1]
+    for at in (0, clock["home"], -1):
+        fixed = sw.KernelGradientClassifier(model.kernel_, rule=sw.rules.Fixed(step_sum=clock["at"][at])).fit(X, y)
+        _, observed, counts = clock["reliability"][at]
+        assert sum(counts) == pytest.approx(len(y))
+        assert np.average(observed, weights=counts) == pytest.approx(np.mean(y == "yes"))
+        assert abs(clock["accuracy"][at] - fixed.score(X, y)) < 0.1
+
+
 def test_a_class_effect_is_the_mean_probability_with_the_column_set(flowers):
     model, X, y = flowers
     effect = data_of(report.render(model, X=X, y=y))["effects"][1]

@@ -322,3 +322,30 @@ def test_the_threshold_of_two_classes_moves_the_confusion_table(browser, tmp_pat
     slider.send_keys(Keys.END)
     assert table()[1::2] == [0, 0]
     assert browser.get_log("browser") == []
+
+
+def test_the_stop_of_classes_can_be_moved_and_brought_back(browser, tmp_path):
+    from selenium.webdriver.common.keys import Keys
+
+    from stopwise.pages import write
+
+    rng = np.random.default_rng(29)
+    X = rng.normal(size=(120, 2))
+    y = np.digitize(X[:, 0] + 0.7 * rng.normal(size=120), [-0.5, 0.5])
+    model = sw.KernelGradientClassifier("gaussian").fit(X, y)
+    write(model, tmp_path / "page.html", X=X, y=y)
+    slider = open_page(browser, tmp_path / "page.html")
+    silent(browser)
+
+    def shown(name):
+        return float(browser.find_element("css selector", f"[data-clock={name}]").get_attribute("data-value"))
+
+    home = shown("at"), shown("loss")
+    assert home == pytest.approx((model.step_sum_, model.stop_.evidence.criterion), rel=1e-6)
+    sure = shown("certainty")
+    slider.send_keys(Keys.END)
+    assert shown("at") > home[0]
+    assert shown("certainty") > sure
+    browser.find_element("id", "back").click()
+    assert (shown("at"), shown("loss")) == home
+    assert browser.get_log("browser") == []

@@ -162,13 +162,6 @@ def test_a_sound_fit_comes_without_a_warning():
         sw.KernelGradientRegressor().fit(X, y)
 
 
-def test_interpolation_is_warned_of():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(size=(80, 1))
-    with pytest.warns(TrustWarning, match="interpolates"):
-        sw.KernelRidgeRegressor(sw.kernels.Laplace(1.0)).fit(X, np.cos(5 * X[:, 0]))
-
-
 def test_heavy_tails_are_warned_of():
     rng = np.random.default_rng(1)
     X = rng.uniform(size=(200, 1))

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers.problems import wave_in_shared_noise
 from sklearn import config_context
 from sklearn.model_selection import cross_val_score
 
@@ -51,19 +52,10 @@ def test_blocks_in_a_row_score_every_row_once_away_from_its_predictors():
         assert len(each.rows) - 1 - each.scored.max() >= 5 or each.rows[-1] == 102
 
 
-def shared_noise(seed, rho=0.8, n=400):
-    rng = np.random.default_rng(seed)
-    noise = np.zeros(n + 100)
-    for t in range(1, n + 100):
-        noise[t] = rho * noise[t - 1] + np.sqrt(1 - rho**2) * rng.standard_normal()
-    x = (np.arange(n) + 0.5) / n
-    return x[:, None], np.sin(6 * x), 0.3 * noise[100:]
-
-
 def test_blocks_do_not_follow_noise_that_neighbours_share_and_say_so():
     risks = []
     for seed in range(4):
-        x, truth, noise = shared_noise(seed)
+        x, truth, noise = wave_in_shared_noise(seed, 0.8, 400)
         with pytest.warns(DependentRowsWarning, match="degrees of freedom"):
             blocks = sw.KernelRidgeRegressor("sobolev2", rule=sw.rules.LeaveBlockOut(20)).fit(x, truth + noise)
         single = sw.KernelRidgeRegressor("sobolev2", rule="loo").fit(x, truth + noise)
@@ -76,7 +68,7 @@ def test_independent_rows_get_no_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error", DependentRowsWarning)
         for seed in range(3):
-            x, truth, noise = shared_noise(seed, rho=0.0)
+            x, truth, noise = wave_in_shared_noise(seed, 0.0, 400)
             sw.KernelRidgeRegressor("sobolev2", rule=sw.rules.LeaveBlockOut(20)).fit(x, truth + noise)
 
 

@@ -265,3 +265,17 @@ def test_the_sample_is_drawn_from_distinct_rows_only():
     means = pd.DataFrame(X).assign(y=problem.responses[:, 0]).groupby([0, 1]).y.mean()
     spread = problem.responses[:, 0].var()
     np.testing.assert_allclose(np.sort(sample.means[:, 0]), np.sort(means / np.sqrt(spread)), atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::stopwise.estimators.doubts.TrustWarning")
+def test_what_unseen_rows_speak_against_has_no_share_in_an_average(monkeypatch):
+    X, y = data(120)
+    monkeypatch.setattr("stopwise.selection.choice.worse_unseen", lambda *rows: True)
+    kernel = sw.KernelRidgeRegressor().fit(X, y).kernel_
+    parts = [kernel]
+    while any(isinstance(part, sw.kernels.Sum) for part in parts):
+        parts = [half for part in parts for half in ([part.first, part.second] if hasattr(part, "second") else [part])]
+    spread = X.std(axis=0)
+    for part in parts:
+        scales = getattr(part, "inner", part).scales / spread
+        np.testing.assert_allclose(scales, scales[0], rtol=1e-12)

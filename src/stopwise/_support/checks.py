@@ -62,9 +62,10 @@ def finite_array(values: object, what: str) -> Array:
 
 def at_least_zero(values: object, what: str) -> Array:
     """A `finite_array` of numbers of at least 0."""
-    array = finite_array(values, what)
-    if (array < 0).any():
-        raise ValueError(f"{what} must be at least 0, got {float(array.min())!r}")
+    array = real_array(values, what)
+    if array.size and not 0 <= array.min() <= array.max() < math.inf:
+        lowest = float(finite_array(array, what).min())
+        raise ValueError(f"{what} must be at least 0, got {lowest!r}")
     return array
 
 

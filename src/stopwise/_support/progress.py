@@ -47,8 +47,7 @@ class Progress:
     def __init__(self, verbose: int | bool, what: str = "fitting", patience: float = 0.0) -> None:
         self.verbose, self.what, self._patience = bool(verbose), what, patience
         self._started, self._said = time.monotonic(), ""
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         self._outer = _open.get()
@@ -57,15 +56,18 @@ class Progress:
             _open.set(self)
             if not self._patience:
                 self._add_line()
+            self._done = threading.Event()
             with contextlib.suppress(RuntimeError):  # no thread is to be had: the work goes on without a word
-                self._thread.start()
+                thread = threading.Thread(target=self._run, daemon=True)
+                thread.start()
+                self._thread = thread
         return self
 
     def __exit__(self, *problem: object) -> None:
         if _open.get() is self:
             _open.set(None)
-        self._done.set()
-        if self._thread.is_alive():
+        if self._thread is not None:
+            self._done.set()
             self._thread.join()
         if self._said:
             self._add_line()

@@ -48,7 +48,7 @@ class KernelGradientClassifier(LearnedState, ClassifierMixin, BaseEstimator):  #
     class_weight : dict, "balanced" or None
         What each class counts for, times `sample_weight`.
     n_landmarks : int or "auto"
-        How many rows stand for all; "auto": every one of up to 400.
+        How many rows stand for all; "auto": every one of up to 400, of more ten for each effective dimension.
     n_jobs : int or None
         Threads for predictions and BLAS; None: all cores.
     random_state : int, RandomState or None

@@ -9,10 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise._support.torch import on_host
 from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.engine.solvers.plan import Solution
-from stopwise.estimators.intake import Intake
 from stopwise.exceptions import StopwiseWarning
 from stopwise.filters import Ridge
 from stopwise.path import Path
@@ -27,8 +25,10 @@ of fewer rows than this, interpolation says nothing."""
 _FALL = {"short": 0.05, "long": 0.25}
 """How much the score may still fall in the last step; at the long end a straight truth makes it fall for ever."""
 _TAIL, _TAIL_SHARE, _TAIL_ROWS = 0.01, 0.5, 100
+_MOST_WORK = 2e10
+"""Multiplications: a second or two."""
 _VISIBLE = 0.05
-"""An outlier is off by at least this share of the responses' own spread."""
+"""An outlier is off by at least this share of the responses' own spread; rows left out are predicted well below it."""
 _OUTLYING, _OUTLIER_SHARE, _OUTLIER_ROWS = 8.0, 0.05, 20
 """Standard deviations from which on a row is an outlier, the share of rows that may be, and of how many at least."""
 _MEDIAN = 0.6745
@@ -43,11 +43,13 @@ class TrustWarning(StopwiseWarning):
     """A fit that its own numbers cast doubt on."""
 
 
-def lost_digits(rows: Intake) -> list[str]:
-    """Columns in which an offset so large was added that few different values are left."""
+def lost_digits(**ranges: Array) -> list[str]:
+    """Columns in which an offset so large was added that few different values are left.
+
+    For each table by its name the smallest and the largest value of its columns, (2, d).
+    """
     reasons: list[str] = []
-    for name, values in (("X", on_host(rows.covariates)), ("y", rows.responses)):
-        low, high = values.min(axis=0), values.max(axis=0)
+    for name, (low, high) in ranges.items():
         step = np.spacing(np.maximum(np.abs(low), np.abs(high)))
         levels = (high - low) / step
         reasons += [
@@ -101,26 +103,42 @@ def _of_stop(path: Path, stop: Stop, sigma: float, kept_rows: Array | None = Non
         return reasons
     freedom = float(path.degrees_of_freedom(stop.step_sum)) / n
     if sigma < _QUIET * spread and freedom > _FULL and n >= _MANY:
+        if _left_out_error(stop) < _VISIBLE * spread:
+            return reasons  # rows left out are predicted as well: there is next to no noise
         reasons.append(
             f"the fit interpolates: the noise level is estimated at {sigma / spread:.1g} of y's spread and "
             f"{100 * freedom:.0f}% of all degrees of freedom are spent; give noise_std= if the noise is larger"
         )
-    elif freedom <= _FULL and path.response is not None and n >= _OUTLIER_ROWS and not _costly(path):
+    elif freedom <= _FULL and path.response is not None and n >= _OUTLIER_ROWS and _rows_known(path, freedom * n):
         reasons += outlier_lines(path, stop, kept_rows) or _of_tails(path, stop)
     if stop.evidence.radius_capped:
         reasons.append("the estimated Hilbert radius hit its cap: give hilbert_radius= or another rule")
     return reasons
 
 
-def _costly(path: Path) -> bool:
-    """Whether residuals by row would take passes over all rows (landmarks): too much for a warning."""
-    return path.spectrum.basis is None or isinstance(path.spectrum.basis.rows, FeatureRows)
+def _left_out_error(stop: Stop) -> float:
+    """Root mean squared error on rows left out, where a rule read it."""
+    read = stop.evidence.criterion is not None and stop.evidence.allowance is not None
+    return math.sqrt(max(stop.evidence.criterion or 0.0, 0.0)) if read else math.inf
+
+
+def _rows_known(path: Path, freedom: float) -> bool:
+    """Whether each row's residual and leverage are at hand, with no more work than a warning is worth.
+
+    They are not by passes over all rows (landmarks), nor from a space of fewer columns than the fit has degrees of
+    freedom (solves).
+    """
+    basis, columns = path.spectrum.basis, path.spectrum.eigenvalues.size
+    if basis is None or isinstance(basis.rows, FeatureRows) or columns < freedom:
+        return False
+    return len(basis.rows) * columns * (1 if basis.rotation is None else columns) <= _MOST_WORK
 
 
 def outliers(path: Path, step_sum: float) -> Array:
     """Rows whose left-out residual no normal noise of the others' level explains; none where those are many.
 
     Residuals are ridge's over their own scale, their level the median's: eight of those are met once in 10^15 rows.
+    Outliers stand apart: where more rows lie in the octave before, the noise has a long tail, and they belong to it.
     """
     ridge, at = path.along(Ridge()), np.asarray(step_sum)
     left = np.maximum(ridge.leverage_left(at), 1e-12)
@@ -129,9 +147,11 @@ def outliers(path: Path, step_sum: float) -> Array:
     level = float(np.median(ratios)) / _MEDIAN
     # Beside responses of unit size a tiny gap is the kernel's, where there is next to no noise: not an outlier.
     visible = _VISIBLE * math.sqrt(float(path.energy) / path.n_samples)
-    found = np.flatnonzero(ratios > max(_OUTLYING * level, visible))
+    bound = max(_OUTLYING * level, visible)
+    found = np.flatnonzero(ratios > bound)
     few = level > 0 and found.size <= _OUTLIER_SHARE * ratios.size
-    return found[np.argsort(-ratios[found])] if few else found[:0]
+    apart = np.count_nonzero(ratios > bound / 2) < 2 * found.size
+    return found[np.argsort(-ratios[found])] if few and apart else found[:0]
 
 
 def outlier_lines(path: Path, stop: Stop, kept_rows: Array | None) -> list[str]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -201,9 +202,15 @@ class Intake:
         )
 
 
+@lru_cache
+def _blank(name: str) -> type[BaseEstimator]:
+    """A class of estimators without parameters; making one takes longer than checking a thousand rows."""
+    return type(name, (MultiOutputMixin, RegressorMixin, BaseEstimator), {})
+
+
 def _checker(estimator: object, before: Names | None) -> BaseEstimator:
     """An empty estimator of the same name: scikit-learn's checks write what they learn on it, not on the caller's."""
-    blank = type(type(estimator).__name__, (MultiOutputMixin, RegressorMixin, BaseEstimator), {})()
+    blank = _blank(type(estimator).__name__)()
     if before is not None:
         blank.n_features_in_ = before.n_features if before.columns_in is None else len(before.columns_in)
         names = before.feature_names if before.columns_in is None else np.array(before.columns_in, dtype=object)

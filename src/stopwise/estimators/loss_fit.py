@@ -13,7 +13,7 @@ from stopwise._support.torch import on_host
 from stopwise.engine.loss_fits.functional_descent import published_fit, published_stop
 from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser, minimise
 from stopwise.engine.loss_fits.loss_path import walk
-from stopwise.engine.loss_fits.loss_rows import LossRows, make_features, merge_copies
+from stopwise.engine.loss_fits.loss_rows import LossRows, RowFeatures, make_features, merge_copies
 from stopwise.estimators.calibration import Calibration, calibrate
 from stopwise.estimators.fitted import Columns
 from stopwise.estimators.intake import Intake, take_covariates
@@ -109,17 +109,13 @@ class LossPlan:
 
 @dataclass(frozen=True)
 class Stopped:
-    """A stopped fit with the kernel it was made with."""
+    """A stopped fit, the kernel it was made with, and the features of the rows."""
 
     choice: LossChoice
     chosen: Minimiser
     stop: Stop
+    found: RowFeatures
     points: Array
-    landmarks: Array
-    dual_coef: Array
-    intercept: Array
-    exact: bool
-    """Whether every distinct row is a landmark."""
 
 
 def rows_of(intake: Intake, y: Array, kernel: Kernel | None) -> LossRows:
@@ -135,14 +131,12 @@ def stop_fit(rows: LossRows, plan: LossPlan, choice: LossChoice) -> Stopped:
     if choice.features is not None:
         rows = replace(rows, covariates=rows.covariates[:, choice.features])
     with blas_threads(blas_for(len(rows.y))):
-        found = make_features(choice.kernel, rows, plan.landmarks, plan.seed, plan.intercept)
+        count = choice.landmarks if plan.landmarks is None else plan.landmarks
+        found = make_features(choice.kernel, rows, count, plan.seed, plan.intercept)
         chosen, stop = _stop(found.problem(rows, plan.loss, plan.intercept), plan)
-    dual, intercept = found.function(chosen.coefficients)
-    if not (np.isfinite(dual).all() and np.isfinite(intercept).all()):
-        raise ValueError("the fit overflows: its weights are not finite; rescale y or the covariates")
     precomputed = isinstance(choice.kernel, Precomputed)
     points = np.zeros((len(found.landmarks), 1)) if precomputed else rows.covariates[found.landmarks]
-    return Stopped(choice, chosen, stop, points, found.landmarks, dual, intercept, found.exact)
+    return Stopped(choice, chosen, stop, found, points)
 
 
 def _stop(problem: LossProblem, plan: LossPlan) -> tuple[Minimiser, Stop]:
@@ -180,20 +174,21 @@ def finish(intake: Intake, plan: LossPlan, stopped: Stopped, classes: Array | No
     calibration = calibrate(stopped.chosen) if left_out else None
     factor = 1.0 if calibration is None else 1 / calibration.temperature
     shift = 0.0 if calibration is None else calibration.shift
-    columns = stopped.landmarks
-    if intake.kept_rows is not None:
-        columns = intake.kept_rows[columns]
+    dual, intercept = stopped.found.function(stopped.chosen.coefficients)
+    if not (np.isfinite(dual).all() and np.isfinite(intercept).all()):
+        raise ValueError("the fit overflows: its weights are not finite; rescale y or the covariates")
+    columns = stopped.found.landmarks if intake.kept_rows is None else intake.kept_rows[stopped.found.landmarks]
     precomputed = isinstance(stopped.choice.kernel, Precomputed)
     return LossFitted(
         kernel=stopped.choice.kernel,
         selection=stopped.choice.table,
-        solver="exact" if stopped.exact else "landmarks",
+        solver="exact" if stopped.found.exact else "landmarks",
         stops=(stopped.stop,),
         rule=plan.rule,
         loss=stopped.chosen.problem.loss,
         covariates=stopped.points,
-        dual_coef=factor * stopped.dual_coef,
-        intercept=factor * stopped.intercept + shift,
+        dual_coef=factor * dual,
+        intercept=factor * intercept + shift,
         single=plan.loss.width == 1,
         n_features=intake.n_features,
         n_samples=stopped.chosen.problem.n_samples,

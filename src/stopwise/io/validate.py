@@ -12,6 +12,7 @@ from typing import Any, Literal, Union, cast
 import numpy as np
 
 from stopwise.engine.landmarks.features import FeatureRows
+from stopwise.engine.solvers.line_solver import LineSolver
 from stopwise.estimators.fitted import Fitted
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.host import predict_rows
@@ -111,7 +112,10 @@ def check_fitted(fitted: Fitted) -> None:
     _check_columns(fitted)
     _check_recipe(fitted)
     _check_path(fitted.path, outputs)
-    must(not fitted.shared_noise or fitted.solver == "line", "noise that neighbours share is known on the line alone")
+    must(
+        not fitted.shared_noise or fitted.solver == LineSolver.name,
+        "noise that neighbours share is known on the line alone",
+    )
     kept = fitted.path.response is not None or fitted.spread is not None
     must(kept, "a fit keeps its responses, or what sums over its rows say of them")
     basis = fitted.path.spectrum.basis

@@ -142,9 +142,10 @@ class AbsoluteDistance(Dot):
 
 @dataclass(frozen=True)
 class Growth(Term):
-    """prod_j (1 + a_j), a_j the absolute differences that `leaf` adds up; computed beside it and given with it."""
+    """prod_j (1 + rate a_j), a_j the absolute differences that `leaf` adds up; computed beside it, given with it."""
 
     leaf: AbsoluteDistance
+    rate: float = 1.0
 
     def compute(self, ops: Ops[V], *parts: V) -> V:
         raise KeyError(f"the growth beside {self.leaf} was not given")

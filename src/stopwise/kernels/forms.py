@@ -116,19 +116,19 @@ def _(kernel: Matern) -> Form:
 
 
 def _separated(kernel: Separable) -> AbsoluteDistance:
-    """The sum over features of s_j = speed |x_j - z_j| / l_j."""
-    return AbsoluteDistance(kernel.speed, scales=tuple(kernel.scales.tolist()))
+    """log2(e) times the sum over features of s_j = speed |x_j - z_j| / l_j, ready for exp2."""
+    return AbsoluteDistance(kernel.speed * _LOG2E, scales=tuple(kernel.scales.tolist()))
 
 
 @form_of.register
 def _(kernel: ProductLaplace) -> Form:
-    return Form(Exp2(Affine(_separated(kernel), slope=-_LOG2E)), rough=True)
+    return Form(Exp2(Affine(_separated(kernel), slope=-1.0)), rough=True)
 
 
 @form_of.register
 def _(kernel: ProductMatern) -> Form:
     total = _separated(kernel)
-    return Form(Times(Exp2(Affine(total, slope=-_LOG2E)), Growth(total)))
+    return Form(Times(Exp2(Affine(total, slope=-1.0)), Growth(total, rate=_LN2)))
 
 
 @form_of.register

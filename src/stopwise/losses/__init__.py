@@ -9,14 +9,7 @@ from stopwise.losses.labels import Exponential, Logistic, Softmax
 from stopwise.losses.outliers import Huber, Quantile
 from stopwise.losses.squared import Squared
 
-NAMED: dict[str, type[Loss]] = {
-    "squared": Squared,
-    "huber": Huber,
-    "quantile": Quantile,
-    "poisson": Poisson,
-    "logistic": Logistic,
-    "exponential": Exponential,
-}
+NAMED: dict[str, type[Loss]] = {kind.name: kind for kind in (Squared, Huber, Quantile, Poisson, Logistic, Exponential)}
 
 __all__ = [
     "NAMED",

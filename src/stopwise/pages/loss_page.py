@@ -17,7 +17,7 @@ from stopwise.tables import shown
 from stopwise.views.effects import MOST_EFFECTS, effect, interaction
 from stopwise.views.facts import Model
 from stopwise.views.importance import LeftOutRows, Ranking, ranking
-from stopwise.views.left_out_classes import LeftOutClasses, left_out_classes, loss_along_clock
+from stopwise.views.left_out_classes import LeftOutClasses, classes_along_clock, left_out_classes
 from stopwise.views.shown_rows import ShownRows
 from stopwise.views.source_columns import SourceColumn, columns_of
 
@@ -43,6 +43,8 @@ def loss_parts(model: Model, rows: ShownRows | None, targets: list[str]) -> dict
         "calibration": None if fitted.calibration is None else str(fitted.calibration),
         "confusion": None if told is None or classes is None else _confusion(told, classes),
     }
+    clock = _clock(model, rows, fitted)
+    block["clock"] = clock is not None
     data = {
         "target": targets[0],
         "classes": None if classes is None else classes[:_MOST_CLASSES],
@@ -50,7 +52,7 @@ def loss_parts(model: Model, rows: ShownRows | None, targets: list[str]) -> dict
         "stop": float(fitted.stops[0].step_sum),
         "left_out": None if ranked.left is None else _left_out(ranked.left, told, fitted),
         "reliability": None if told is None else [finite(part) for part in told.reliability],
-        "clock": _clock(model, rows, fitted),
+        "clock": clock,
         **_effects(model, rows, columns, ranked),
     }
     return {"data": data, "block": block, "classes": classes}
@@ -100,12 +102,22 @@ def _left_out(left: LeftOutRows, told: LeftOutClasses | None, fitted: LossFitted
 
 
 def _clock(model: Model, rows: ShownRows | None, fitted: LossFitted) -> dict[str, Any] | None:
-    """The left-out loss along the clock, for classes stopped by it."""
+    """What the slider shows at readings of the clock, for classes stopped by the loss of left-out rows."""
     seen = fitted.stops[0].evidence
     if rows is None or fitted.classes is None or seen.lowest is None or len(rows) < 2:
         return None
-    at, losses = loss_along_clock(model, rows)
-    return {"at": finite(at), "loss": finite(losses), "lowest": seen.lowest, "lowest_step_sum": seen.lowest_step_sum}
+    found = [each for each in classes_along_clock(model, rows) if np.isfinite(each.loss)]
+    at = np.array([each.step_sum for each in found])
+    return {
+        "at": finite(at),
+        "loss": finite(np.array([each.loss for each in found])),
+        "accuracy": [each.told.accuracy for each in found],
+        "certainty": [each.told.certainty for each in found],
+        "reliability": [[finite(part) for part in each.told.reliability] for each in found],
+        "home": int(np.argmin(np.abs(at - fitted.stops[0].step_sum))),
+        "lowest": seen.lowest,
+        "lowest_step_sum": seen.lowest_step_sum,
+    }
 
 
 def _effects(model: Model, rows: ShownRows | None, columns: Sequence[SourceColumn], ranked: Ranking) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, ClassVar, Literal, Protocol, cast
 
@@ -131,7 +131,8 @@ class Stop:
 
     def with_evidence(self, **more: Any) -> Stop:
         """The same stop with more evidence."""
-        return replace(self, evidence=replace(self.evidence, **more))
+        evidence = Evidence(**(vars(self.evidence) | more))
+        return Stop(self.iteration, self.step_sum, self.reason, evidence, self.certainty)
 
 
 class HeldOut(Protocol):

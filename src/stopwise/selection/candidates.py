@@ -22,7 +22,7 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise._support.minimum import lowest_by_parabola
 from stopwise.kernels import Kernel
-from stopwise.kernels.gradients import gram_and_pullback
+from stopwise.kernels.gradients import Values, gram_and_pullback
 from stopwise.kernels.stationary import Stationary
 from stopwise.selection.length_scales import Learned, Place
 from stopwise.selection.rows import Sample
@@ -38,12 +38,12 @@ class LeftOut:
     """Ridge on a sample at a grid of ratios nu, each response judged at its own best one.
 
     `ratios` is the grid (g,), `shrinkage` = 1 / (1 + nu lambda) (m, g), `errors` the squared left-out error of
-    every row by its weight, (m, g, q), in units of each response's variance.
+    every row by its weight, (m, g, q), in units of each response's variance. Only `vectors` stay where they were made.
     """
 
     sample: Sample
     values: Array
-    vectors: Array
+    vectors: Values
     coordinates: Array
     ratios: Array
     shrinkage: Array
@@ -85,7 +85,7 @@ class LeftOut:
         """The ratio of the highest evidence (the median over responses)."""
         return float(self.ratios[int(np.median([lowest_by_parabola(column)[1] for column in self.evidence_curve().T]))])
 
-    def predict(self, gram: Array, cross: Array, design: Array, new_design: Array) -> Array:
+    def predict(self, gram: Values, cross: Array, design: Array, new_design: Array, place: Place) -> Array:
         """Predictions (t, q) at new rows, in units of the sample's responses, each at its best ratio.
 
         `gram` is K before weights (m, m), `cross` the kernel between new rows and the sample's; the designs hold what
@@ -93,35 +93,37 @@ class LeftOut:
         """
         sample = self.sample
         weight = self.ratios[self.best] * self.shrinkage[:, self.best]
-        dual = self.vectors @ (weight * self.coordinates)
+        dual = place.bring(self.vectors @ place.put(weight * self.coordinates))
         dual = sample.root_weights[:, None] * (dual - sample.fixed @ (sample.fixed.T @ dual)) / sample.n_samples
-        rest = sample.root_weights[:, None] * (sample.means - gram @ dual)
+        rest = sample.root_weights[:, None] * (sample.means - place.bring(gram @ place.put(dual)))
         fixed = np.linalg.lstsq(sample.root_weights[:, None] * design, rest, rcond=1e-10)[0]
         return cast(Array, cross @ dual + new_design @ fixed)
 
 
-def left_out(sample: Sample, gram: Array, place: Place) -> LeftOut:
-    """Ridge with a kernel on a sample, every row left out in turn."""
-    matrix = projected(gram * np.outer(sample.root_weights, sample.root_weights / sample.n_samples), sample.fixed)
-    values, vectors = place.eigh(matrix)
-    values = np.maximum(values, 0.0)
+def left_out(sample: Sample, gram: Values, place: Place) -> LeftOut:
+    """Ridge with a kernel matrix, which is where `place` says and is overwritten, every row left out in turn."""
+    root = place.put(sample.root_weights)
+    gram *= root[:, None]
+    gram *= root[None, :] / sample.n_samples
+    where, vectors = place.eigh(projected(gram, place.put(sample.fixed)))
+    values = np.maximum(place.bring(where), 0.0)
     largest = max(float(values[-1]), 1e-300)
     ratios = np.geomspace(1e-2 / largest, max(min(1e12 / largest, MAX_RATIO), 1e2 / largest), _CURVE_POINTS)
     shrinkage = 1 / (1 + np.outer(values, ratios))
-    coordinates = vectors.T @ sample.free_responses
-    leverage = 1 - (vectors**2) @ shrinkage + (sample.fixed**2).sum(axis=1)[:, None]
+    coordinates = place.bring(vectors.T @ place.put(sample.free_responses))
+    leverage = 1 - place.bring((vectors**2) @ place.put(shrinkage)) + (sample.fixed**2).sum(axis=1)[:, None]
     left = 1 - leverage / sample.replicates[:, None]
     inverse = np.where(left > _LEAST_LEFT, 1 / np.maximum(left, _LEAST_LEFT), np.inf) ** 2
     errors = np.empty((*shrinkage.shape, coordinates.shape[1]))
     for j in range(coordinates.shape[1]):
-        residual = vectors @ (coordinates[:, j : j + 1] * shrinkage)
+        residual = place.bring(vectors @ place.put(coordinates[:, j : j + 1] * shrinkage))
         with np.errstate(invalid="ignore"):
             errors[:, :, j] = (residual**2 + sample.within[:, j : j + 1]) * inverse
     errors = np.where(np.isnan(errors), np.inf, errors)
     return LeftOut(sample, values, vectors, coordinates, ratios, shrinkage, errors)
 
 
-def projected(matrix: Array, fixed: Array) -> Array:
+def projected(matrix: Values, fixed: Values) -> Values:
     """(I - Q Q') M (I - Q Q') for orthonormal columns Q; M is overwritten."""
     image = matrix @ fixed
     matrix -= fixed @ image.T
@@ -137,10 +139,10 @@ class Part:
     kernel: Stationary
     scales: Array
 
-    def gram(self, sample: Sample, place: Place) -> Array:
-        """The kernel matrix of a sample, times the share."""
+    def gram(self, sample: Sample, place: Place) -> Values:
+        """The kernel matrix of a sample, times the share, there."""
         rows = place.put(sample.covariates / self.scales)
-        return self.share * place.bring(gram_and_pullback(self.kernel, rows, place.xp)[0])
+        return self.share * gram_and_pullback(self.kernel, rows, place.xp)[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,11 +227,12 @@ class Candidate:
     def errors_at(self, rows: Sample, unseen: Array, place: Place) -> Array:
         """Squared errors on rows outside the sample (its rows come first), averaged over responses."""
         sample, covariates = self.sample, rows.covariates[unseen]
-        gram: Array = np.sum([part.gram(sample, place) for part in self.parts], axis=0)
+        gram = sum(part.gram(sample, place) for part in self.parts)
         cross: Array = sum(
             part.share * part.kernel(covariates / part.scales, sample.covariates / part.scales) for part in self.parts
         )  # type: ignore[assignment]
-        predicted = self.result.predict(gram, cross, sample.design(sample.covariates), sample.design(covariates))
+        designs = sample.design(sample.covariates), sample.design(covariates)
+        predicted = self.result.predict(gram, cross, *designs, place)
         return cast(Array, (((rows.means[unseen] - sample.middle) / sample.unit - predicted) ** 2).mean(axis=1))
 
     def in_units(self, spread: Array) -> Kernel:
@@ -244,5 +247,5 @@ class Candidate:
 
 def judge(sample: Sample, parts: Sequence[Part], place: Place, *, per_feature: bool) -> Candidate:
     """The score of kernels with given length scales on a sample."""
-    gram = sum((part.gram(sample, place) for part in parts), np.zeros((sample.n_rows, sample.n_rows)))
+    gram = sum((part.gram(sample, place) for part in parts), place.put(np.zeros((sample.n_rows, sample.n_rows))))
     return Candidate(tuple(parts), per_feature, sample, left_out(sample, gram, place))

@@ -58,6 +58,9 @@ class Budget:
     more_rows: int = 600
     """The best few are learned further or at least judged again on so many."""
     learned_further: int = 2
+    """So many of the best learn their length scales further there;"""
+    every_kernel: bool = False
+    """or the best of each kernel by its evidence: with more rows more length scales pay, and rougher kernels."""
     unseen_rows: int = 2_000
     """So many others say whether length scales per feature are worse than one."""
     steps_together: int = 8
@@ -92,7 +95,7 @@ def effort(n_rows: int) -> tuple[Budget, Place]:
             more_rows=_DEVICE_MOST_OF_MANY if n_rows >= _MANY_ROWS else int(more),
             more_steps=15,
             product_features=math.inf,
-            learned_further=len(KERNELS) if more == _DEVICE_MOST else 2,
+            every_kernel=bool(more == _DEVICE_MOST),
         )
         return budget, Device(pick_device())
     more = int(np.clip(n_rows // 10, 600, 1_500))
@@ -218,9 +221,10 @@ class Search:
                 best = self._typical(sample.with_linear(), self.kernels[0])
                 return best, [*tried, *finalists]
         one = [c for c in _ranked(finalists) if not c.per_feature]
+        rivals = finalists
         if best.per_feature and one and not self.forced and worse_unseen(best, one[0], rows, self.place):
-            best = one[0]
-        best = self._averaged(best, finalists)
+            best, rivals = one[0], one  # what unseen rows speak against has no share either
+        best = self._averaged(best, rivals)
         return best, [*tried, *(c for c in finalists if c not in tried)]
 
     def _listed(self, sample: Sample) -> list[Candidate]:
@@ -296,9 +300,12 @@ class Search:
         ranked = _ranked(allowed or tried)
         if sample.n_rows <= self.budget.rows:
             return ranked
-        few = ranked[: max(self.budget.sharing, self.budget.learned_further)]
-        few += [c for c in ranked if not c.per_feature and c not in few][:1]
-        return [self._again(c, sample, further=i < self.budget.learned_further) for i, c in enumerate(few)]
+        best, further = ranked[: max(self.budget.sharing, self.budget.learned_further)], self.budget.learned_further
+        if self.budget.every_kernel:
+            of_kernel = {name: [c for c in ranked if c.kernel.name == name] for name in (c.kernel.name for c in ranked)}
+            best, further = [min(same, key=lambda c: c.evidence) for same in of_kernel.values()], len(of_kernel)
+        best += [c for c in ranked if not c.per_feature and c not in best][:1]
+        return [self._again(c, sample, further=i < further) for i, c in enumerate(best)]
 
     def _again(self, candidate: Candidate, sample: Sample, *, further: bool) -> Candidate:
         """The same kernel on more rows, its length scales learned further there or not."""

@@ -1,7 +1,7 @@
 """Kernel and length scales for a loss: proposed by least squares, judged by the left-out loss.
 
 The search for squares proposes: its own choice, the best of each kernel with one length scale, and longer ones, up to
-nearly linear. Each is then walked along the clock with the loss itself on at most `JUDGE_ROWS` rows, and the simplest
+nearly linear. Each is then walked along the clock with the loss itself on some hundred rows, and the simplest
 whose left-out loss is within half a standard error of the lowest wins.
 """
 
@@ -17,21 +17,33 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise._support.threads import blas_threads
 from stopwise.engine.loss_fits.loss_path import LossPath, excess, walk
-from stopwise.engine.loss_fits.loss_rows import LossRows, make_features
-from stopwise.kernels import Gaussian, Kernel, Laplace, Matern
+from stopwise.engine.loss_fits.loss_rows import LossRows, enough_landmarks, make_features
+from stopwise.kernels import Gaussian, Kernel, Laplace
 from stopwise.kernels.radial import Radial
 from stopwise.losses import Loss
 from stopwise.problem import make_problem
 from stopwise.selection.choice import Budget, Search
 from stopwise.selection.result import Row, Selection
 
-JUDGE_ROWS, JUDGE_LANDMARKS = 400, 150
-BUDGET = Budget(rows=200, more_rows=300, unseen_rows=300, steps=10, sharing=1)
-"""The search that proposes; it is half of what squares get, since the loss itself judges."""
+JUDGED_CLASSES, JUDGED_NUMBERS = (400, 150), (800, 200)
+"""Rows and landmarks that candidates are judged on: of counts and residuals a few rows carry most of the loss."""
+BUDGET = Budget(
+    grid_rows=100,
+    rows=200,
+    more_rows=200,
+    unseen_rows=300,
+    steps_together=4,
+    first_steps=3,
+    steps=6,
+    sharing=1,
+    learned_further=0,
+)
+"""The search that proposes; it is a quarter of what squares get, since the loss itself judges."""
 LONGER, STRAIGHT = 4.0, 300.0
 """How much longer than the best a Gaussian's length scale is tried, and how many standard deviations (times the root of
 their number) make it a linear kernel: curves are then penalised 10^5 times as much as lines."""
-_KINDS: dict[str, Radial] = {"gaussian": Gaussian(), "matern32": Matern(smoothness=1.5), "laplace": Laplace()}
+_KINDS: dict[str, Radial] = {"gaussian": Gaussian(), "laplace": Laplace()}
+"""The smoothest and the roughest: an average of the two may be proposed as well."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +53,8 @@ class LossChoice:
     kernel: Kernel
     features: Array | None = None
     table: Selection | None = None
+    landmarks: int | None = None
+    """How many rows are enough to stand for all, by the effective dimension that was judged."""
 
 
 def choose_for_loss(
@@ -59,15 +73,17 @@ def choose_for_loss(
         proposed = search.run(problem)
         table = cast(Selection, proposed.table)
         x = rows.covariates if proposed.features is None else rows.covariates[:, proposed.features]
-        picked = np.sort(np.random.default_rng(seed).permutation(len(rows.y))[:JUDGE_ROWS])
+        n_judged, n_landmarks = JUDGED_CLASSES if loss.for_classes else JUDGED_NUMBERS
+        picked = np.sort(np.random.default_rng(seed).permutation(len(rows.y))[:n_judged])
         sample = replace(rows, covariates=x).first(None, picked)
         if len(table) == 0 or len(np.unique(sample.y)) < 2:
             return LossChoice(proposed.kernel, proposed.features, table)
         candidates = [proposed.kernel] if relevance is True else _candidates(proposed.kernel, table)
-        judged = [(kernel, judge(kernel, sample, loss, intercept, seed)) for kernel in candidates]
+        judged = [(kernel, judge(kernel, sample, loss, intercept, seed, n_landmarks)) for kernel in candidates]
     lowest = min(judged, key=lambda pair: round(pair[1].lowest, 9))[1]
     best = next(pair for pair in judged if _as_good(pair[1], lowest))
-    return LossChoice(best[0], proposed.features, _told(table, judged, best[0], len(sample.y)))
+    count = enough_landmarks(len(rows.y), len(sample.y), best[1].chosen.degrees_of_freedom / loss.width)
+    return LossChoice(best[0], proposed.features, _told(table, judged, best[0], len(sample.y)), count)
 
 
 def _as_good(one: LossPath, lowest: LossPath) -> bool:
@@ -76,9 +92,9 @@ def _as_good(one: LossPath, lowest: LossPath) -> bool:
     return above <= 0.5 * error
 
 
-def judge(kernel: Kernel, sample: LossRows, loss: Loss, intercept: bool, seed: int) -> LossPath:
+def judge(kernel: Kernel, sample: LossRows, loss: Loss, intercept: bool, seed: int, n_landmarks: int) -> LossPath:
     """The walk along the clock with one kernel on a sample."""
-    found = make_features(kernel, sample, min(JUDGE_LANDMARKS, len(sample.y)), seed, intercept)
+    found = make_features(kernel, sample, min(n_landmarks, len(sample.y)), seed, intercept)
     return walk(found.problem(sample, loss, intercept), final=False)
 
 

@@ -43,8 +43,8 @@ class Place(Protocol):
     def bring(self, values: Values) -> Array:
         """An array from there on the host."""
 
-    def eigh(self, matrix: Array) -> tuple[Array, Array]:
-        """Eigenvalues, ascending, and eigenvectors of a symmetric matrix, from host to host."""
+    def eigh(self, matrix: Values) -> tuple[Values, Values]:
+        """Eigenvalues, ascending, and eigenvectors of a symmetric matrix, which may be overwritten."""
 
     def inverse(self, matrix: Values) -> tuple[Values, float] | None:
         """The inverse of a positive definite matrix and its log determinant; None where Cholesky fails."""
@@ -61,7 +61,7 @@ class Host:
     def bring(self, values: Values) -> Array:
         return cast(Array, values)
 
-    def eigh(self, matrix: Array) -> tuple[Array, Array]:
+    def eigh(self, matrix: Values) -> tuple[Values, Values]:
         values, vectors = scipy.linalg.eigh(matrix, driver="evd", overwrite_a=True, check_finite=False)
         return values, vectors
 
@@ -90,9 +90,9 @@ class Device:
     def bring(self, values: Values) -> Array:
         return cast(Array, values.cpu().numpy())
 
-    def eigh(self, matrix: Array) -> tuple[Array, Array]:
-        values, vectors = self.xp.linalg.eigh(self.put(matrix))
-        return self.bring(values), self.bring(vectors)
+    def eigh(self, matrix: Values) -> tuple[Values, Values]:
+        values, vectors = self.xp.linalg.eigh(matrix)
+        return values, vectors
 
     def inverse(self, matrix: Values) -> tuple[Values, float] | None:
         factor, failed = self.xp.linalg.cholesky_ex(matrix)

@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise.engine.loss_fits.loss_minimiser import Minimiser, minimise
 from stopwise.engine.loss_fits.loss_path import walk
 from stopwise.engine.loss_fits.loss_rows import make_features, merge_copies
 from stopwise.estimators.calibration import reliability
@@ -47,6 +48,11 @@ class LeftOutClasses:
         return float(np.bincount(self.codes, self.weights).max() / self.weights.sum())
 
     @property
+    def certainty(self) -> float:
+        """The mean probability of the likeliest class: what the accuracy is where probabilities mean what they say."""
+        return float(np.average(self.probability.max(axis=1), weights=self.weights))
+
+    @property
     def reliability(self) -> tuple[Array, Array, Array]:
         """Mean predicted probability, observed share and weight in ten bins."""
         return reliability(self.probability, self.codes.astype(np.float64), self.weights)
@@ -59,14 +65,32 @@ def left_out_classes(model: Any, left: LeftOutRows) -> LeftOutClasses:
     return LeftOutClasses(codes, left.rows.weights, fitted.loss.natural(left.values))
 
 
-def loss_along_clock(model: Any, rows: ShownRows) -> tuple[Array, Array]:
-    """Clock readings and the mean left-out loss of a row there, with the kernel of the fit."""
+@dataclass(frozen=True)
+class ClockReading:
+    """A fit at one reading of the clock: the mean loss of a left-out row, and what left-out rows are taken for."""
+
+    step_sum: float
+    loss: float
+    told: LeftOutClasses
+
+
+def classes_along_clock(model: Any, rows: ShownRows) -> list[ClockReading]:
+    """Fits with the model's kernel at readings in order, its own stop among them, each row left out by formula."""
     fitted = cast(LossFitted, fitted_of(model))
     some = rows.take(np.sort(np.random.default_rng(0).permutation(len(rows))[:_CLOCK_ROWS]))
     used = some.features if fitted.features is None else some.features[:, fitted.features]
     merged = merge_copies(used, some.responses[:, 0], some.weights)
     count = model.n_landmarks if isinstance(model.n_landmarks, int) else None
     made = make_features(fitted.kernel, merged, count, 0, model.fit_intercept)
-    path = walk(made.problem(merged, fitted.loss, model.fit_intercept), final=False)
-    readings = [reading for reading in path.readings if reading.step_sum > 0]
-    return np.array([each.step_sum for each in readings]), np.array([each.left_out_mean for each in readings])
+    path = walk(made.problem(merged, fitted.loss, model.fit_intercept))
+    stop = minimise(path.chosen.problem, float(fitted.stops[0].step_sum), path.chosen)
+    others = [each for each in path.readings if each.step_sum > 0 and each.step_sum != stop.step_sum]
+    return [_reading(each) for each in sorted([*others, stop], key=lambda each: each.step_sum)]
+
+
+def _reading(at: Minimiser) -> ClockReading:
+    problem = at.problem
+    probability = problem.loss.natural(np.where(np.isfinite(at.left_out), at.left_out, at.fitted))
+    return ClockReading(
+        at.step_sum, at.left_out_mean, LeftOutClasses(problem.y.astype(int), problem.weights, probability)
+    )

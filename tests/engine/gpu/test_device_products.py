@@ -11,7 +11,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 pytestmark = pytest.mark.torch
 
 from stopwise._support.torch import MissingDevice, pick_device  # noqa: E402
-from stopwise.engine.gpu.device_operator import Cross, Cuda, predict_on_device  # noqa: E402
+from stopwise.engine.gpu.device_operator import Cross, Cuda, predict_on_device, rounding_error  # noqa: E402
+from stopwise.engine.gpu.packed_rows import snapped  # noqa: E402
 from stopwise.engine.gpu.plain_tiles import TorchTiles  # noqa: E402
 
 FUSED = [
@@ -109,3 +110,31 @@ def test_a_rough_kernel_is_exact_on_the_diagonal(rng):
     x = torch.from_numpy(rng.normal(size=(30, 3)) * 100)
     cross = Cross(form_of(kernels.Laplace()), x, x, x.mean(0), same=True, precision="float64")
     assert torch.equal(torch.diagonal(cross.product(torch.eye(30))), torch.ones(30, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("kernel", [kernels.ProductLaplace((0.7, 1.0, 2.5)), kernels.ProductMatern(1.3)], ids=str)
+def test_moved_rows_have_sums_of_differences_that_float32_holds_exactly(kernel, rng):
+    rows = torch.from_numpy(rng.normal(size=(60, 3)) + 4)
+    origin, form = rows.mean(0), form_of(kernel)
+    moved = snapped(form, rows, origin)
+    assert float((moved - rows).abs().max()) < 1e-6 * 2.5
+    assert torch.equal(snapped(form, moved, origin), moved)
+    leaf = form.leaves[0]
+    at = leaf.scaled(moved, origin)
+    apart = (at[:, None] - at[None, :]).abs()
+    single = (at.float()[:, None] - at.float()[None, :]).abs()
+    near = apart.sum(2) < 16
+    assert near.sum() > 2_000
+    total = single[:, :, 2] + single[:, :, 0] + single[:, :, 1]
+    assert torch.equal(total[near], apart.sum(2)[near].float())
+    torch.testing.assert_close(total[near].double(), apart.sum(2)[near], rtol=0, atol=1e-13)
+
+
+def test_rounding_is_measured_as_the_length_of_a_row_of_errors(rng):
+    x = rng.normal(size=(700, 3))
+    exact, fast = (Cuda(kernels.Gaussian(1.0), x, precision="float64", device="cpu") for _ in range(2))
+    assert rounding_error(fast, exact, 0) < 1e-10
+    errors = torch.from_numpy(1e-5 * rng.normal(size=(700, 700)))
+    product = fast.cross.product
+    fast.cross.product = lambda block: product(block) + errors @ block.double()
+    assert rounding_error(fast, exact, 0) == pytest.approx(2 * 1e-5 * np.sqrt(700), rel=0.5)  # the largest of 500

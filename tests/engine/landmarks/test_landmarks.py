@@ -207,6 +207,16 @@ def test_auto_says_when_memory_ended_its_growth(monkeypatch):
     assert fitted.stop_.reason is sw.Reason.BUDGET
 
 
+def test_auto_says_when_time_ended_its_growth_and_leaves_out_a_last_step_that_adds_little(monkeypatch):
+    covariates, y = data(13, 300)
+    for most, taken in ((170, 128), (200, 200)):
+        monkeypatch.setattr("stopwise.engine.solvers.landmark_solver.BUDGET_OPERATIONS", 3 * 300 * most**2 + 1)
+        fitted = nystrom(sw.kernels.Laplace(0.05), "auto").fit(covariates, y)
+        assert fitted.stop_.details["grown_until"] == "time budget"
+        assert fitted.stop_.details["landmarks"] == taken
+        assert fitted.stop_.reason is sw.Reason.BUDGET
+
+
 # ---- what landmarks cannot do ---------------------------------------------------------------------------------------
 
 

@@ -93,13 +93,14 @@ def test_sums_over_counted_cells_hold_the_exact_ones(anchored, centred, weighted
     assert counting.refine(1e-3)
     assert not counting.refine(1.01e-3)
     assert counting.refine(1.01e-3, again=True)
-    assert counting.above.tolist() == [np.count_nonzero(exact > edge) for edge in counting.edges]
-    assert exact[0] <= counting.largest(exact[0] * 0.999, exact[0]) <= exact[0] * 1.2
-    assert counting.largest(exact[0], 0.0) == exact[0]
+    cells = counting.cells
+    assert cells.above.tolist() == [np.count_nonzero(exact > edge) for edge in cells.edges]
+    assert exact[0] <= cells.largest(exact[0] * 0.999, exact[0]) <= exact[0] * 1.2
+    assert cells.largest(exact[0], 0.0) == exact[0]
     for clock in np.geomspace(1, 1e5, 11):
         truth = np.minimum(clock * exact, 1).sum()
         low, middle, high = (
-            d.total(np.minimum(clock * d.values, 1)) for d in (counting.lower(), counting.density(), counting.upper())
+            d.total(np.minimum(clock * d.values, 1)) for d in (cells.lower, cells.density, cells.upper)
         )
         assert low <= truth * (1 + 1e-12)
         assert truth <= high * (1 + 1e-12)

@@ -15,7 +15,7 @@ from stopwise._support.arrays import Array, Device, Rows, Tensor, TensorType
 from stopwise._support.torch import is_tensor, pick_device, torch
 from stopwise.engine.gpu.fused_source import Scheme
 from stopwise.engine.gpu.fused_tiles import FusedTiles, can_fuse, pick_scheme
-from stopwise.engine.gpu.packed_rows import diagonal_of
+from stopwise.engine.gpu.packed_rows import diagonal_of, snapped
 from stopwise.engine.gpu.plain_tiles import TorchTiles
 from stopwise.engine.operators.operator import Operator
 from stopwise.kernels import Kernel
@@ -93,6 +93,8 @@ class Cuda(Operator):
         if self.rows.ndim == 1:
             self.rows = self.rows[:, None]
         self.origin = self.rows.mean(0)
+        if precision != "float64":
+            self.rows = snapped(self.form, self.rows, self.origin)
         self._scheme = scheme
 
     @cached_property
@@ -159,6 +161,21 @@ class OnDevice:
         else:
             out = self._root * self.operator.cross.product(self._root * block)
         return self.centre(out / self.n_samples)
+
+
+_CHECKED_ROWS, _CHECKED_SIGNS = 500, 8
+"""Rows and vectors of signs on which rounding is measured: enough for its size within a fifth."""
+
+
+def rounding_error(fast: Cuda, exact: Cuda, seed: int) -> float:
+    """The largest root mean square, over some rows, by which products with random signs are off."""
+    n = fast.n_rows
+    rng = np.random.default_rng([11, seed])
+    rows = as_tensor(rng.permutation(n)[:_CHECKED_ROWS], exact.device)
+    signs = as_tensor(rng.choice([-1.0, 1.0], size=(n, _CHECKED_SIGNS)), exact.device)
+    some = Cross(exact.form, fast.rows[rows], fast.rows, fast.origin, precision=exact.precision)
+    gap = fast.cross.product(signs)[rows].double() - some.product(signs).double()
+    return float((gap**2).mean(1).max() ** 0.5)
 
 
 def _device_of(rows: Rows, device: Device | str | None) -> Device:

@@ -155,7 +155,7 @@ class _Writer:
 
     def _difference(self, g: int, leaf: Dot) -> list[str]:
         """A leaf summed over the features, and the product beside it where one is asked for."""
-        growth = isinstance(leaf, AbsoluteDistance) and Growth(leaf) in self.form.growths
+        growth = next((growth for growth in self.form.growths if growth.leaf == leaf), None)
         lines = [f"d{g} = tl.zeros((BM, BN), tl.float32)"]
         if growth:
             lines.append(f"g{g} = tl.full((BM, BN), 1.0, tl.float32)")
@@ -171,7 +171,7 @@ class _Writer:
             lines.append(f"d{g} = {leaf.shift!r} {sign or '+'} d{g}")
         return lines
 
-    def _feature(self, g: int, leaf: Dot, x: str, k: str, growth: bool, *, bound: bool) -> list[str]:
+    def _feature(self, g: int, leaf: Dot, x: str, k: str, growth: Growth | None, *, bound: bool) -> list[str]:
         """One feature's share of a leaf: a squared or absolute difference, or a product."""
         lines = [f"z = tl.load(right{g} + {k} * n_right + base + lane)[None, :]"]
         if isinstance(leaf, SquaredDistance):
@@ -180,7 +180,7 @@ class _Writer:
             return [*lines, f"d{g} += {x}[:, None] * z"]
         lines += [f"z = tl.abs({x}[:, None] - z)", f"d{g} += z"]
         if growth:
-            lines.append(f"g{g} += g{g} * z")
+            lines.append(f"g{g} += g{g} * (z * {growth.rate!r})")
             if bound:
                 lines.append(f"g{g} = tl.minimum(g{g}, {_LARGEST!r})")
         return lines

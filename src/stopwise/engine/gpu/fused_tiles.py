@@ -27,7 +27,7 @@ _SHARP = 32.0
 """Norms past which the diagonal of a smooth kernel is marked as well: where all else is small, its rounding shows."""
 _PARTIAL_BYTES = 2 << 30
 """Memory for partial sums."""
-_TILES, _PROGRAMS = 2048, 1024
+_TILES, _PROGRAMS = 256, 1024
 """Float32 totals run over at most so many tiles before they are set aside, and a chip is kept busy by so many programs;
 both as far as memory permits."""
 

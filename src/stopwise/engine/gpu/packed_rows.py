@@ -6,6 +6,8 @@ from stopwise.engine.gpu.fused_source import Scheme, row_length
 from stopwise.kernels.expressions import AbsoluteDistance, Dot, Ops, Sides, SquaredDistance, Term
 from stopwise.kernels.forms import Form
 
+_GRID = 2.0**20
+"""Multiples of 1 / this add up exactly in float32 up to 16, beyond which an exponential vanishes."""
 PAD = 256
 """Prepared rows are padded to a multiple of this, so that no tile needs a mask."""
 
@@ -95,6 +97,18 @@ def prepare_leaf(leaf: Dot, rows: Tensor, origin: Tensor, scheme: Scheme, *, lef
     out = ready.new_zeros((padded(n), row_length(scheme, d)))
     out[:n, : ready.shape[1]] = ready
     return out
+
+
+def snapped(form: Form, rows: Tensor, origin: Tensor) -> Tensor:
+    """Rows moved by a millionth of a length scale so that the sum over features of their differences is exact.
+
+    A sum of rounded differences is no kernel any more (it may be indefinite); that of moved rows is one.
+    """
+    sums = [leaf for leaf in form.leaves if isinstance(leaf, AbsoluteDistance)]
+    if len(sums) != 1:
+        return rows
+    rates = rows.new_tensor([sums[0].factor / scale for scale in sums[0].scales]) * _GRID
+    return ((rows - origin) * rates).round() / rates + origin
 
 
 def largest_entry(form: Form, rows: Tensor, origin: Tensor) -> float:

@@ -35,11 +35,19 @@ def _ready(leaf: Dot, rows: Tensor, origin: Tensor) -> Sides:
     return Sides(scaled, scaled, scaled[:, :1], leaf.shift)
 
 
-def _growth(left: Tensor, right: Tensor, dtype: TensorType) -> Tensor:
-    """prod_j (1 + |x_j - z_j|), bounded where the exponential beside it has vanished long before."""
+def _apart(left: Tensor, right: Tensor) -> Tensor:
+    """sum_j |x_j - z_j|: torch's own distances spend a block of threads on each pair."""
+    out = left.new_zeros((len(left), len(right)))
+    for x, z in zip(left.T, right.T, strict=True):
+        out += (x[:, None] - z[None, :]).abs_()
+    return out
+
+
+def _growth(left: Tensor, right: Tensor, rate: float, dtype: TensorType) -> Tensor:
+    """prod_j (1 + rate |x_j - z_j|), bounded where the exponential beside it has vanished long before."""
     out = left.new_ones((len(left), len(right)), dtype=dtype)
     for x, z in zip(left.T, right.T, strict=True):
-        out *= 1 + (x[:, None] - z[None, :]).abs_().to(dtype)
+        out *= 1 + rate * (x[:, None] - z[None, :]).abs_().to(dtype)
         out.clamp_(max=_LARGEST)
     return out
 
@@ -64,7 +72,7 @@ class TorchTiles:
         for leaf, x, z in zip(self.form.leaves, self._left, self._right, strict=True):
             if isinstance(leaf, AbsoluteDistance):
                 part = x.left[first:last]
-                leaves.append((torch().cdist(part, z.right, p=1.0) + leaf.shift).to(self.dtype))
+                leaves.append((_apart(part, z.right) + leaf.shift).to(self.dtype))
                 beside[leaf] = (part, z.right)
                 continue
             value = torch().addmm(z.constant[None, :], x.left[first:last], z.right.T)
@@ -73,7 +81,7 @@ class TorchTiles:
                 inside = torch().arange(first, last, device=value.device)
                 value[inside - first, inside] = leaf.shift
             leaves.append(value.to(self.dtype))
-        return evaluate(self.form, leaves, [_growth(*beside[g.leaf], self.dtype) for g in self.form.growths])
+        return evaluate(self.form, leaves, [_growth(*beside[g.leaf], g.rate, self.dtype) for g in self.form.growths])
 
     def product(self, block: Tensor) -> Tensor:
         """k(left, right) @ block. Where memory runs out in flight, the tile is halved and the walk goes on."""

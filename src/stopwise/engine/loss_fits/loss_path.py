@@ -15,8 +15,9 @@ from stopwise._support.arrays import Array
 from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser, minimise
 from stopwise.rules import Evidence, Reason, Stop
 
-RATIO = 4.0
-"""Neighbouring readings of the coarse clock differ by this factor; between them a parabola and a root are sought."""
+RATIO, ROUGH_RATIO = 4.0, 10.0
+"""Neighbouring readings of the coarse clock differ by this factor (by the second where only the smallest left-out loss
+is wanted); between them a parabola and a root are sought."""
 COARSE = 1e-3
 """Newton's tolerance along the clock: a left-out prediction is a further Newton step, and differs by the square."""
 START = 0.05
@@ -46,9 +47,9 @@ class LossPath:
 
 def walk(problem: LossProblem, *, allowance: float = 0.5, final: bool = True) -> LossPath:
     """Go along the clock from the constant fit, and stop by the rule; not `final`: at the minimum, roughly."""
-    readings = [problem.constant]
+    readings, ratio = [problem.constant], RATIO if final else ROUGH_RATIO
     rises = 0
-    for step_sum in _clock(problem):
+    for step_sum in _clock(problem, ratio):
         readings.append(minimise(problem, step_sum, readings[-1], COARSE))
         best = min(readings, key=lambda at: at.left_out_mean)
         above, error = excess(readings[-1], best)
@@ -58,21 +59,21 @@ def walk(problem: LossProblem, *, allowance: float = 0.5, final: bool = True) ->
         if rises == _RISES:
             break
     at = min(range(len(readings)), key=lambda i: readings[i].left_out_mean)
-    best = _between(problem, readings, at)
+    best = _between(problem, readings, at, ratio)
     chosen = _earliest(problem, readings, best, allowance) if final else best
     if final and chosen.step_sum > 0:
         chosen = minimise(problem, chosen.step_sum, chosen)
     return LossPath(tuple(readings), chosen, _told(chosen, best, readings[-1].step_sum, allowance))
 
 
-def _clock(problem: LossProblem) -> Array:
+def _clock(problem: LossProblem, ratio: float) -> Array:
     """Readings after 0, evenly spaced on a log scale."""
     energies, n = problem.energies, problem.n_samples
     if not energies.size or energies[0] == 0:
         return np.empty(0)
     first = START * n / (float(energies[0]) * problem.bend)
     last = max(CEILING / (problem.kernel_scale * problem.bend), 4 * first)
-    return np.geomspace(first, last, 1 + math.ceil(math.log(last / first) / math.log(RATIO)))
+    return np.geomspace(first, last, 1 + math.ceil(math.log(last / first) / math.log(ratio)))
 
 
 def excess(one: Minimiser, best: Minimiser) -> tuple[float, float]:
@@ -85,7 +86,7 @@ def excess(one: Minimiser, best: Minimiser) -> tuple[float, float]:
     return mean, math.sqrt(float(w @ (gap - mean) ** 2)) / n
 
 
-def _between(problem: LossProblem, readings: list[Minimiser], at: int) -> Minimiser:
+def _between(problem: LossProblem, readings: list[Minimiser], at: int, ratio: float) -> Minimiser:
     """The minimum by the parabola through the lowest reading and its neighbours, on the log clock."""
     if not 2 <= at < len(readings) - 1:
         return readings[at]
@@ -94,7 +95,7 @@ def _between(problem: LossProblem, readings: list[Minimiser], at: int) -> Minimi
     if not (math.isfinite(bend) and bend > 0):
         return readings[at]
     shift = (left - right) / (2 * bend)
-    found = minimise(problem, readings[at].step_sum * RATIO**shift, readings[at], COARSE)
+    found = minimise(problem, readings[at].step_sum * ratio**shift, readings[at], COARSE)
     return min(readings[at], found, key=lambda reading: reading.left_out_mean)
 
 

@@ -22,6 +22,8 @@ from stopwise.losses import Loss
 EXACT_ROWS = 400
 """Up to so many rows every row is a landmark."""
 MOST_LANDMARKS = 600
+PER_DIMENSION, LEAST_LANDMARKS = 10.0, 150
+"""Landmarks for every effective dimension (Rudi, Camoriano & Rosasco 2015 ask for as many, times a logarithm)."""
 _CUT = 4 * float(np.finfo(np.float64).eps)
 
 
@@ -80,6 +82,15 @@ def landmark_count(n_rows: int, asked: int | None) -> int:
     if asked is not None:
         return min(asked, n_rows)
     return min(n_rows, max(EXACT_ROWS, min(MOST_LANDMARKS, round(6 * math.sqrt(n_rows)))))
+
+
+def enough_landmarks(n_rows: int, n_judged: int, dimension: float) -> int | None:
+    """Of more than `EXACT_ROWS` rows, a multiple of the effective dimension that fewer rows showed; at most as many as
+    without it. The dimension grows with the rows, for kernels as rough as a Laplace one in a line like their root."""
+    if n_rows <= EXACT_ROWS:
+        return None
+    wanted = PER_DIMENSION * dimension * math.sqrt(n_rows / n_judged)
+    return min(landmark_count(n_rows, None), max(LEAST_LANDMARKS, math.ceil(wanted)))
 
 
 def make_features(kernel: Kernel, rows: LossRows, count: int | None, seed: int, intercept: bool) -> RowFeatures:

@@ -6,6 +6,8 @@ the spectrum is known with a deterministic bracket; finer edges where the stop n
 """
 
 import math
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -18,6 +20,7 @@ _COARSE = 320
 """Edges over the whole range of eigenvalues, to begin with: 14 decades, a tenth apart."""
 _FINE = 0.008
 """Ratio of neighbouring edges, less one, just below the threshold at the stop; half of it when asked again."""
+_REPLICAS = 8
 _REACH = 120.0
 """How far below the threshold edges are refined: beyond, cells widen again, as eigenvalues there count for less."""
 
@@ -60,22 +63,14 @@ def _sweep(
         subtract(state, shift, out=state)
 
 
-class Counting:
-    """The eigenvalues of K in cells: `edges` (descending) and how many lie above each."""
+@dataclass(frozen=True)
+class Cells:
+    """The eigenvalues of K in cells: `edges` (descending) and how many lie `above` each, of `dimension` in all."""
 
-    def __init__(self, pivots: Array, couplings: Array, *, n_samples: float, trace: float, null: int) -> None:
-        self._pivots, self._couplings = pivots, couplings
-        self._n_samples, self._null = n_samples, null
-        self.dimension = len(pivots) - null
-        """How many eigenvalues are not zero."""
-        lowest = 0.05 / self.dimension**2
-        self.edges = trace * np.geomspace(1.0 + 1e-9, lowest, _COARSE)
-        self.above = self._count(self.edges)
-        self._asked: list[tuple[float, float]] = []
-
-    def _count(self, edges: Array) -> Array:
-        """Eigenvalues of K above each edge; they are 1 / (n mu) for mu of the inverse, whose null space is left out."""
-        return count_below(self._pivots, self._couplings, 1.0 / (self._n_samples * edges)) - self._null
+    edges: Array
+    above: Array
+    dimension: int
+    n_samples: float
 
     def largest(self, ritz: float, residual: float) -> float:
         """Never below the largest eigenvalue: the top of its cell, or what a Ritz pair says where it is alone there."""
@@ -83,47 +78,28 @@ class Counting:
         alone = self.above[first] == 1 and ritz - residual > self.edges[first]
         return min(float(self.edges[max(first - 1, 0)]), ritz + residual if alone else math.inf)
 
-    def refine(self, threshold: float, *, again: bool = False) -> bool:
-        """Narrow cells at and below a threshold; True where anything was done.
-
-        Near a place where that was done before nothing is, unless `again`: then their width is halved, three times at
-        most.
-        """
-        near = [width for place, width in self._asked if abs(math.log(place / threshold)) < 0.15]
-        if not self.edges[-1] < threshold <= self.edges[0] or len(near) > (3 if again else 0):
-            return False
-        width = min(near, default=2 * _FINE) / 2
-        steps = math.log(_REACH) / width
-        # A cell of relative width w at lambda moves the sum by w lambda: wider ones are as good further down.
-        depth = np.linspace(0.0, 1.0, int(0.6 * steps)) ** 1.5 * math.log(_REACH)
-        added = threshold * np.exp(-depth)
-        # Just above it filters are not flat yet; further up every eigenvalue counts as one, wherever it is.
-        added = np.concatenate([threshold * np.exp(np.arange(1, 1.8 / (2 * width)) * 2 * width), added])
-        self.edges = np.concatenate([self.edges, added])
-        self.above = np.concatenate([self.above, self._count(added)])
-        order = np.argsort(-self.edges, kind="stable")
-        self.edges, self.above = self.edges[order], self.above[order]
-        self._asked.append((threshold, width))
-        return True
-
+    @cached_property
     def density(self) -> Density:
         """Every eigenvalue in the middle of its cell."""
         return self._middle(np.zeros(self.edges.size - 1))
 
-    def replicas(self, count: int = 8) -> tuple[Density, ...]:
+    @cached_property
+    def replicas(self) -> tuple[Density, ...]:
         """Eigenvalues anywhere in their cells: how far these differ tells what cells of finite width cost.
 
         Moved by less than the whole cell, so that they spread as leave-one-out replicas of as many groups would.
         """
         rng = np.random.default_rng(0)
-        share = math.sqrt(count) / (count - 1)
-        return tuple(self._middle(share * (rng.random(self.edges.size - 1) - 0.5)) for _ in range(count))
+        share = math.sqrt(_REPLICAS) / (_REPLICAS - 1)
+        return tuple(self._middle(share * (rng.random(self.edges.size - 1) - 0.5)) for _ in range(_REPLICAS))
 
+    @cached_property
     def upper(self) -> Density:
         """Every eigenvalue at the upper end of its cell: no sum is below the truth."""
         counts = np.append(np.diff(self.above), self.dimension - self.above[-1])
         return self._density(self.edges, counts)
 
+    @cached_property
     def lower(self) -> Density:
         """Every eigenvalue at the lower end of its cell: no sum is above the truth."""
         return self._density(self.edges[1:], np.diff(self.above))
@@ -141,4 +117,43 @@ class Counting:
 
     def _density(self, values: Array, counts: Array) -> Density:
         held = counts > 0
-        return Density(values[held], counts[held].astype(np.float64), self._n_samples)
+        return Density(values[held], counts[held].astype(np.float64), self.n_samples)
+
+
+class Counting:
+    """Counts that are made finer where they are asked to be: `cells` as they are now."""
+
+    def __init__(self, pivots: Array, couplings: Array, *, n_samples: float, trace: float, null: int) -> None:
+        self._pivots, self._couplings = pivots, couplings
+        self._n_samples, self._null = n_samples, null
+        dimension = len(pivots) - null  # how many eigenvalues are not zero
+        edges = trace * np.geomspace(1.0 + 1e-9, 0.05 / dimension**2, _COARSE)
+        self.cells = Cells(edges, self._count(edges), dimension, n_samples)
+        self._asked: list[tuple[float, float]] = []
+
+    def _count(self, edges: Array) -> Array:
+        """Eigenvalues of K above each edge; they are 1 / (n mu) for mu of the inverse, whose null space is left out."""
+        return count_below(self._pivots, self._couplings, 1.0 / (self._n_samples * edges)) - self._null
+
+    def refine(self, threshold: float, *, again: bool = False) -> bool:
+        """Narrow cells at and below a threshold; True where anything was done.
+
+        Near a place where that was done before nothing is, unless `again`: then their width is halved, three times at
+        most.
+        """
+        near = [width for place, width in self._asked if abs(math.log(place / threshold)) < 0.15]
+        known = self.cells
+        if not known.edges[-1] < threshold <= known.edges[0] or len(near) > (3 if again else 0):
+            return False
+        width = min(near, default=2 * _FINE) / 2
+        steps = math.log(_REACH) / width
+        # A cell of relative width w at lambda moves the sum by w lambda: wider ones are as good further down.
+        depth = np.linspace(0.0, 1.0, int(0.6 * steps)) ** 1.5 * math.log(_REACH)
+        added = threshold * np.exp(-depth)
+        # Just above it filters are not flat yet; further up every eigenvalue counts as one, wherever it is.
+        added = np.concatenate([threshold * np.exp(np.arange(1, 1.8 / (2 * width)) * 2 * width), added])
+        edges, above = np.concatenate([known.edges, added]), np.concatenate([known.above, self._count(added)])
+        order = np.argsort(-edges, kind="stable")
+        self.cells = replace(known, edges=edges[order], above=above[order])
+        self._asked.append((threshold, width))
+        return True

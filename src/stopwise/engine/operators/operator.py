@@ -50,7 +50,7 @@ class Operator(ABC):
         """The diagonal of the Gram matrix."""
         return self._gram_diagonal()
 
-    @property
+    @cached_property
     def constant_direction(self) -> Array:
         """q = sqrt(w / n): the direction that an intercept takes out."""
         return cast(Array, self.root_weights / np.sqrt(self.n_samples))
@@ -125,6 +125,12 @@ class Operator(ABC):
             total = total - 2 * float(image @ image) + float(q @ image) ** 2
         return max(float(total), 0.0)
 
-    def mean_prediction(self, dual_coef: Array) -> Array:
-        """The weighted mean over training rows of Gram @ dual_coef, without another product."""
-        return cast(Array, (self.mean_image / self.root_weights) @ dual_coef * np.sqrt(self.n_samples))
+    @cached_property
+    def mean_row(self) -> Array | None:
+        """w' Gram / n, the weighted mean row of the Gram matrix, or t' Gram for the fixed columns t of rows, (p, n).
+
+        None where nothing is projected out.
+        """
+        if self.fixed is not None:
+            return cast(Array, (self.fixed_image * self.n_samples / self.root_weights[:, None]).T)
+        return cast(Array, self.mean_image * np.sqrt(self.n_samples) / self.root_weights) if self.centred else None

@@ -78,14 +78,18 @@ class Line(Operator):
         if self.kernel.order == 2:
             return self.line.at(self.covariates[:, 0], np.asarray(block, dtype=np.float64))
         a = np.asarray(block, dtype=np.float64)[self.line.order]
-        increments = np.diff(self.line.places, prepend=0.0)[:, None]
         # Gram = C diag(increments) C', C the running sum: no cancellation, whatever the signs of the block.
-        sums = np.cumsum(increments * np.cumsum(a[::-1], axis=0)[::-1], axis=0)
+        sums = np.cumsum(self._increments * np.cumsum(a[::-1], axis=0)[::-1], axis=0)
         if not self.kernel.anchored:
             sums += a.sum(axis=0)
         out = np.empty_like(sums)
         out[self.line.order] = sums
         return out
+
+    @cached_property
+    def _increments(self) -> Array:
+        """From each place to the next, the first from zero, (n, 1)."""
+        return np.diff(self.line.places, prepend=0.0)[:, None]
 
     def _gram_diagonal(self) -> Array:
         return self.kernel.diagonal(self.covariates)

@@ -10,8 +10,9 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise._support.threads import blas_for, blas_threads
 from stopwise.engine.operators import Dense, Operator
-from stopwise.engine.solvers.plan import Plan, Solution
+from stopwise.engine.solvers.plan import Plan, Solution, with_weights
 from stopwise.engine.spectrum.eigenpairs import dense_spectrum
+from stopwise.kernels import Precomputed
 from stopwise.noise import sample_of
 from stopwise.path import Path, make_path
 from stopwise.problem import Problem
@@ -33,8 +34,8 @@ class _HeldOut:
     def error(self, step_sum: Array) -> Array:
         dual = np.atleast_2d(self.path.dual_coef(step_sum))
         predicted = dual @ self.cross.T + self.mean
-        if self.path.intercept:
-            predicted = predicted - self.operator.mean_prediction(dual.T)[:, None]
+        if self.operator.mean_row is not None:
+            predicted = predicted - (dual @ self.operator.mean_row)[:, None]
         return cast(Array, ((predicted - self.target) ** 2 @ self.weights) / self.weights.sum())
 
 
@@ -55,17 +56,19 @@ def held_out(problem: Problem, plan: Plan, column: int, train: Array, test: Arra
     return _HeldOut(path, cross, problem.responses[test, column], weights, float(part.offset[column]), operator)
 
 
-def noise_of(problem: Problem, plan: Plan, path: Path, column: int) -> float:
-    """The noise level of one response in problem units."""
+def noise_of(problem: Problem, plan: Plan, path: Path | None, column: int) -> float:
+    """The noise level of one response in problem units, from its rows or along its own path."""
     scale = float(problem.scale[column])
     if plan.noise_given is not None:
         return plan.noise_given / scale
+    if not plan.noise.needs_rows:
+        return plan.noise.estimate(path=path) / scale
     sample = sample_of(problem.covariates, problem.in_y_units(column), problem.weights, problem.counts)
-    return plan.noise.estimate_from(sample, path.column(column)) / scale
+    return plan.noise.estimate_from(sample, path) / scale
 
 
 def decide(problem: Problem, plan: Plan, path: Path, column: int) -> tuple[Stop, float]:
-    """The stop of one response on its path, and the noise level it was decided with (problem units)."""
+    """The stop of one response on its own path, and the noise level it was decided with (problem units)."""
     sigma = noise_of(problem, plan, path, column)
     data = Data(
         problem.n_rows,
@@ -75,7 +78,7 @@ def decide(problem: Problem, plan: Plan, path: Path, column: int) -> tuple[Stop,
         subjects=problem.subjects,
         order=problem.order,
     )
-    return plan.rule.decide(path.column(column), sigma, data), sigma
+    return plan.rule.decide(path, sigma, data), sigma
 
 
 def exact(stop: Stop, engine: str) -> Stop:
@@ -84,41 +87,13 @@ def exact(stop: Stop, engine: str) -> Stop:
 
 
 def finish(
-    problem: Problem, operator: Operator, path: Path, stops: list[Stop], sigmas: list[float], solver: str
+    problem: Problem, path: Path, stops: list[Stop], sigmas: list[float], solver: str, mean_row: Array | None
 ) -> Solution:
     """Weights and intercepts at the chosen stops."""
     stopped = path.stopped_at(tuple(stop.step_sum for stop in stops))
     dual = stopped.dual_coef()
-    dual = dual[:, None] if dual.ndim == 1 else dual
-    intercept, slopes = np.zeros(dual.shape[1]), None
-    mean_row = None
-    if problem.trend is not None:
-        # t' Gram, with the columns t in the coordinates of the rows.
-        mean_row = (operator.fixed_image * operator.n_samples / operator.root_weights[:, None]).T
-        intercept, slopes = _linear_part(problem, mean_row, dual)
-    elif problem.intercept:
-        intercept = problem.offset - operator.mean_prediction(dual)
-        mean_row = operator.mean_image * np.sqrt(operator.n_samples) / operator.root_weights
-    return Solution(
-        path=stopped,
-        stops=stops,
-        noise_std=np.asarray(sigmas) * problem.scale,
-        fit_covariates=problem.covariates,
-        dual_coef=dual,
-        intercept=intercept,
-        solver=solver,
-        mean_row=mean_row,
-        trend=problem.trend,
-        slopes=slopes,
-    )
-
-
-def _linear_part(problem: Problem, trend_rows: Array, dual: Array) -> tuple[Array, Array]:
-    """Intercept (q,) and slopes (d, q), units of y: least squares of what the kernel's part leaves."""
-    assert problem.trend is not None
-    assert problem.level is not None
-    constant, slopes = problem.trend.slopes(problem.scale * problem.level - trend_rows @ dual)
-    return cast(Array, problem.offset + constant), slopes
+    weights = dual[:, None] if dual.ndim == 1 else dual
+    return with_weights(problem, stopped, stops, weights, sigmas, solver, mean_row)
 
 
 def problem_path(problem: Problem, plan: Plan, spectrum: Spectrum) -> Path:
@@ -148,13 +123,14 @@ class DenseSolver:
 
     def _solve(self, problem: Problem, plan: Plan) -> Solution:
         gram = problem.gram(plan.kernel).astype(plan.dtype, copy=False)
-        operator = Dense(gram, weights=problem.weights, centred=problem.intercept, fixed=problem.fixed)
+        own = not isinstance(plan.kernel, Precomputed)
+        operator = Dense(gram, weights=problem.weights, centred=problem.intercept, fixed=problem.fixed, own=own)
         path = problem_path(problem, plan, dense_spectrum(operator))
-        decided = [decide(problem, plan, path, j) for j in range(problem.responses.shape[1])]
+        decided = [decide(problem, plan, path.column(j), j) for j in range(path.n_responses)]
         if plan.rule.keeps_training_part:
             return self._without_refit(problem, plan, decided)
         stops = [exact(stop, self.name) for stop, _ in decided]
-        return finish(problem, operator, path, stops, [s for _, s in decided], self.name)
+        return finish(problem, path, stops, [s for _, s in decided], self.name, operator.mean_row)
 
     def _without_refit(self, problem: Problem, plan: Plan, decided: list[tuple[Stop, float]]) -> Solution:
         """Hold-out as printed in the paper: the estimate stays the one from the training rows."""
@@ -164,7 +140,7 @@ class DenseSolver:
         operator = Dense(part.gram(plan.kernel), weights=part.weights, centred=part.intercept)
         path = problem_path(part, plan, dense_spectrum(operator))
         stops = [exact(stop, self.name) for stop, _ in decided]
-        solution = finish(part, operator, path, stops, [s for _, s in decided], self.name)
+        solution = finish(part, path, stops, [s for _, s in decided], self.name, operator.mean_row)
         whole = replace(
             solution.path, scale=problem.scale, offset=problem.offset + problem.scale * solution.path.offset
         )
@@ -181,23 +157,6 @@ class DenseSolver:
 def refit_dense(problem: Problem, plan: Plan, spectrum: Spectrum, mean_row: Array | None) -> Solution:
     """New responses on eigenvectors that are known already."""
     path = problem_path(problem, plan, spectrum)
-    decided = [decide(problem, plan, path, j) for j in range(problem.responses.shape[1])]
-    stopped = path.stopped_at(tuple(stop.step_sum for stop, _ in decided))
-    dual = stopped.dual_coef()
-    intercept, slopes = np.zeros(dual.shape[1]), None
-    if problem.trend is not None and mean_row is not None:
-        intercept, slopes = _linear_part(problem, mean_row, dual)
-    elif mean_row is not None:
-        intercept = problem.offset - mean_row @ dual
-    return Solution(
-        path=stopped,
-        stops=[exact(stop, DenseSolver.name) for stop, _ in decided],
-        noise_std=np.asarray([sigma for _, sigma in decided]) * problem.scale,
-        fit_covariates=problem.covariates,
-        dual_coef=dual,
-        intercept=intercept,
-        solver=DenseSolver.name,
-        mean_row=mean_row,
-        trend=problem.trend,
-        slopes=slopes,
-    )
+    decided = [decide(problem, plan, path.column(j), j) for j in range(path.n_responses)]
+    stops = [exact(stop, DenseSolver.name) for stop, _ in decided]
+    return finish(problem, path, stops, [sigma for _, sigma in decided], DenseSolver.name, mean_row)

@@ -45,8 +45,9 @@ def judge(problem: Problem, plan: Plan, path: Path, space: BlockKrylov, column: 
     It is where the estimate is accurate, the bracket is within `tol`, and what the rule reads lies inside what the
     space knows. The bracket told is then widened to whole steps (or cuts) on either side: the answer is one of those.
     """
+    path = path.column(column)
     stop, sigma = decide(problem, plan, path, column)
-    residual = _estimate_residual(path, space, stop, column)
+    residual = _estimate_residual(path, space, stop)
     reachable = min(max(1e3 * space.precision, 1e-5), 1e-4)
     accurate = residual <= (1e-12 if plan.tol == 0 else 1e-6 if plan.dtype == np.float64 else reachable)
     if space.complete:
@@ -241,9 +242,7 @@ def _jackknife(problem: Problem, plan: Plan, path: Path, column: int, as_bound: 
     asked = replicas[:: max(1, len(replicas) // (4 if plan.rule.needs_rows else GROUPS))]
     logs = []
     for replica in asked:
-        spectrum = path.spectrum.with_density(replica)
-        if as_bound:
-            spectrum = replace(spectrum, bound=replica)
+        spectrum = replace(path.spectrum, density=replica, bound=replica if as_bound else path.spectrum.bound)
         stop, _ = decide(problem, plan, replace(path, spectrum=spectrum), column)
         logs.append(math.log(max(stop.crossing, 1e-300)))
     groups = min(GROUPS, len(replicas))
@@ -251,15 +250,15 @@ def _jackknife(problem: Problem, plan: Plan, path: Path, column: int, as_bound: 
     return math.sqrt((groups - 1) / groups * spread)
 
 
-def _estimate_residual(path: Path, space: BlockKrylov, stop: Stop, column: int) -> float:
+def _estimate_residual(path: Path, space: BlockKrylov, stop: Stop) -> float:
     """|K a - f| over |y|: how far weights and fitted values are from belonging together."""
-    energy = float(path.energy[column])
+    energy = float(path.energy)
     if energy == 0:
         return 0.0
     weight = path.filter.weight(path.spectrum.eigenvalues, stop.step_sum)
     assert path.spectrum.basis is not None
     assert path.spectrum.basis.rotation is not None
-    weighted = (weight * path.coefficients[:, column])[:, None]
+    weighted = (weight * path.coefficients)[:, None]
     return float(space.estimate_residual(path.spectrum.basis.rotation, weighted)[0]) / math.sqrt(energy)
 
 

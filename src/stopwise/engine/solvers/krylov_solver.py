@@ -17,13 +17,12 @@ from stopwise._support.progress import Progress
 from stopwise.engine.operators import Operator
 from stopwise.engine.operators.eigenvalue_counts import Counting
 from stopwise.engine.operators.tiles import Tiled
-from stopwise.engine.solvers.dense_solver import finish
+from stopwise.engine.solvers.dense_solver import finish, noise_of
 from stopwise.engine.solvers.krylov_certainty import Verdict, decided_by_bound, judge, reads_traces, with_bracket
 from stopwise.engine.solvers.plan import Plan, Solution, path_in_space
 from stopwise.engine.spectrum.block_krylov import BlockKrylov, Multiplier, NumpyStore, Store, with_diagonal
 from stopwise.exceptions import StopwiseWarning
 from stopwise.filters import Ridge
-from stopwise.noise import sample_of
 from stopwise.path import Path
 from stopwise.problem import Problem
 from stopwise.rules import GCV, Stop
@@ -132,7 +131,7 @@ class KrylovSolver:
         stops = [with_bracket(v, path.spectrum, space.products, self.name) for v in verdicts]
         if not all(v.settled for v in verdicts):
             _warn(verdicts, plan, space)
-        return finish(problem, operator, path, stops, [v.sigma for v in verdicts], self.name)
+        return finish(problem, path, stops, [v.sigma for v in verdicts], self.name, operator.mean_row)
 
     def _store(self, operator: Operator, limit: int, problem: Problem) -> Store:
         if self.make_store is not None:
@@ -301,9 +300,7 @@ def _noise_first(problem: Problem, plan: Plan) -> Plan:
     """A noise level that only looks at rows is estimated once."""
     if not plan.rule.needs_noise or plan.noise.needs_path or problem.responses.shape[1] != 1:
         return plan
-    sample = sample_of(problem.covariates, problem.in_y_units(0), problem.weights, problem.counts)
-    sigma = plan.noise.estimate_from(sample)
-    return replace(plan, noise_given=sigma)
+    return replace(plan, noise_given=noise_of(problem, plan, None, 0) * float(problem.scale[0]))
 
 
 def probe_count(problem: Problem, plan: Plan, few: int | None = None, many: int | None = None) -> int:

@@ -21,6 +21,8 @@ FIRST_SIZE = 128
 BUDGET_BYTES = 256 * 2**20
 """What n_landmarks="auto" may take for its m-by-m matrices."""
 _MATRICES = 6
+BUDGET_OPERATIONS = 6e12
+"""And for one pass over rows in memory, of 3 n m^2 operations: about two minutes on two cores."""
 
 
 class RowSource(Protocol):
@@ -82,18 +84,21 @@ class NystromSolver:
         self.n_landmarks = n_landmarks
 
     def solve(self, problem: Problem, plan: Plan) -> Solution:
-        return solve_source(HeldRows(problem), plan, self.n_landmarks, problem.seed, self.name)
+        most = max(FIRST_SIZE, int(np.sqrt(BUDGET_OPERATIONS / (3 * problem.n_rows))))
+        return solve_source(HeldRows(problem), plan, self.n_landmarks, problem.seed, self.name, most)
 
 
-def solve_source(source: RowSource, plan: Plan, n_landmarks: Any, seed: int, name: str) -> Solution:
-    """A fit from any source of rows with the landmarks asked for."""
+def solve_source(
+    source: RowSource, plan: Plan, n_landmarks: Any, seed: int, name: str, most: int | None = None
+) -> Solution:
+    """A fit from any source of rows with the landmarks asked for; "auto" takes at most `most`."""
     points = as_points(n_landmarks)
     if points is not None:
         return solve_stream(
             source.stream(make_landmarks(plan.kernel, points.astype(plan.dtype, copy=False))), plan, name, source
         )
     if isinstance(n_landmarks, str):
-        return _grow(source, plan, seed, name)
+        return _grow(source, plan, seed, name, most or source.n_rows)
     choice: Choice = n_landmarks if isinstance(n_landmarks, Choice) else Uniform(int(n_landmarks))
     return _solve_choice(source, plan, choice, seed, name)
 
@@ -105,18 +110,23 @@ def _solve_choice(source: RowSource, plan: Plan, choice: Choice, seed: int, name
     )
 
 
-def _grow(source: RowSource, plan: Plan, seed: int, name: str) -> Solution:
-    """Twice the landmarks until the bracket is settled, memory is spent, or every row is one."""
-    most = min(source.n_rows, int(np.sqrt(BUDGET_BYTES / (8 * _MATRICES))))
-    count = min(FIRST_SIZE, most)
+def _grow(source: RowSource, plan: Plan, seed: int, name: str, most: int) -> Solution:
+    """Twice the landmarks until the bracket is settled, memory or time is spent, or every row is one.
+
+    The last step is taken where it adds at least half: a pass costs as the square of their number.
+    """
+    limits = {"all rows": source.n_rows, "memory budget": int(np.sqrt(BUDGET_BYTES / (8 * _MATRICES)))}
+    limits["time budget"] = most
+    limit = min(limits, key=limits.__getitem__)
+    count = min(FIRST_SIZE, limits[limit])
     while True:
         solution = _solve_choice(source, plan, Uniform(count), seed, name)
         settled = all(stop.certainty.settled for stop in solution.stops if stop.certainty)
-        if settled or count == most:
+        further = min(2 * count, limits[limit])
+        if settled or further < (1.5 * count if limit == "time budget" else count + 1):
             break
-        count = min(2 * count, most)
-    reached = "settled" if settled else "all rows" if count == source.n_rows else "memory budget"
-    return replace(solution, stops=[_grown(stop, reached) for stop in solution.stops])
+        count = further
+    return replace(solution, stops=[_grown(stop, "settled" if settled else limit) for stop in solution.stops])
 
 
 def _grown(stop: Stop, reached: str) -> Stop:

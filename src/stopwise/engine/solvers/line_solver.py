@@ -27,7 +27,7 @@ from stopwise.engine.solvers.krylov_solver import KrylovSolver
 from stopwise.engine.solvers.plan import Plan, Solution, bare_path, solved
 from stopwise.engine.solves.penalty_search import FoundPenalty
 from stopwise.engine.solves.resolvent_space import ResolventSpace, largest_eigenvalue, resolvent_space
-from stopwise.engine.solves.shifted_descent import ResolventPolynomial, as_resolvents
+from stopwise.engine.solves.shifted_descent import ResolventPolynomial, as_resolvents, is_smooth
 from stopwise.filters import Filter
 from stopwise.kernels import Kernel, Sobolev
 from stopwise.noise import Evidence
@@ -83,10 +83,10 @@ class LineSolver:
     def solve(self, problem: Problem, plan: Plan) -> Solution:
         space = _space(problem, plan)
         plan.kernel.check(problem.covariates)
-        solvable = plan.rule.left_out_allowance is not None or plan.rule.reads_clock_only
+        solvable = plan.rule_by_solves and is_smooth(plan.filter)
         if plan.noise.correlated:
-            _check_sharing(problem, solvable=solvable and _smooth(plan.filter))
-        if not solvable or not _smooth(plan.filter):
+            _check_sharing(problem, solvable=solvable)
+        if not solvable:
             return KrylovSolver("line", line_operator).solve(problem, plan)
         return _Run(problem, plan, space).solution()
 
@@ -104,11 +104,6 @@ def _check_sharing(problem: Problem, *, solvable: bool) -> None:
             "noise_std=AR1() is for rows of equal weight, one at each place, and some places repeat: average them, or "
             "use rule=LeaveBlockOut(size)"
         )
-
-
-def _smooth(filter: Filter) -> bool:
-    """Whether the filter at a reading is a function that few solves with one shift can follow."""
-    return as_resolvents(filter.bind(1.0), 100.0, 1.0, 1e-4).error < 1e-3
 
 
 @dataclass(frozen=True)
@@ -268,7 +263,7 @@ class _Run:
             shared = self.shared[column]
             return shared.noise_std * math.sqrt(shared.inflation)
         if not isinstance(self.plan.noise, Evidence) or self.plan.noise_given is not None:
-            return noise_of(self.problem, self.plan, path, column)
+            return noise_of(self.problem, self.plan, path.column(column), column)
         binned = in_bins(self.rows, _SEARCH_PLACES)
         start = stop.step_sum if stop.step_sum > 0 else 1.0 / max(path.spectrum.largest_bound, 1e-280)
         return evidence_noise(binned, self.space, column, start, intercept=self.problem.intercept)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,11 @@ class Plan:
     """True while a cheaper rule grows the space: its own sampling error does not matter."""
     noise_given: float | None = None
     """A noise level settled earlier (by selection), in the units of y."""
+
+    @property
+    def rule_by_solves(self) -> bool:
+        """Whether solves alone answer the rule: the default, by rows left out, or a stop that was given."""
+        return self.rule.left_out_allowance is not None or self.rule.reads_clock_only
 
     def for_rows(self, rows: Array | None) -> Plan:
         """The plan for some of the rows given (None: all), where the rule knows something of each row."""
@@ -103,16 +108,17 @@ def bare_path(problem: Problem, filter: Filter, responses: Array, largest: float
     return path_in_space(problem, spectrum, filter, np.zeros((1, responses.shape[1])), responses)
 
 
-def solved(
-    problem: Problem, operator: Operator, path: Path, stops: list[Stop], dual: Array, sigmas: list[float], solver: str
+def with_weights(
+    problem: Problem,
+    path: Path,
+    stops: list[Stop],
+    weights: Array,
+    sigmas: list[float],
+    solver: str,
+    mean_row: Array | None,
 ) -> Solution:
-    """Weights and intercepts in the units of y, from weights `dual` (n, q) of the weighted problem."""
-    stopped = np.array([stop.step_sum for stop in stops]) > 0
-    weights = np.where(stopped, operator.root_weights[:, None] * dual, 0.0) * problem.scale
-    intercept, mean_row = np.zeros(len(stops)), None
-    if problem.intercept:
-        intercept = problem.offset - operator.mean_prediction(weights)
-        mean_row = operator.mean_image * np.sqrt(operator.n_samples) / operator.root_weights
+    """The solution with these weights (n, q), units of y: with its intercepts, and slopes where there is a trend."""
+    intercept, slopes = _unpenalised(problem, weights, mean_row)
     return Solution(
         path=path,
         stops=stops,
@@ -122,7 +128,28 @@ def solved(
         intercept=intercept,
         solver=solver,
         mean_row=mean_row,
+        trend=problem.trend,
+        slopes=slopes,
     )
+
+
+def _unpenalised(problem: Problem, weights: Array, mean_row: Array | None) -> tuple[Array, Array | None]:
+    """Intercepts (q,) and slopes (d, q), units of y: least squares of what the kernel's part leaves."""
+    if mean_row is None:
+        return np.zeros(weights.shape[1]), None
+    if problem.trend is None or problem.level is None:
+        return cast(Array, problem.offset - mean_row @ weights), None
+    constant, slopes = problem.trend.slopes(problem.scale * problem.level - mean_row @ weights)
+    return cast(Array, problem.offset + constant), slopes
+
+
+def solved(
+    problem: Problem, operator: Operator, path: Path, stops: list[Stop], dual: Array, sigmas: list[float], solver: str
+) -> Solution:
+    """The solution from weights `dual` (n, q) of the weighted problem."""
+    stopped = np.array([stop.step_sum for stop in stops]) > 0
+    weights = np.where(stopped, operator.root_weights[:, None] * dual, 0.0) * problem.scale
+    return with_weights(problem, path, stops, weights, sigmas, solver, operator.mean_row)
 
 
 class Solver(Protocol):

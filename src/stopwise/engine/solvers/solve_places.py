@@ -11,7 +11,7 @@ from stopwise._support import memory
 from stopwise._support.arrays import Array, Device
 from stopwise._support.memory import gibibytes
 from stopwise.engine.gpu.device_matrix import columns_on_device, gram_on_device
-from stopwise.engine.gpu.device_operator import Cuda, as_tensor
+from stopwise.engine.gpu.device_operator import Cuda, as_tensor, rounding_error
 from stopwise.engine.gpu.plain_tiles import free_bytes
 from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.tiles import Tiled
@@ -211,11 +211,14 @@ class DevicePlace:
         problem, exact = self.problem, self.operator
         single = self.plan.precision != "float64" and self.plan.tol > 0
         fast = self._operator("float32") if single else exact
+        if not held:
+            self.operator = fast  # an intercept as fine as the solves
         gram = RawGram(
             lambda block: fast.cross.product(as_tensor(block, self._device).contiguous()).double(),
             lambda rows: columns_on_device(exact.form, exact.rows, exact.origin, rows),
             as_tensor(exact.gram_diagonal(), self._device).double(),
             careful=lambda block: exact.cross.product(as_tensor(block, self._device).contiguous()),
+            error=lambda: rounding_error(fast, exact, problem.seed),
             held=self._matrix if held else None,
         )
         return FoldSystem(

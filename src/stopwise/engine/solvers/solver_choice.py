@@ -35,6 +35,7 @@ from stopwise.engine.solves.costs import (
     HOST_PATIENCE,
     engine_costs,
 )
+from stopwise.engine.solves.shifted_descent import is_smooth
 from stopwise.kernels import Precomputed
 from stopwise.kernels.forms import has_form
 from stopwise.problem import Problem
@@ -110,8 +111,7 @@ def _predict_there(part: Problem, plan: Plan, new: Array, dual: Array) -> Array:
 
 def _by_solves(plan: Plan) -> bool:
     """Whether solves answer: the default rule or a stop that was given, along a filter that is smooth."""
-    asked = plan.rule.left_out_allowance is not None or plan.rule.reads_clock_only
-    return asked and plan.filter.name in ("ridge", "descent", "flow") and plan.tol > 0
+    return plan.rule_by_solves and is_smooth(plan.filter) and plan.tol > 0
 
 
 def _cheapest(problem: Problem, plan: Plan) -> tuple[str, str] | None:

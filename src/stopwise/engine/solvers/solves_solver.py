@@ -26,7 +26,7 @@ from stopwise.engine.solvers.solve_places import Place
 from stopwise.engine.solves.costs import DEVICE_EVERY_ROW, HOST_EVERY_ROW
 from stopwise.engine.solves.penalty_search import SHORT_STRIDE, STRIDE, FoundPenalty, PenaltySearch
 from stopwise.engine.solves.resolvent_space import ResolventSpace, largest_eigenvalue, resolvent_space
-from stopwise.engine.solves.shifted_descent import Resolvent, ResolventPolynomial, as_resolvents
+from stopwise.engine.solves.shifted_descent import ROUGH, Resolvent, ResolventPolynomial, as_resolvents, is_smooth
 from stopwise.engine.solves.systems import FactorSystem, FoldSystem
 from stopwise.engine.spectrum.block_krylov import with_diagonal
 from stopwise.engine.spectrum.eigenpairs import dense_spectrum
@@ -45,15 +45,14 @@ MIDDLE_ROWS = {"host": 4_000, "device": 16_000}
 from few rows a penalty may come out too small, where a solve takes ten times the products."""
 _PROBES = {"factor": 63, "preconditioned": 7}
 """Random signs beside the responses, which tell sums over all eigenvalues: many where a solve is two triangles."""
-_ACCURACY, _ACCURACY_MANY = 1e-6, 1e-4
-"""How far the filter's approximation may be off, and for many rows,"""
+_ACCURACY = 1e-6
+"""How far the filter's approximation may be off; for many rows a rough one will do,"""
 _MANY = {"factor": 60_000, "preconditioned": 10_000}
 """which is from here on: there each solve takes seconds, and the error of the estimate is a hundred times larger."""
 _RIDGE_STEPS = {"factor": 4, "preconditioned": 2}
 """Solves that span ridge's path around its stop; the estimate itself takes one."""
 _AGREE, _AGREE_IN_FOLDS = 1e-4, 1e-3
 """How well an error must be known between readings, as a share of it: in folds, chance is larger than that."""
-_UNREACHED = 1e-3
 
 
 class _Solves(Resolvent, Protocol):
@@ -95,12 +94,12 @@ class SolvesSolver:
 
 
 def _check(plan: Plan, name: str) -> None:
-    if plan.rule.left_out_allowance is None and not plan.rule.reads_clock_only:
+    if not plan.rule_by_solves:
         raise ValueError(
             f'solver="{name}" answers the default rule and Fixed; the rule {plan.rule.name} reads the whole spectrum: '
             'use solver="dense" or solver="krylov"'
         )
-    if as_resolvents(plan.filter.bind(1.0), 100.0, 1.0, _ACCURACY_MANY).error > _UNREACHED:
+    if not is_smooth(plan.filter):
         raise ValueError(
             f'solver="{name}" takes ridge, descent and flow; the filter {plan.filter.name} is no smooth function of '
             'the eigenvalue: use solver="dense" or solver="krylov"'
@@ -126,7 +125,7 @@ class _Run:
         stops = [_with_error(stop, error) for stop in stops]
         _warn(stops, self.plan.tol)
         path = path.stopped_at(tuple(stop.step_sum for stop in stops))
-        sigmas = [noise_of(problem, self.plan, path, j) for j in range(len(stops))]
+        sigmas = [noise_of(problem, self.plan, path.column(j), j) for j in range(len(stops))]
         device = self.place.device
         solution = solved(problem, self.place.operator, path, stops, dual, sigmas, self.name)
         return replace(solution, device=device, precision=None if device is None else "float64")
@@ -182,7 +181,7 @@ class _Run:
                 stride=SHORT_STRIDE if self._in_two_steps else STRIDE,
             )
             found = search.run(start)
-            if found.regret <= self.plan.tol or not system.grow():
+            if found.regret <= self.plan.tol or found.unread > self.plan.tol or not system.grow():
                 return found
             self.seen.clear()
 
@@ -215,7 +214,8 @@ class _Run:
         part = replace(part, covariates=np.asarray(on_host(part.covariates), dtype=np.float64))
         operator = Dense(np.asarray(part.gram(plan.kernel)), weights=part.weights, centred=part.intercept)
         ridge = replace(plan, filter=Ridge(), noise_given=1.0)
-        stop, _ = decide(part, ridge, problem_path(part, ridge, dense_spectrum(operator)), column)
+        path = problem_path(part, ridge, dense_spectrum(operator))
+        stop, _ = decide(part, ridge, path.column(column), column)
         reading = stop.evidence.lowest_step_sum or stop.step_sum
         variance = float(np.average(part.responses[:, column] ** 2, weights=part.weights))
         if stop.evidence.lowest is not None and variance > 0:
@@ -233,7 +233,7 @@ class _Run:
             float(np.exp(np.log(reached[reached > 0]).mean())) if np.any(reached > 0) else 1.0 / max(largest, 1e-280)
         )
         many = problem.n_rows > _MANY[self.name]
-        polynomial = as_resolvents(bound, middle, largest, _ACCURACY_MANY if many else _ACCURACY)
+        polynomial = as_resolvents(bound, middle, largest, ROUGH if many else _ACCURACY)
         solver = self.system.at(polynomial.penalty(n, middle), 1e-2 * self.plan.tol if many else 1e-5 * self.plan.tol)
         space = self._space(solver, polynomial, reached, middle)
         self.progress.show("the estimate")

@@ -43,12 +43,14 @@ class FoundPenalty:
     standard_error: float
     """Of criterion - lowest, for all rows: what the data cannot tell."""
     regret: float
-    """A bound on what sampling and interpolation may lose, as a share of the criterion."""
+    """A bound on what sampling, interpolation and unread penalties may lose, as a share of the criterion."""
     at_start: bool
     """No step is justified: the largest penalty is within the allowance."""
     at_end: bool
     """The smallest penalty allowed is the best."""
     readings: int
+    unread: float = 0.0
+    """The part of the regret that penalties below what is affordable have: more rows would not lower it."""
 
     def evidence(self, rule: Rule, n_samples: float) -> dict[str, Any]:
         """The fields of a stop's `Evidence` that rows left out give."""
@@ -182,6 +184,7 @@ class PenaltySearch:
         sampled = max(float(loss.max()) - allowed, 0.0) if unsure > 0 else 0.0
         doubt = self._doubt(stop) if min(abs(stop - p) for p in self.known) > 1e-12 else 0.0
         ends_early = self.affordable > self.smallest and best <= low + _FINE
+        unread = self._last_gain() if ends_early else 0.0
         step = abs(float(means[min(here + 1, len(grid) - 1)] - means[max(here - 1, 0)])) / 2
         return FoundPenalty(
             penalty=math.exp(stop),
@@ -189,9 +192,8 @@ class PenaltySearch:
             lowest=float(means[lowest]),
             lowest_penalty=math.exp(best),
             standard_error=float(self._spread(gap[lowest : lowest + 1])[0]) * share,
-            regret=(sampled + _READ_OFF * step) / max(criterion, np.finfo(float).tiny)
-            + _READ_OFF * doubt
-            + (self._last_gain() if ends_early else 0.0),
+            regret=(sampled + _READ_OFF * step) / max(criterion, np.finfo(float).tiny) + _READ_OFF * doubt + unread,
+            unread=unread,
             at_start=stop >= high - 1e-9,
             at_end=stop <= low + 1e-9 and not ends_early,
             readings=len(self.known),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -25,6 +26,9 @@ _LAWSON = 15
 """Rounds of reweighting that turn least squares into nearly the smallest largest error (Lawson 1961)."""
 _DEGREES = {6: 5e-4, 8: 8e-5, 10: 1.2e-5, 13: 8e-7, 16: 4.5e-8, 20: 1.5e-9}
 """Degrees tried, and their error for exp(-x) on x >= 0; filters that are met on a shorter range have less."""
+
+ROUGH = 1e-4
+"""The error that is good enough for an estimate from many rows, and that every smooth filter comes below."""
 
 
 class Resolvent(Protocol):
@@ -93,6 +97,16 @@ def as_resolvents(filter: Filter, step_sum: float, largest: float, accuracy: flo
             break
     assert best is not None
     return best
+
+
+def is_smooth(filter: Filter) -> bool:
+    """Whether few solves with one shift can follow the filter: descent by any schedule, flow and ridge."""
+    return _followed(filter.bind(1.0))
+
+
+@lru_cache
+def _followed(bound: Filter) -> bool:
+    return as_resolvents(bound, 100.0, 1.0, ROUGH).error <= ROUGH
 
 
 def _fitted(left: Callable[[Array], Array], degree: int, pole: float, furthest: float) -> ResolventPolynomial:

@@ -24,9 +24,10 @@ from stopwise.engine.solves.preconditioner import LowRank, centred, randomly_piv
 
 _MOST_FOLDS, _MOST_LEFT_OUT = 20, 20_000
 """How many folds are made, and how many rows are left out in all of them together, at most."""
-_SINGLE = 4e-6
-"""Penalties below this share of sqrt(n) times the largest diagonal entry drown in float32 products: entries are off by
-about 1e-6, independently of one another, so the matrix by twice sqrt(n) times that. Then products are in float64,"""
+_SINGLE = 4.0
+"""Penalties below so many times the length of a row of errors drown in float32 products: such errors are independent of
+one another, so that the matrix is off by twice the length of a row, and twice that is safe. Then products are in
+float64,"""
 _CAREFUL, _FEW_PRODUCTS = 15, 30
 """which takes so many times longer; where that leaves fewer products than this, such penalties are not read."""
 _SEARCH, _SEARCH_SHARE = 1e-3, 0.02
@@ -96,13 +97,15 @@ class FactorSystem:
 class RawGram:
     """The Gram matrix G as products, columns and its diagonal, all of one array library.
 
-    `careful`: the same products in float64 where `product` is less.
+    `careful`: the same products in float64 where `product` is less, and `error` the largest root mean square by which
+    random signs then come out wrong: the length of a row of errors.
     """
 
     product: Product
     columns: Callable[[Array], Array]
     diagonal: Array
     careful: Product | None = None
+    error: Callable[[], float] = float
     held: Callable[[], Array] | None = None
     """Makes the whole matrix, where there is room for it."""
 
@@ -197,6 +200,11 @@ class FoldSystem:
         )
         return features, pivots, left, features.T @ features
 
+    @cached_property
+    def error(self) -> float:
+        """The length of a row of errors of products."""
+        return self.gram.error()
+
     @property
     def responses(self) -> Array:
         """Weighted, centred responses."""
@@ -275,7 +283,7 @@ class _Weighted:
     @cached_property
     def rounded(self) -> float:
         """The smallest penalty that float32 products can tell from none."""
-        return float(_SINGLE * len(self.roots) ** 0.5 * (self._system.gram.diagonal * self.roots**2).max())
+        return float(_SINGLE * self._system.error * (self.roots**2).max())
 
     def _product(self, product: Product, block: Array) -> Array:
         inner = self.roots[:, None] * self.centre(block)

@@ -237,15 +237,15 @@ class BlockKrylov:
             density = Density(values, np.ones_like(values), n)
             trace, replicas, bound = density.trace, (), density
         elif self.counting is not None:
-            density, replicas = self.counting.density(), self.counting.replicas()
-            bound, floor = self.counting.upper(), self.counting.lower()
+            cells = self.counting.cells
+            density, replicas, bound, floor = cells.density, cells.replicas, cells.upper, cells.lower
         else:
             below = self._certain(values, vectors) if self.one_sided else values
             bound = spread_density(below, max(trace, float(below.sum())), n)
             density, replicas = self._statistical(values, vectors, residuals)
         largest = float(values[0] + residuals[0]) if values.size else 0.0
         if self.counting is not None:
-            largest = self.counting.largest(float(values[0]), float(residuals[0]))
+            largest = self.counting.cells.largest(float(values[0]), float(residuals[0]))
         return Spectrum(
             eigenvalues=values,
             basis=self.store.basis(self.processed, vectors),

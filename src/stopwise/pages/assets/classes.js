@@ -1,5 +1,5 @@
 "use strict";
-// The report of classes and other losses: confusion at any threshold, reliability, effects.
+// The report of classes and other losses: the stop elsewhere, confusion at any threshold, reliability, effects.
 const Report = (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const figure = (id) => document.getElementById(id);
@@ -12,7 +12,8 @@ const Report = (() => {
     return out;
   }
   const left = data.left_out && Object.fromEntries(Object.entries(data.left_out).map(([k, v]) => [k, unpack(v)]));
-  const menu = figure("class"), slider = figure("threshold");
+  const menu = figure("class"), slider = figure("threshold"), clock = data.clock, stop = figure("stop"), back = figure("back");
+  let there = clock ? clock.home : 0;
   let shown = data.classes ? (data.classes.length === 2 ? 1 : 0) : 0;
 
   // ---- two classes at a threshold ---------------------------------------------------------------------------------
@@ -28,18 +29,37 @@ const Report = (() => {
   function threshold(tell) {
     const value = Number(slider.value), found = confusion(value);
     figure("threshold-value").textContent = slider.value;
-    const text = (v) => (Number.isFinite(v) ? (100 * v).toFixed(1) + "%" : "-");
+    const text = percent;
     for (const cell of document.querySelectorAll("[data-rate]")) { cell.textContent = text(found[cell.dataset.rate]); cell.dataset.value = String(found[cell.dataset.rate]); }
     for (const cell of document.querySelectorAll("[data-cell]")) { const [i, j] = cell.dataset.cell.split("-").map(Number); cell.textContent = Chart.short(found.table[i][j]); }
     if (tell) { clearTimeout(later); later = setTimeout(() => { figure("live").textContent = `${text(found.accuracy)} right, ${text(found.recall)} of ${data.classes[1]} found.`; }, 400); }
   }
 
   // ---- figures ----------------------------------------------------------------------------------------------------
-  function reliability() {
-    const [predicted, observed, counts] = data.reliability, diagonal = [0, 1];
-    const layers = [{ kind: "line", x: diagonal, y: diagonal, cls: "muted", name: "as it should be" }, { kind: "line", x: predicted, y: observed, cls: "c1", name: "left-out rows" },
-      ...predicted.map((p, i) => ({ kind: "points", x: [p], y: [observed[i]], cls: "c1", radius: 2 + 6 * Math.sqrt(counts[i] / Math.max(...counts)) }))];
-    Chart(figure("reliability"), { label: "Reliability of left-out probabilities", x: { label: "predicted probability", domain: [-0.02, 1.02] }, y: { label: "observed share", domain: [-0.02, 1.02] }, layers });
+  function reliability(place, label, [predicted, observed, counts], cls, behind) {
+    const diagonal = [0, 1];
+    const layers = [{ kind: "line", x: diagonal, y: diagonal, cls: "muted", name: "as it should be" }, ...(behind ? [{ kind: "line", x: behind[0], y: behind[1], cls: "muted dotted", name: "at the chosen stop" }] : []),
+      { kind: "line", x: predicted, y: observed, cls, name: "left-out rows" },
+      ...predicted.map((p, i) => ({ kind: "points", x: [p], y: [observed[i]], cls, radius: 2 + 6 * Math.sqrt(counts[i] / Math.max(...counts)) }))];
+    Chart(figure(place), { label, x: { label: "predicted probability", domain: [-0.02, 1.02] }, y: { label: "observed share", domain: [-0.02, 1.02] }, layers });
+  }
+
+  // ---- the stop elsewhere -----------------------------------------------------------------------------------------
+  const percent = (v) => (Number.isFinite(v) ? (100 * v).toFixed(1) + "%" : "-");
+  function elsewhere() {
+    const moved = there !== clock.home, share = new Set(["accuracy", "certainty"]);
+    for (const cell of document.querySelectorAll("[data-clock]")) { const name = cell.dataset.clock, value = clock[name][there]; cell.textContent = share.has(name) ? percent(value) : Chart.short(value); cell.dataset.value = String(value); }
+    stop.value = String(there);
+    stop.setAttribute("aria-valuetext", `step_sum ${Chart.short(clock.at[there])}` + (moved ? "" : ", the chosen stop"));
+    back.disabled = !moved;
+    reliability("reliability-there", "Reliability of left-out probabilities at the slider", clock.reliability[there], moved ? "here" : "c1", moved ? clock.reliability[clock.home] : null);
+  }
+  function show(index) {
+    there = index;
+    elsewhere();
+    decided();
+    clearTimeout(later);
+    later = setTimeout(() => { figure("live-clock").textContent = `step_sum ${Chart.short(clock.at[there])}: ${percent(clock.accuracy[there])} right, loss ${Chart.short(clock.loss[there])}.`; }, 400);
   }
 
   function predicted() {
@@ -51,7 +71,8 @@ const Report = (() => {
   function decided() {
     const c = data.clock;
     if (!c) { figure("decided").hidden = true; return; }
-    const layers = [{ kind: "line", x: c.at, y: c.loss, cls: "c1", name: "loss of a left-out row" }, { kind: "hline", at: c.lowest, cls: "zero", name: "the smallest" }, { kind: "vline", at: data.stop, cls: "stop", name: "chosen stop" }];
+    const layers = [{ kind: "line", x: c.at, y: c.loss, cls: "c1", name: "loss of a left-out row" }, { kind: "hline", at: c.lowest, cls: "zero", name: "the smallest" }, { kind: "vline", at: data.stop, cls: "stop", name: "chosen stop" },
+      ...(there === c.home ? [] : [{ kind: "vline", at: c.at[there], cls: "here", name: "slider" }])];
     const top = Math.min(Math.max(...c.loss), 1.6 * c.loss[0]), low = Math.min(c.lowest, ...c.loss);
     Chart(figure("decided"), { label: "What decided: the loss of left-out rows along the clock", x: { label: "step_sum", log: true }, y: { label: data.loss + " loss", domain: [low - 0.1 * (top - low), top + 0.05 * (top - low)] }, layers });
   }
@@ -72,13 +93,19 @@ const Report = (() => {
 
   function draw() {
     if (slider) threshold(false);
-    if (figure("reliability")) reliability();
+    if (figure("reliability")) reliability("reliability", "Reliability of left-out probabilities", data.reliability, "c1", null);
+    if (stop) elsewhere();
     if (figure("predicted")) predicted();
     decided();
     if (data.effects.length) effects();
   }
 
   if (slider) slider.addEventListener("input", () => threshold(true));
+  if (stop) {
+    stop.max = String(clock.at.length - 1);
+    stop.addEventListener("input", () => show(Number(stop.value)));
+    back.addEventListener("click", () => { show(clock.home); stop.focus(); });
+  }
   if (menu) menu.addEventListener("change", () => { shown = Number(menu.value); effects(); });
   let width = document.documentElement.clientWidth;
   window.addEventListener("resize", () => { if (document.documentElement.clientWidth !== width) { width = document.documentElement.clientWidth; draw(); } });
