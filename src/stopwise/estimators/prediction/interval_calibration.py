@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import cast
 
@@ -15,6 +14,7 @@ from stopwise.engine.solvers.line_solver import LineSolver, on_the_line
 from stopwise.estimators.fitted import Fitted
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.intervals import Calibration, Ratios, Uncertainty
+from stopwise.estimators.prediction.optimism import optimism
 from stopwise.estimators.prediction.other_kernels import OtherKernels, Others, has_length_scale, sample_places
 from stopwise.estimators.prediction.posterior import (
     Free,
@@ -93,7 +93,7 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
         given = Given(_ratios(kept, 1 - (1 - left) / each, 1 + beside, itself, own / each), copies[asked])
     by_rows = None if isinstance(fitted.kernel, Precomputed) else some.astype(np.float64, copy=False)
     calibrations = tuple(_calibrated(by_rows, observed[:, j], counts, given, j) for j in range(len(clock)))
-    return Uncertainty(posterior, calibrations, clock, _optimism(fitted), _others(fitted, rows))
+    return Uncertainty(posterior, calibrations, clock, optimism(fitted), _others(fitted, rows))
 
 
 def _ratios(residuals: Array, left: Array, beside: Array, itself: Array, own: Array) -> Array:
@@ -233,18 +233,6 @@ def _evenly(rows: Array, ratios: Array, counts: Array) -> Array:
     if len(each) <= _VARYING_ROWS:
         return cast(Array, each)
     return cast(Array, each[np.linspace(0, len(each) - 1, _VARYING_ROWS).astype(np.int64)])
-
-
-def _optimism(fitted: Fitted) -> float:
-    """sqrt((n + p) / (n - p)): what p parameters chosen on n rows flatter errors by (Akaike 1970)."""
-    parameters, n = float(fitted.rule.reads_data), fitted.path.n_samples
-    if fitted.selection is not None and len(fitted.selection):
-        chosen = next((row for row in fitted.selection if row.get("chosen")), {})
-        scales = chosen.get("length_scale")
-        parameters += (len(scales) if chosen.get("per_feature") and isinstance(scales, list) else 1) + 1
-        n = min(n, float(fitted.selection.n_rows or n))
-    parameters = min(parameters, n / 2)
-    return math.sqrt((n + parameters) / (n - parameters))
 
 
 def _others(fitted: Fitted, rows: Array) -> Others | None:
