@@ -94,7 +94,7 @@ def test_leverages_by_direction_are_exact_where_rows_curve_alike_and_close_elsew
     whole = [fit.equations.leverages() for fit in fits]
     means = [fit.left_out_mean for fit in fits]
     monkeypatch.setattr(newton_equations, "DIRECT_SIZE", 1)
-    monkeypatch.setattr(loss_minimiser, "_MORE_STEPS_ROWS", 0)
+    monkeypatch.setattr(loss_minimiser, "MORE_STEPS_ROWS", 0)
     again = [Minimiser(fit.step_sum, fit.coefficients, given) for fit in fits]
     assert np.allclose(again[0].leverage, whole[0], rtol=1e-5, atol=1e-8)
     for fit, mean in zip(again[1:], means[1:], strict=True):
