@@ -125,8 +125,8 @@ def test_with_squares_the_evidence_is_the_gaussian_one():
             assert minimise(given, step_sum, given.constant).evidence == pytest.approx(slow / 40, rel=1e-9)
 
 
-def test_kernels_of_a_likelihood_are_ranked_with_their_evidence_and_others_without():
-    for name, likely in (("logistic", True), ("softmax", True), ("poisson", False), ("quantile", False)):
+def test_kernels_for_two_classes_are_ranked_with_their_evidence_and_others_without():
+    for name, likely in (("logistic", True), ("softmax", False), ("poisson", False), ("quantile", False)):
         path = walk(problem(name, KERNELS[0], 60, 1)[0], final=False)
         least = min(at.evidence for at in path.readings) if likely else 0.0
         assert path.score == pytest.approx(path.lowest + least)

@@ -2,7 +2,7 @@
 
 The search for squares proposes: its own choice, the best of each kernel with one length scale, and longer ones, up to
 nearly linear. Each is then walked along the clock with the loss itself on some hundred rows. As for squares the lowest
-sum of left-out loss and evidence wins; where the loss is no likelihood, the lowest left-out loss.
+sum of left-out loss and evidence wins (`LossPath.score`).
 """
 
 from __future__ import annotations
@@ -125,6 +125,6 @@ def _told(table: Selection, judged: Sequence[tuple[Kernel, LossPath]], best: Ker
         }
         for kernel, path in sorted(judged, key=lambda pair: pair[0] is not best)
     ]
-    told = "sum of left-out loss and evidence" if judged[0][1].chosen.problem.loss.likelihood else "left-out loss"
+    told = "left-out loss" if rows[0]["score"] == rows[0]["left_out_loss"] else "sum of left-out loss and evidence"
     reason = f"{best.name} has the lowest {told}, {rows[0]['score']:.4g} a row, of {len(judged)} kernels"
     return replace(table, tried=(*rows, *({**row, "chosen": False} for row in table.tried)), reason=reason)

@@ -46,9 +46,12 @@ class LossPath:
 
     @property
     def score(self) -> float:
-        """What kernels are ranked by: the smallest left-out loss plus the smallest evidence (of squares: both halved);
-        the left-out loss alone where the loss is no likelihood."""
-        if not self.chosen.problem.loss.likelihood:
+        """What kernels are ranked by: the smallest left-out loss plus the smallest evidence (of squares: both halved).
+
+        The left-out loss alone where the loss is no likelihood, and for several fitted values a row, whose determinant
+        would take the factor of all unknowns that steps and leverages do without.
+        """
+        if not self.chosen.problem.loss.likelihood or self.chosen.problem.loss.width > 1:
             return self.lowest
         return self.lowest + min(at.evidence for at in self.readings if math.isfinite(at.left_out_mean))
 

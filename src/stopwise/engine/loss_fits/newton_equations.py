@@ -91,11 +91,9 @@ class Equations:
         return cast(Array, (vectors * each[:, None]) @ vectors.transpose(0, 2, 1))
 
     def log_determinant(self) -> float:
-        """log |H|; with too many unknowns for one factor, that of the rows' mean curvature."""
-        q, direct = self.curvature.shape[1], self._direct(DIRECT_SIZE)
-        factor = self._factor(self.curvature if direct else self.mean_curvature)
-        whole = 2 * float(np.log(np.diagonal(factor)).sum())
-        return (whole if direct else q * whole) + q * float(np.log(self.rest).sum())
+        """log |H|, from the factor of all unknowns in the whole columns."""
+        whole = 2 * float(np.log(np.diagonal(self._factor(self.curvature))).sum())
+        return whole + self.curvature.shape[1] * float(np.log(self.rest).sum())
 
     def joint(self) -> Array:
         """x_i' H^-1 x_j between all rows, (q, n, q, n)."""
