@@ -120,8 +120,15 @@ def equal_rows(rows: Any) -> Array | None:
     """For each row a number that rows of equal entries share; None where all rows differ."""
     if is_tensor(rows):
         return cast("Array | None", distinct_tensor_rows(rows))
-    keys = np.sort(_hashes(np.asarray(rows)))
-    return _numbered(rows) if np.any(keys[1:] == keys[:-1]) else None
+    # Mostly one column tells, and if not, one sort of hashes.
+    if any(_all_differ(column) for column in rows.T[:1]) or _all_differ(_hashes(rows)):
+        return None
+    return _numbered(rows)
+
+
+def _all_differ(values: Array) -> bool:
+    ordered = np.sort(values)
+    return bool((ordered[1:] != ordered[:-1]).all())
 
 
 def _numbered(rows: Array) -> Array:

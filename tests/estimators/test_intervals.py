@@ -10,7 +10,9 @@ import stopwise as sw
 from stopwise.estimators.prediction import interval_calibration, posterior, varying_noise
 from stopwise.estimators.prediction.interval_calibration import uncertainty_of
 from stopwise.estimators.prediction.intervals import predict_with_variance
+from stopwise.estimators.prediction.optimism import free_scales
 from stopwise.estimators.prediction.varying_noise import find_varying_noise
+from stopwise.selection.result import Selection
 
 KERNEL = sw.kernels.Matern(0.3)
 
@@ -168,6 +170,17 @@ def test_with_copies_the_factor_holds_for_rows_that_are_new_and_for_one_of_the_c
     np.testing.assert_allclose(np.diff(model.predict_interval(new, level))[:, 0] / 2, expected, rtol=1e-8)
     weighed = sw.KernelRidgeRegressor(KERNEL, **settings).fit(X, y, sample_weight=copies)
     np.testing.assert_allclose(weighed.predict_interval(new, level), model.predict_interval(new, level), rtol=1e-8)
+
+
+@pytest.mark.parametrize(("gaps", "rows", "moved"), [((0, 0, 0, 0), 800, 0.0), ((1, -1, 0, 0), 800, 2.0)])
+def test_length_scales_count_as_far_as_the_data_moved_them(gaps, rows, moved):
+    features = tuple({"relevance": math.exp(gap - 1)} for gap in gaps) + ({"used": False},)
+    table = Selection(({"chosen": True, "per_feature": True},), features, "", rows)
+    assert free_scales(table, rows) == pytest.approx(moved)
+    # With fewer than twenty rows for each scale, the prior is narrower: down to half.
+    assert free_scales(table, 16) == pytest.approx(min(4 * moved, 3))
+    common = Selection(({"chosen": True, "per_feature": False},), features, "", rows)
+    assert free_scales(common, rows) == 0
 
 
 def test_several_responses_have_the_intervals_they_have_alone():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -21,10 +21,10 @@ from stopwise.engine.solvers.solver_choice import DENSE_ROWS, choose_solver
 from stopwise.estimators.batches import BatchesMixin
 from stopwise.estimators.dask_collections import fit_collections
 from stopwise.estimators.doubts import doubts, lost_digits, warn_of_doubts
-from stopwise.estimators.fitted import Fitted, make_fitted
+from stopwise.estimators.fitted import make_fitted
 from stopwise.estimators.intake import Intake, take_rows
 from stopwise.estimators.learned import LearnedState, learned
-from stopwise.estimators.loss_fit import LossFitted, LossPlan, fit_responses
+from stopwise.estimators.loss_fit import LossPlan, fit_responses
 from stopwise.estimators.prediction.predicting import PredictMixin
 from stopwise.estimators.prediction.response_groups import ResponseGroups
 from stopwise.estimators.prediction.training_range import feature_range
@@ -39,6 +39,7 @@ from stopwise.rules import Critical, LeaveBlockOut, as_rule
 _SOLVERS = {"auto", "dense", "factor", "preconditioned", "krylov", "line", "nystrom", "cuda", "dask"}
 
 
+@dataclass(eq=False, repr=False)
 class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """What the two estimators share: the way from data to a stopped fit."""
 
@@ -64,38 +65,20 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
         "copy_X": ["boolean"],
     }
 
-    _fitted: Fitted | LossFitted | ResponseGroups  # type: ignore[assignment]
-
-    def __init__(
-        self,
-        kernel: object = "auto",
-        *,
-        rule: object = "auto",
-        noise_std: object = "auto",
-        relevance: bool | str = "auto",
-        fit_intercept: bool = True,
-        solver: str = "auto",
-        n_landmarks: Landmarked = "auto",
-        precision: Precision = "auto",
-        tol: float = 0.01,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-        copy_X: bool = True,
-    ) -> None:
-        self.kernel = kernel
-        self.rule = rule
-        self.noise_std = noise_std
-        self.relevance = relevance
-        self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.n_landmarks = n_landmarks
-        self.precision = precision
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.copy_X = copy_X
+    kernel: object = "auto"
+    _: KW_ONLY
+    rule: object = "auto"
+    noise_std: object = "auto"
+    relevance: bool | str = "auto"
+    fit_intercept: bool = True
+    solver: str = "auto"
+    n_landmarks: Landmarked = "auto"
+    precision: Precision = "auto"
+    tol: float = 0.01
+    n_jobs: int | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
+    copy_X: bool = True
 
     def _filter(self) -> Filter:
         raise NotImplementedError
@@ -260,6 +243,7 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
     )
 
 
+@dataclass(eq=False, repr=False)
 class KernelGradientRegressor(_KernelRegressor):
     """Kernel regression by gradient descent, stopped at a time read off the data.
 
@@ -312,46 +296,11 @@ class KernelGradientRegressor(_KernelRegressor):
         "filter": "no_validation",
     }
 
-    def __init__(
-        self,
-        kernel: object = "auto",
-        *,
-        loss: str | Loss = "squared",
-        quantile: float = 0.5,
-        rule: object = "auto",
-        noise_std: object = "auto",
-        schedule: object = "auto",
-        filter: object = "descent",
-        relevance: bool | str = "auto",
-        fit_intercept: bool = True,
-        solver: str = "auto",
-        n_landmarks: Landmarked = "auto",
-        precision: Precision = "auto",
-        tol: float = 0.01,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-        copy_X: bool = True,
-    ) -> None:
-        super().__init__(
-            kernel,
-            rule=rule,
-            noise_std=noise_std,
-            relevance=relevance,
-            fit_intercept=fit_intercept,
-            solver=solver,
-            n_landmarks=n_landmarks,
-            precision=precision,
-            tol=tol,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
-            copy_X=copy_X,
-        )
-        self.loss = loss
-        self.quantile = quantile
-        self.schedule = schedule
-        self.filter = filter
+    _: KW_ONLY
+    loss: str | Loss = "squared"
+    quantile: float = 0.5
+    schedule: object = "auto"
+    filter: object = "descent"
 
     @classmethod
     def as_published(

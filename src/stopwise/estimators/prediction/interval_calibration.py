@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import cast
 
@@ -15,6 +14,7 @@ from stopwise.engine.solvers.line_solver import LineSolver, on_the_line
 from stopwise.estimators.fitted import Fitted
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.intervals import Calibration, Ratios, Uncertainty
+from stopwise.estimators.prediction.optimism import optimism
 from stopwise.estimators.prediction.other_kernels import OtherKernels, Others, has_length_scale, sample_places
 from stopwise.estimators.prediction.posterior import (
     Free,
@@ -36,6 +36,8 @@ STANDING_ROWS, LEFT_OUT_ROWS = 1_000, 2_000
 out to calibrate it. Time and memory then do not grow with the number of rows."""
 _VARYING_ROWS = 600
 """Left-out rows that varying noise is learned from: a log variance is smooth, or not worth having."""
+_LARGEST = 1e150
+"""Responses that vary by more overflow when they are squared and added up."""
 _SATURATED = 1e-12
 _WHOLE = 1e-9
 """Rounding of a weight over the smallest one, below which it is a whole number."""
@@ -60,6 +62,11 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
         raise ValueError(
             "intervals need rows that can be left out, and a fit in batches or on a cluster keeps none: fit all rows, "
             'or a sample of them, with fit(X, y) and a solver such as "nystrom"'
+        )
+    if (largest := float(np.max(fitted.path.scale))) > _LARGEST:
+        raise ValueError(
+            f"intervals and standard deviations square y, which overflows above {_LARGEST:g}, and y varies by "
+            f"{largest:.3g}: rescale it, or predict without them"
         )
     clock, order = scale_clock(fitted), np.random.default_rng(len(rows)).permutation(len(rows))
     known = _known_posterior(fitted, rows)
@@ -86,7 +93,7 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
         given = Given(_ratios(kept, 1 - (1 - left) / each, 1 + beside, itself, own / each), copies[asked])
     by_rows = None if isinstance(fitted.kernel, Precomputed) else some.astype(np.float64, copy=False)
     calibrations = tuple(_calibrated(by_rows, observed[:, j], counts, given, j) for j in range(len(clock)))
-    return Uncertainty(posterior, calibrations, clock, _optimism(fitted), _others(fitted, rows))
+    return Uncertainty(posterior, calibrations, clock, optimism(fitted), _others(fitted, rows))
 
 
 def _ratios(residuals: Array, left: Array, beside: Array, itself: Array, own: Array) -> Array:
@@ -226,18 +233,6 @@ def _evenly(rows: Array, ratios: Array, counts: Array) -> Array:
     if len(each) <= _VARYING_ROWS:
         return cast(Array, each)
     return cast(Array, each[np.linspace(0, len(each) - 1, _VARYING_ROWS).astype(np.int64)])
-
-
-def _optimism(fitted: Fitted) -> float:
-    """sqrt((n + p) / (n - p)): what p parameters chosen on n rows flatter errors by (Akaike 1970)."""
-    parameters, n = float(fitted.rule.reads_data), fitted.path.n_samples
-    if fitted.selection is not None and len(fitted.selection):
-        chosen = next((row for row in fitted.selection if row.get("chosen")), {})
-        scales = chosen.get("length_scale")
-        parameters += (len(scales) if chosen.get("per_feature") and isinstance(scales, list) else 1) + 1
-        n = min(n, float(fitted.selection.n_rows or n))
-    parameters = min(parameters, n / 2)
-    return math.sqrt((n + parameters) / (n - parameters))
 
 
 def _others(fitted: Fitted, rows: Array) -> Others | None:
