@@ -112,6 +112,26 @@ def test_columns_of_little_share_enter_by_their_diagonal_and_change_little():
             assert np.allclose(rough.leverage, exact.leverage, rtol=1e-9)
 
 
+def test_with_squares_the_evidence_is_the_gaussian_one():
+    for seed, kernel in enumerate(KERNELS):
+        given, gram = problem("squared", kernel, 40, seed)
+        for step_sum in (0.3, 30.0):
+            matrix = np.eye(40) + gram * step_sum / 40
+            inverse, ones = np.linalg.inv(matrix), np.ones(40)
+            mass = ones @ inverse @ ones
+            mean = ones @ inverse @ given.y / mass
+            square = (given.y - mean) @ inverse @ (given.y - mean)
+            slow = 0.5 * (square + np.linalg.slogdet(matrix)[1] + np.log(mass))
+            assert minimise(given, step_sum, given.constant).evidence == pytest.approx(slow / 40, rel=1e-9)
+
+
+def test_kernels_for_two_classes_are_ranked_with_their_evidence_and_others_without():
+    for name, likely in (("logistic", True), ("softmax", False), ("poisson", False), ("quantile", False)):
+        path = walk(problem(name, KERNELS[0], 60, 1)[0], final=False)
+        least = min(at.evidence for at in path.readings) if likely else 0.0
+        assert path.score == pytest.approx(path.lowest + least)
+
+
 def left_out_by_hand(given: LossProblem, fit: Minimiser) -> np.ndarray:
     """Every row's loss by a fit without it, at the same penalty."""
     out = np.empty(len(given.y))

@@ -227,6 +227,17 @@ class Minimiser:
         return float(self.problem.weights @ self.left_out_losses) / self.problem.n_samples
 
     @property
+    def evidence(self) -> float:
+        """-log of the integral of exp(-loss) over Gaussian f of this penalty, per sample, to second order (Laplace);
+        the constant, which has no prior, counts by its curvature."""
+        problem, equations = self.problem, self.equations
+        if self.step_sum == 0:
+            return float(problem.weights @ problem.loss.value(problem.y, self.fitted)) / problem.n_samples
+        value = problem.objective(self.coefficients, self.fitted, equations.penalty)
+        prior = problem.loss.width * problem.energies.size * math.log(problem.n_samples / self.step_sum)
+        return (value + 0.5 * (equations.log_determinant() - prior)) / problem.n_samples
+
+    @property
     def degrees_of_freedom(self) -> float:
         """The trace of sum_i A_i W_i."""
         return float(np.einsum("ijk,ikj->", self.leverage, self.problem.curvatures(self.fitted)))

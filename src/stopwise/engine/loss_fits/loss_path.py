@@ -44,6 +44,17 @@ class LossPath:
         """The smallest mean left-out loss."""
         return float(self.stop.evidence.lowest or 0.0)
 
+    @property
+    def score(self) -> float:
+        """What kernels are ranked by: the smallest left-out loss plus the smallest evidence (of squares: both halved).
+
+        The left-out loss alone where the loss is no likelihood, and for several fitted values a row, whose determinant
+        would take the factor of all unknowns that steps and leverages do without.
+        """
+        if not self.chosen.problem.loss.likelihood or self.chosen.problem.loss.width > 1:
+            return self.lowest
+        return self.lowest + min(at.evidence for at in self.readings if math.isfinite(at.left_out_mean))
+
 
 def walk(problem: LossProblem, *, allowance: float = 0.5, final: bool = True) -> LossPath:
     """Go along the clock from the constant fit, and stop by the rule; not `final`: at the minimum, roughly."""
