@@ -127,4 +127,19 @@ def _told(table: Selection, judged: Sequence[tuple[Kernel, LossPath]], best: Ker
     ]
     told = "left-out loss" if rows[0]["score"] == rows[0]["left_out_loss"] else "sum of left-out loss and evidence"
     reason = f"{best.name} has the lowest {told}, {rows[0]['score']:.4g} a row, of {len(judged)} kernels"
-    return replace(table, tried=(*rows, *({**row, "chosen": False} for row in table.tried)), reason=reason)
+    tried = (*rows, *({**row, "chosen": False} for row in table.tried))
+    return replace(table, tried=tried, features=_features(table.features, best), reason=reason)
+
+
+def _features(rows: tuple[Row, ...], best: Kernel) -> tuple[Row, ...]:
+    """The table of features with the length scales of the kernel that won; an average keeps the proposal's."""
+    if not isinstance(best, Radial):
+        return rows
+    used = [row for row in rows if row["used"]]
+    scales = np.broadcast_to(np.asarray(best.length_scale, dtype=np.float64), len(used))
+    in_spreads = scales / np.array([row["spread"] for row in used])
+    found = {
+        row["feature"]: {**row, "length_scale": float(scale), "relevance": float(in_spreads.min() / relative)}
+        for row, scale, relative in zip(used, scales, in_spreads, strict=True)
+    }
+    return tuple(found.get(row["feature"], row) for row in rows)

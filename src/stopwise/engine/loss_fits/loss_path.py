@@ -73,7 +73,8 @@ def walk(problem: LossProblem, *, allowance: float = 0.5, final: bool = True) ->
     best = _between(problem, readings, at, ratio)
     chosen = _earliest(problem, readings, best, allowance) if final else best
     if final and chosen.step_sum > 0:
-        chosen = minimise(problem, chosen.step_sum, chosen)
+        same, chosen = chosen is best, minimise(problem, chosen.step_sum, chosen)
+        best = chosen if same else min(chosen, minimise(problem, best.step_sum, best), key=lambda at: at.left_out_mean)
     return LossPath(tuple(readings), chosen, _told(chosen, best, readings[-1].step_sum, allowance))
 
 
