@@ -52,6 +52,21 @@ def test_blocks_in_a_row_score_every_row_once_away_from_its_predictors():
         assert len(each.rows) - 1 - each.scored.max() >= 5 or each.rows[-1] == 102
 
 
+def test_the_standard_error_takes_whole_blocks_as_independent():
+    x, truth, noise = wave_in_shared_noise(1, 0.8, 200)
+    model = sw.KernelRidgeRegressor("sobolev2", rule=sw.rules.LeaveBlockOut(20), solver="dense")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DependentRowsWarning)
+        found = model.fit(x, truth + noise).stop_
+    assert found.step_sum < found.evidence.lowest_step_sum
+    halves = Blocks(model.path_.along(Ridge()), consecutive(np.arange(200), 20))
+    gap = halves.errors(found.step_sum) - halves.errors(found.evidence.lowest_step_sum)
+    whole = [gap[i] + gap[i + 1] for i in range(0, 20, 2)]
+    by_hand = np.sqrt(10 * np.var(whole)) / 200
+    assert found.evidence.standard_error == pytest.approx(by_hand, rel=1e-9)
+    assert found.evidence.criterion - found.evidence.lowest == pytest.approx(sum(whole) / 200, rel=1e-6)
+
+
 def test_blocks_do_not_follow_noise_that_neighbours_share_and_say_so():
     risks = []
     for seed in range(4):
