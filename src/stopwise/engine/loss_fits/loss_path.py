@@ -18,7 +18,7 @@ from stopwise.rules import Evidence, Reason, Stop
 RATIO, ROUGH_RATIO = 4.0, 10.0
 """Neighbouring readings of the coarse clock differ by this factor (by the second where only the smallest left-out loss
 is wanted); between them a parabola and a root are sought."""
-COARSE = 1e-3
+COARSE = 1e-5
 """Newton's tolerance along the clock: a left-out prediction is a further Newton step, and differs by the square."""
 START = 0.05
 """The first reading after 0, over 1 / (largest eigenvalue x largest curvature): hardly anything is fitted there."""
