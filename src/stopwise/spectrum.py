@@ -91,8 +91,10 @@ class Basis:
         if self._squares is not None:
             return cast(Array, self._squares @ weights)
         out = np.empty((len(self.rows), *weights.shape[1:]))
+        # Rows that are made anew in tiles may not fit in memory all at once.
+        lazy = self.rotation is not None and not isinstance(self.rows, np.ndarray)
         for rows in row_tiles(len(self.rows), self.width):
-            part = self.vectors[rows].astype(np.float64)
+            part = (self.rows[rows] @ self.rotation if lazy else self.vectors[rows]).astype(np.float64)
             out[rows] = (part * part) @ weights
         return out
 

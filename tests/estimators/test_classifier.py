@@ -175,3 +175,16 @@ def test_the_exponential_loss_is_for_two_classes_and_rules_for_squares_are_refus
         sw.KernelGradientClassifier(GIVEN, rule="sure").fit(X, y)
     with pytest.raises(ValueError, match="loss must be one of"):
         sw.KernelGradientClassifier(GIVEN, loss="hinge").fit(X, y)
+
+
+def test_what_is_told_of_a_stop_and_of_length_scales_is_of_the_fit_itself():
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(150, 3)) * [1.0, 5.0, 0.2]
+    label = np.where(X[:, 0] + 0.5 * rng.normal(size=150) > 0, "a", np.where(X[:, 1] > 2, "b", "c"))
+    model = sw.KernelGradientClassifier(random_state=0).fit(X, label)
+    told = model.stop_.evidence
+    assert told.lowest <= told.criterion
+    assert (told.lowest == told.criterion) == (told.lowest_step_sum == model.stop_.step_sum)
+    scales = np.broadcast_to(model.kernel_.length_scale, 3)
+    np.testing.assert_allclose([row["length_scale"] for row in model.selection_.features], scales)
+    assert max(row["relevance"] for row in model.selection_.features) == pytest.approx(1.0)

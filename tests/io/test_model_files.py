@@ -299,6 +299,11 @@ def tampered(saved, tmp_path, change):
         ),  # by layout
         (lambda d, t: t.update({name: t[name][:3] for name in t if name.endswith("coefficients")}), "disagree"),
         (lambda d, t: t["covariates"].fill(np.nan), "not finite"),
+        (lambda d, t: t["path.coefficients"].fill(1e300), "responses overflow"),
+        (lambda d, t: t["path.response"].fill(1e300), "responses overflow"),
+        (lambda d, t: t["path.scale"].fill(1e300), "responses overflow"),
+        (lambda d, t: t["path.spectrum.basis.rows"].fill(1e300), "eigenvectors overflow"),
+        (lambda d, t: d["stop"]["is"][0]["fields"].update(step_sum=1e300), "disagree about where"),
         (lambda d, t: d.update(schema=99), "upgrade"),
         (lambda d, t: d.update(schema=0), "fit the model again"),
         (lambda d, t: d.update(schema="1"), "damaged"),

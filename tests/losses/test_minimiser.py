@@ -94,7 +94,7 @@ def test_leverages_by_direction_are_exact_where_rows_curve_alike_and_close_elsew
     whole = [fit.equations.leverages() for fit in fits]
     means = [fit.left_out_mean for fit in fits]
     monkeypatch.setattr(newton_equations, "DIRECT_SIZE", 1)
-    monkeypatch.setattr(loss_minimiser, "_MORE_STEPS_ROWS", 0)
+    monkeypatch.setattr(loss_minimiser, "MORE_STEPS_ROWS", 0)
     again = [Minimiser(fit.step_sum, fit.coefficients, given) for fit in fits]
     assert np.allclose(again[0].leverage, whole[0], rtol=1e-5, atol=1e-8)
     for fit, mean in zip(again[1:], means[1:], strict=True):
@@ -110,6 +110,26 @@ def test_columns_of_little_share_enter_by_their_diagonal_and_change_little():
         assert rough.left_out_mean == pytest.approx(exact.left_out_mean, rel=0.02)
         if name == "squared":
             assert np.allclose(rough.leverage, exact.leverage, rtol=1e-9)
+
+
+def test_with_squares_the_evidence_is_the_gaussian_one():
+    for seed, kernel in enumerate(KERNELS):
+        given, gram = problem("squared", kernel, 40, seed)
+        for step_sum in (0.3, 30.0):
+            matrix = np.eye(40) + gram * step_sum / 40
+            inverse, ones = np.linalg.inv(matrix), np.ones(40)
+            mass = ones @ inverse @ ones
+            mean = ones @ inverse @ given.y / mass
+            square = (given.y - mean) @ inverse @ (given.y - mean)
+            slow = 0.5 * (square + np.linalg.slogdet(matrix)[1] + np.log(mass))
+            assert minimise(given, step_sum, given.constant).evidence == pytest.approx(slow / 40, rel=1e-9)
+
+
+def test_kernels_for_two_classes_are_ranked_with_their_evidence_and_others_without():
+    for name, likely in (("logistic", True), ("softmax", False), ("poisson", False), ("quantile", False)):
+        path = walk(problem(name, KERNELS[0], 60, 1)[0], final=False)
+        least = min(at.evidence for at in path.readings) if likely else 0.0
+        assert path.score == pytest.approx(path.lowest + least)
 
 
 def left_out_by_hand(given: LossProblem, fit: Minimiser) -> np.ndarray:

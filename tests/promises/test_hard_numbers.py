@@ -300,6 +300,16 @@ def test_single_precision_keeps_its_own_digits(rows, count):
     assert np.abs(model.path_.fit() - expected).max() <= 20 * 2.0**-23 * (10 + 0.5 * count)
 
 
+@pytest.mark.parametrize("call", ["predict", "predict_interval"])
+def test_deviations_of_responses_too_large_to_be_squared_are_refused_in_words(call):
+    rng = np.random.default_rng(15)
+    x = rng.standard_normal((30, 2))
+    model = sw.KernelRidgeRegressor("gaussian").fit(x, 1e160 * (np.sin(x[:, 0]) + 0.3 * rng.standard_normal(30)))
+    assert np.isfinite(model.predict(x)).all()
+    with pytest.raises(ValueError, match=r"overflows above 1e\+150.*rescale"):
+        model.predict(x, return_std=True) if call == "predict" else model.predict_interval(x)
+
+
 @pytest.mark.parametrize("unit", [1e-310, 1e-300, 1e-160, 1e160, 1e300])
 @pytest.mark.parametrize("rule", ["critical", "sure", "gcv", "loo", "auto"])
 def test_responses_near_the_ends_of_floating_point_give_the_same_model(rule, unit):

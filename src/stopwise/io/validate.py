@@ -11,6 +11,7 @@ from typing import Any, Literal, Union, cast
 
 import numpy as np
 
+from stopwise._support.arrays import ArrayLike
 from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.engine.solvers.line_solver import LineSolver
 from stopwise.estimators.fitted import Fitted
@@ -28,7 +29,7 @@ _OPEN = {(Basis, "rows"): (np.ndarray, FeatureRows)}
 _FREE = (Evidence, Certainty, Selection)
 """Tables for people, in which a number may be missing or infinite."""
 _LARGEST = 1e150
-"""Noise levels and factors of kernels above this overflow when squared."""
+"""Noise levels, responses and factors of kernels above this overflow when squared."""
 _MOST_STEPS = 1e16
 """A count of steps or samples beyond which a float no longer tells one from the next."""
 
@@ -122,6 +123,8 @@ def check_fitted(fitted: Fitted) -> None:
     if basis is not None and isinstance(basis.rows, FeatureRows):
         must(basis.rows.landmarks.kernel == fitted.kernel, "landmarks must have the kernel of the fit")
     _check_variances(fitted, outputs)
+    reached = tuple(stop.step_sum for stop in fitted.stops)
+    must(fitted.path.chosen == reached, "the path and its stops disagree about where it was stopped")
     for stop in fitted.stops:
         counted = stop.iteration is None or 0 <= stop.iteration <= _MOST_STEPS
         must(counted and stop.step_sum >= 0, "a stop cannot lie before the start, or beyond counting")
@@ -175,6 +178,11 @@ def _matrix(values: object, kinds: str, shape: tuple[int | None, ...]) -> bool:
     return all(wanted is None or wanted == got for wanted, got in zip(shape, values.shape, strict=True))
 
 
+def _squarable(values: ArrayLike) -> bool:
+    """Whether sums of squares of these numbers do not overflow."""
+    return float(np.max(np.abs(values), initial=0.0)) < _LARGEST
+
+
 def _check_weights(fitted: Fitted | LossFitted) -> None:
     rows, dual = fitted.covariates, fitted.dual_coef
     must(_matrix(rows, "f", (None, None)) and rows.size > 0, "covariates are not a matrix")
@@ -215,10 +223,13 @@ def _check_path(path: Path, outputs: int) -> None:
     if basis is not None:
         width = basis.rows.shape[1] if basis.rotation is None else basis.rotation.shape[1]
         must(basis.rotation is None or len(basis.rotation) == basis.rows.shape[1], "eigenvectors have no such rotation")
+        must(isinstance(basis.rows, FeatureRows) or _squarable(basis.rows), "eigenvectors overflow")
         must(width == len(values), "eigenvectors and eigenvalues disagree in number")
         must(path.response is None or len(path.response) == len(basis.rows), "responses and eigenvectors disagree")
         root = path.root_weights
         must(root is None or (root.shape == (len(basis.rows),) and bool(np.all(root > 0))), "weights must be positive")
+    for what in (path.coefficients, path.energy, path.response, path.level, path.scale):
+        must(what is None or _squarable(what), "responses overflow")
     must(path.chosen is not None and len(path.chosen) == outputs, "there must be one chosen stop per response")
     for what in (path.scale, path.offset, path.energy):
         must(np.shape(what) in ((), (outputs,)), "there must be one scale, offset and energy per response")

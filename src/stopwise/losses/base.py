@@ -38,6 +38,8 @@ class Loss(ABC):
 
     name: ClassVar[str]
     for_classes: ClassVar[bool] = False
+    likelihood: ClassVar[bool] = False
+    """Whether exp(-phi) is the probability of y, all of it: counts and residuals spread more than their mean tells."""
     has_units: ClassVar[bool] = False
     """Whether location and scale of y may be taken out first."""
     discrete: ClassVar[bool] = False

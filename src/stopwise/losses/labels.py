@@ -38,6 +38,7 @@ class Logistic(_TwoClasses):
     """phi = log(1 + exp(-s f)), s = +1 for class 1 and -1 for class 0; f is the log odds of class 1."""
 
     name: ClassVar[str] = "logistic"
+    likelihood: ClassVar[bool] = True
 
     def value(self, y: Array, f: Array) -> Array:
         return cast(Array, np.logaddexp(0.0, -_sign(y) * f[:, 0]))
@@ -82,6 +83,7 @@ class Softmax(Loss):
 
     n_classes: int
     name: ClassVar[str] = "softmax"
+    likelihood: ClassVar[bool] = True
     for_classes: ClassVar[bool] = True
     discrete: ClassVar[bool] = True
 

@@ -58,6 +58,11 @@ def _under_loss(stop: Stop) -> str:
         return f"The fit is the minimiser at a step_sum of {stop.step_sum:.4g}, which was given."
     if stop.reason is Reason.ZERO:
         return "The fit is constant: no minimiser on the path predicts left-out rows better than chance would."
+    if seen.lowest_step_sum == stop.step_sum:
+        return (
+            f"The fit is the minimiser at a step_sum of {stop.step_sum:.4g}, whose left-out loss, {seen.criterion:.4g} "
+            f"a row, is the smallest on the path; none earlier comes within {seen.allowance:g} standard errors of it."
+        )
     return (
         f"The fit is the minimiser at a step_sum of {stop.step_sum:.4g}: the earliest whose left-out loss, "
         f"{seen.criterion:.4g} a row, is within {seen.allowance:g} standard errors of the smallest, {seen.lowest:.4g} "

@@ -1,8 +1,8 @@
 """Kernel and length scales for a loss: proposed by least squares, judged by the left-out loss.
 
 The search for squares proposes: its own choice, the best of each kernel with one length scale, and longer ones, up to
-nearly linear. Each is then walked along the clock with the loss itself on some hundred rows, and the simplest
-whose left-out loss is within half a standard error of the lowest wins.
+nearly linear. Each is then walked along the clock with the loss itself on some hundred rows. As for squares the lowest
+sum of left-out loss and evidence wins (`LossPath.score`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.threads import blas_threads
-from stopwise.engine.loss_fits.loss_path import LossPath, excess, walk
+from stopwise.engine.loss_fits.loss_path import LossPath, walk
 from stopwise.engine.loss_fits.loss_rows import LossRows, enough_landmarks, make_features
 from stopwise.kernels import Gaussian, Kernel, Laplace
 from stopwise.kernels.radial import Radial
@@ -80,16 +80,9 @@ def choose_for_loss(
             return LossChoice(proposed.kernel, proposed.features, table)
         candidates = [proposed.kernel] if relevance is True else _candidates(proposed.kernel, table)
         judged = [(kernel, judge(kernel, sample, loss, intercept, seed, n_landmarks)) for kernel in candidates]
-    lowest = min(judged, key=lambda pair: round(pair[1].lowest, 9))[1]
-    best = next(pair for pair in judged if _as_good(pair[1], lowest))
+    best = min(judged, key=lambda pair: round(pair[1].score, 9))
     count = enough_landmarks(len(rows.y), len(sample.y), best[1].chosen.degrees_of_freedom / loss.width)
     return LossChoice(best[0], proposed.features, _told(table, judged, best[0], len(sample.y)), count)
-
-
-def _as_good(one: LossPath, lowest: LossPath) -> bool:
-    """Whether a left-out loss is within half a standard error of the lowest: the rule of the clock, for kernels."""
-    above, error = excess(one.chosen, lowest.chosen)
-    return above <= 0.5 * error
 
 
 def judge(kernel: Kernel, sample: LossRows, loss: Loss, intercept: bool, seed: int, n_landmarks: int) -> LossPath:
@@ -127,11 +120,26 @@ def _told(table: Selection, judged: Sequence[tuple[Kernel, LossPath]], best: Ker
             "length_scale": list(np.atleast_1d(getattr(kernel, "length_scale", math.nan))),
             "rows": n_rows,
             "left_out_loss": path.lowest,
-            "score": path.lowest,
+            "score": path.score,
             "chosen": kernel is best,
         }
         for kernel, path in sorted(judged, key=lambda pair: pair[0] is not best)
     ]
-    lowest = min(path.lowest for _, path in judged)
-    reason = f"{best.name} has the lowest left-out loss, {lowest:.4g} a row, of {len(judged)} kernels"
-    return replace(table, tried=(*rows, *({**row, "chosen": False} for row in table.tried)), reason=reason)
+    told = "left-out loss" if rows[0]["score"] == rows[0]["left_out_loss"] else "sum of left-out loss and evidence"
+    reason = f"{best.name} has the lowest {told}, {rows[0]['score']:.4g} a row, of {len(judged)} kernels"
+    tried = (*rows, *({**row, "chosen": False} for row in table.tried))
+    return replace(table, tried=tried, features=_features(table.features, best), reason=reason)
+
+
+def _features(rows: tuple[Row, ...], best: Kernel) -> tuple[Row, ...]:
+    """The table of features with the length scales of the kernel that won; an average keeps the proposal's."""
+    if not isinstance(best, Radial):
+        return rows
+    used = [row for row in rows if row["used"]]
+    scales = np.broadcast_to(np.asarray(best.length_scale, dtype=np.float64), len(used))
+    in_spreads = scales / np.array([row["spread"] for row in used])
+    found = {
+        row["feature"]: {**row, "length_scale": float(scale), "relevance": float(in_spreads.min() / relative)}
+        for row, scale, relative in zip(used, scales, in_spreads, strict=True)
+    }
+    return tuple(found.get(row["feature"], row) for row in rows)

@@ -237,6 +237,16 @@ def test_landmarks_given_as_points_must_be_a_finite_matrix(bad):
         nystrom(sw.kernels.Gaussian(0.3), bad).fit(covariates, y)
 
 
+def test_leverages_of_many_rows_are_made_in_tiles_and_never_held_whole(monkeypatch):
+    covariates, y = data(15, 300)
+    fitted = nystrom(sw.kernels.Gaussian(1.0), 40).fit(covariates, y)
+    held = fitted.path_.leave_one_out()
+    monkeypatch.setattr("stopwise.spectrum._KEPT_ENTRIES", 0)
+    again = nystrom(sw.kernels.Gaussian(1.0), 40).fit(covariates, y)
+    assert np.allclose(again.path_.leave_one_out(), held, rtol=1e-12)
+    assert "vectors" not in vars(again.path_.spectrum.basis)
+
+
 def test_leave_one_out_takes_a_second_pass_and_agrees_with_the_path():
     covariates, y = data(16)
     fitted = nystrom(sw.kernels.Laplace(0.5), 60, sw.KernelRidgeRegressor, rule="loo").fit(covariates, y)

@@ -30,7 +30,7 @@ TOLERANCE = 1e-10
 """The gradient is driven below this share of the constant fit's."""
 _LEAST_CURVATURE = 1e-9
 """Curvatures count as at least this share of the largest: rows on a straight part of the loss have none."""
-_MORE_STEPS_ROWS, _MORE_STEPS_SIZE, _MORE_STEPS = 200, 600, 10
+MORE_STEPS_ROWS, _MORE_STEPS_SIZE, _MORE_STEPS = 200, 600, 10
 """Up to so many rows and fitted values left-out predictions take up to so many more steps, of n slopes a row,"""
 _CLOSE = 1e-3
 """until a step is shorter than this share of the first."""
@@ -171,7 +171,7 @@ class Minimiser:
         alone = np.linalg.det(left) < _LEAST_LEFT
         left[alone] = one
         shift = np.linalg.solve(left, a @ slopes)[:, :, 0]
-        if len(shift) <= _MORE_STEPS_ROWS and shift.size <= _MORE_STEPS_SIZE:
+        if len(shift) <= MORE_STEPS_ROWS and shift.size <= _MORE_STEPS_SIZE:
             shift = self._more_steps(shift, np.linalg.solve(left.transpose(0, 2, 1), slopes)[:, :, 0], left)
         shift[alone] = np.nan
         return cast(Array, self.fitted + shift)
@@ -225,6 +225,17 @@ class Minimiser:
     def left_out_mean(self) -> float:
         """Their mean over samples: half the left-out deviance per sample."""
         return float(self.problem.weights @ self.left_out_losses) / self.problem.n_samples
+
+    @property
+    def evidence(self) -> float:
+        """-log of the integral of exp(-loss) over Gaussian f of this penalty, per sample, to second order (Laplace);
+        the constant, which has no prior, counts by its curvature."""
+        problem, equations = self.problem, self.equations
+        if self.step_sum == 0:
+            return float(problem.weights @ problem.loss.value(problem.y, self.fitted)) / problem.n_samples
+        value = problem.objective(self.coefficients, self.fitted, equations.penalty)
+        prior = problem.loss.width * problem.energies.size * math.log(problem.n_samples / self.step_sum)
+        return (value + 0.5 * (equations.log_determinant() - prior)) / problem.n_samples
 
     @property
     def degrees_of_freedom(self) -> float:

@@ -18,7 +18,7 @@ from stopwise.rules import Evidence, Reason, Stop
 RATIO, ROUGH_RATIO = 4.0, 10.0
 """Neighbouring readings of the coarse clock differ by this factor (by the second where only the smallest left-out loss
 is wanted); between them a parabola and a root are sought."""
-COARSE = 1e-3
+COARSE = 1e-5
 """Newton's tolerance along the clock: a left-out prediction is a further Newton step, and differs by the square."""
 START = 0.05
 """The first reading after 0, over 1 / (largest eigenvalue x largest curvature): hardly anything is fitted there."""
@@ -44,6 +44,17 @@ class LossPath:
         """The smallest mean left-out loss."""
         return float(self.stop.evidence.lowest or 0.0)
 
+    @property
+    def score(self) -> float:
+        """What kernels are ranked by: the smallest left-out loss plus the smallest evidence (of squares: both halved).
+
+        The left-out loss alone where the loss is no likelihood, and for several fitted values a row, whose determinant
+        would take the factor of all unknowns that steps and leverages do without.
+        """
+        if not self.chosen.problem.loss.likelihood or self.chosen.problem.loss.width > 1:
+            return self.lowest
+        return self.lowest + min(at.evidence for at in self.readings if math.isfinite(at.left_out_mean))
+
 
 def walk(problem: LossProblem, *, allowance: float = 0.5, final: bool = True) -> LossPath:
     """Go along the clock from the constant fit, and stop by the rule; not `final`: at the minimum, roughly."""
@@ -62,7 +73,8 @@ def walk(problem: LossProblem, *, allowance: float = 0.5, final: bool = True) ->
     best = _between(problem, readings, at, ratio)
     chosen = _earliest(problem, readings, best, allowance) if final else best
     if final and chosen.step_sum > 0:
-        chosen = minimise(problem, chosen.step_sum, chosen)
+        same, chosen = chosen is best, minimise(problem, chosen.step_sum, chosen)
+        best = chosen if same else min(chosen, minimise(problem, best.step_sum, best), key=lambda at: at.left_out_mean)
     return LossPath(tuple(readings), chosen, _told(chosen, best, readings[-1].step_sum, allowance))
 
 

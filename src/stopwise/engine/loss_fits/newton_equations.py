@@ -90,6 +90,11 @@ class Equations:
         each = np.column_stack(along) + self._rest_leverage()[:, None]
         return cast(Array, (vectors * each[:, None]) @ vectors.transpose(0, 2, 1))
 
+    def log_determinant(self) -> float:
+        """log |H|, from the factor of all unknowns in the whole columns."""
+        whole = 2 * float(np.log(np.diagonal(self._factor(self.curvature))).sum())
+        return whole + int(self.curvature.shape[1]) * float(np.log(self.rest).sum())
+
     def joint(self) -> Array:
         """x_i' H^-1 x_j between all rows, (q, n, q, n)."""
         n, q = self.curvature.shape[:2]

@@ -36,6 +36,8 @@ STANDING_ROWS, LEFT_OUT_ROWS = 1_000, 2_000
 out to calibrate it. Time and memory then do not grow with the number of rows."""
 _VARYING_ROWS = 600
 """Left-out rows that varying noise is learned from: a log variance is smooth, or not worth having."""
+_LARGEST = 1e150
+"""Responses that vary by more overflow when they are squared and added up."""
 _SATURATED = 1e-12
 _WHOLE = 1e-9
 """Rounding of a weight over the smallest one, below which it is a whole number."""
@@ -60,6 +62,11 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
         raise ValueError(
             "intervals need rows that can be left out, and a fit in batches or on a cluster keeps none: fit all rows, "
             'or a sample of them, with fit(X, y) and a solver such as "nystrom"'
+        )
+    if (largest := float(np.max(fitted.path.scale))) > _LARGEST:
+        raise ValueError(
+            f"intervals and standard deviations square y, which overflows above {_LARGEST:g}, and y varies by "
+            f"{largest:.3g}: rescale it, or predict without them"
         )
     clock, order = scale_clock(fitted), np.random.default_rng(len(rows)).permutation(len(rows))
     known = _known_posterior(fitted, rows)
