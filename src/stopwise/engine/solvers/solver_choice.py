@@ -30,9 +30,11 @@ from stopwise.engine.solves.costs import (
     DEVICE_EVERY_ROW,
     DEVICE_PATIENCE,
     DEVICE_ROWS,
+    DEVICE_SOLVE,
     HOST,
     HOST_EVERY_ROW,
     HOST_PATIENCE,
+    HOST_SOLVE,
     engine_costs,
 )
 from stopwise.engine.solves.shifted_descent import is_smooth
@@ -128,7 +130,8 @@ def _cheapest(problem: Problem, plan: Plan) -> tuple[str, str] | None:
         "preconditioned": 3 * 8.0 * n * rank + (8.0 * n**2 if held else 0.0),
     }
     every_row = DEVICE_EVERY_ROW if device else HOST_EVERY_ROW
-    costs = engine_costs(n, rates, every_row=every_row, rank=rank, held=held)
+    longest = DEVICE_SOLVE if device else HOST_SOLVE
+    costs = engine_costs(n, rates, every_row=every_row, rank=rank, held=held, longest=longest)
     fits = [cost for cost in costs if needed[cost.engine] < 0.8 * free]
     if not fits or fits[0].seconds > (DEVICE_PATIENCE if device else HOST_PATIENCE):
         return None

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-READINGS = 7
-"""Penalties at which left-out errors are read: six to eight in practice."""
+READINGS, ESTIMATE = 7, 13
+"""Penalties at which left-out errors are read: six to eight in practice; and solves of an estimate by descent."""
 HOST_PRODUCTS, DEVICE_PRODUCTS = 100, 300
 """Steps of conjugate gradients at a penalty: 40 where it is large, 300 and more where there is little noise. On a GPU a
 cost that is sure (a factor) is better than one that may be ten times as large; on a processor a factor of 20,000 rows
@@ -25,7 +25,9 @@ DEVICE_ROWS = 3_000
 HOST_PATIENCE, DEVICE_PATIENCE = 1_000.0, 600.0
 """Seconds, by these pessimistic counts, beyond which landmarks (on a GPU: a Krylov space) serve better."""
 HOST_SOLVE, DEVICE_SOLVE = 30.0, 10.0
-"""Seconds that one solve by products may take: a fit takes about six such."""
+"""Seconds that one solve by products may take: penalties that would take longer are not read,"""
+LEAST_PRODUCTS = 10
+"""but no solve takes fewer products than this."""
 
 
 @dataclass(frozen=True)
@@ -68,15 +70,17 @@ def folds(n_rows: int) -> tuple[int, int]:
     return size, -(-LEAST_LEFT_OUT // size)
 
 
-def engine_costs(n_rows: int, rates: Rates, *, every_row: int, rank: int, held: bool) -> list[Cost]:
-    """The default rule by all eigenpairs, by a factor and by preconditioned solves, cheapest first."""
+def engine_costs(n_rows: int, rates: Rates, *, every_row: int, rank: int, held: bool, longest: float) -> list[Cost]:
+    """The default rule by all eigenpairs, by a factor and by preconditioned solves (of at most `longest` seconds each,
+    where that is enough), cheapest first."""
     n = float(n_rows)
     reading = rates.cholesky + rates.inverse if n_rows <= every_row else rates.cholesky * folds(n_rows)[1]
     product = rates.product(n_rows, held=held)
-    solves = (READINGS + 2) * rates.products
+    solve = max(min(rates.products * product, longest), LEAST_PRODUCTS * product)
+    solves = READINGS * folds(n_rows)[1] + ESTIMATE
     costs = [
         Cost("dense", rates.eigenpairs * n**3),
         Cost("factor", (READINGS * reading + 2 * rates.cholesky) * n**3),
-        Cost("preconditioned", rates.low_rank * n * rank**2 + solves * product),
+        Cost("preconditioned", rates.low_rank * n * rank**2 + solves * solve),
     ]
     return sorted(costs, key=lambda cost: cost.seconds)
