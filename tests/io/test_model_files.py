@@ -303,6 +303,8 @@ def tampered(saved, tmp_path, change):
         (lambda d, t: t["path.response"].fill(1e300), "responses overflow"),
         (lambda d, t: t["path.scale"].fill(1e300), "responses overflow"),
         (lambda d, t: t["path.spectrum.basis.rows"].fill(1e300), "eigenvectors overflow"),
+        (lambda d, t: t["feature_range"].fill(1e300), "no row lies in feature_range"),
+        (lambda d, t: t.update({"path.response": t["path.response"].reshape(-1)}), "responses and eigenvectors"),
         (lambda d, t: d["stop"]["is"][0]["fields"].update(step_sum=1e300), "disagree about where"),
         (lambda d, t: d.update(schema=99), "upgrade"),
         (lambda d, t: d.update(schema=0), "fit the model again"),

@@ -119,9 +119,7 @@ def check_fitted(fitted: Fitted) -> None:
     )
     kept = fitted.path.response is not None or fitted.spread is not None
     must(kept, "a fit keeps its responses, or what sums over its rows say of them")
-    basis = fitted.path.spectrum.basis
-    if basis is not None and isinstance(basis.rows, FeatureRows):
-        must(basis.rows.landmarks.kernel == fitted.kernel, "landmarks must have the kernel of the fit")
+    _check_rows(fitted)
     _check_variances(fitted, outputs)
     reached = tuple(stop.step_sum for stop in fitted.stops)
     must(fitted.path.chosen == reached, "the path and its stops disagree about where it was stopped")
@@ -205,10 +203,26 @@ def _check_columns(fitted: Fitted | LossFitted) -> None:
         used = len(features)
     columns = fitted.covariates.shape[1]
     must(columns == used, f"covariates have {columns} columns for {used} features")
+    if ranges is not None:
+        low, high = ranges if features is None else ranges[:, features]
+        seen = (fitted.covariates.max(axis=0) >= low) & (fitted.covariates.min(axis=0) <= high)
+        must(bool(np.all((low <= high) & seen)), "no row lies in feature_range")
     kept = fitted.kept_rows
     must(kept is None or _matrix(kept, "iu", (None,)), "kept_rows must be row numbers")
     fitted.kernel.check(fitted.covariates)
     must(bool(np.isfinite(fitted.kernel(fitted.covariates[:1])).all()), "the kernel does not fit the covariates")
+
+
+def _check_rows(fitted: Fitted) -> None:
+    """The training rows, where they are kept, are those of the landmarks and vary where a kernel was chosen by them."""
+    basis = fitted.path.spectrum.basis
+    rows = fitted.covariates if fitted.spread is None else None
+    if basis is not None and isinstance(basis.rows, FeatureRows):
+        rows, landmarks = basis.rows.covariates, basis.rows.landmarks
+        must(landmarks.kernel == fitted.kernel, "landmarks must have the kernel of the fit")
+        must(_matrix(rows, "f", (None, landmarks.points.shape[-1])), "landmarks and the rows they stand for disagree")
+    if rows is not None and fitted.selection is not None and len(fitted.selection) > 0:
+        must(bool((rows != rows[:1]).any()), "a kernel was chosen by rows that do not vary")
 
 
 def _check_path(path: Path, outputs: int) -> None:
@@ -223,9 +237,11 @@ def _check_path(path: Path, outputs: int) -> None:
     if basis is not None:
         width = basis.rows.shape[1] if basis.rotation is None else basis.rotation.shape[1]
         must(basis.rotation is None or len(basis.rotation) == basis.rows.shape[1], "eigenvectors have no such rotation")
-        must(isinstance(basis.rows, FeatureRows) or _squarable(basis.rows), "eigenvectors overflow")
+        parts = [part for part in (basis.rows, basis.rotation) if isinstance(part, np.ndarray)]
+        must(all(map(_squarable, parts)), "eigenvectors overflow")
         must(width == len(values), "eigenvectors and eigenvalues disagree in number")
-        must(path.response is None or len(path.response) == len(basis.rows), "responses and eigenvectors disagree")
+        shape = (len(basis.rows), *path.coefficients.shape[1:])
+        must(path.response is None or path.response.shape == shape, "responses and eigenvectors disagree")
         root = path.root_weights
         must(root is None or (root.shape == (len(basis.rows),) and bool(np.all(root > 0))), "weights must be positive")
     for what in (path.coefficients, path.energy, path.response, path.level, path.scale):
