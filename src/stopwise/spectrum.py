@@ -18,7 +18,7 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise._support.memory import row_tiles
 
-_KEPT_ENTRIES = 40_000_000
+KEPT_ENTRIES = 40_000_000
 """Squares of so many entries (320 MB) are kept; of more, they are made again at each use."""
 
 
@@ -78,7 +78,7 @@ class Basis:
     @cached_property
     def _squares(self) -> Array | None:
         """Squares of all entries, kept where they are small enough."""
-        few = self.rows.shape[0] * self.width <= _KEPT_ENTRIES
+        few = self.rows.shape[0] * self.width <= KEPT_ENTRIES
         return self.vectors.astype(np.float64, copy=False) ** 2 if few else None
 
     @property

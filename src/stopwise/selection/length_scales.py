@@ -32,6 +32,11 @@ _DIGITS = 64
 """Learned log length scales are rounded to 1/64: finer differences are the optimiser's, not the data's."""
 
 
+def prior_variance(n_rows: float, n_scales: int) -> float:
+    """Of log length scales about their mean, learned on so many rows."""
+    return PRIOR_SPREAD**2 * min(1.0, max(0.25, n_rows / (ROWS_PER_SCALE * n_scales)))
+
+
 class Place(Protocol):
     """Where the arithmetic happens: an array library, and the few operations that differ between them."""
 
@@ -136,9 +141,8 @@ class Evidence:
         gradient = np.bincount(groups, each)
         if len(parameters) == 2:
             return value, np.append(gradient, along_ratio)
-        share = self.sample.n_rows / (ROWS_PER_SCALE * logs.size)
-        variance = PRIOR_SPREAD**2 * min(1.0, max(0.25, share))
-        gap, weight = logs - logs.mean(), 1 / (self.sample.n_samples * variance)
+        gap = logs - logs.mean()
+        weight = 1 / (self.sample.n_samples * prior_variance(self.sample.n_rows, logs.size))
         return value + weight * float(gap @ gap), np.append(gradient + 2 * weight * gap, along_ratio)
 
     def _likelihood(self, rates: Array, q: float) -> tuple[float, Array, float]:

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 
 from stopwise.estimators.fitted import Fitted
-from stopwise.selection.length_scales import PRIOR_SPREAD, ROWS_PER_SCALE
+from stopwise.selection.length_scales import prior_variance
 from stopwise.selection.result import Selection
 
 
@@ -34,5 +34,5 @@ def free_scales(selection: Selection, n_rows: float) -> float:
     logs = np.log([float(cast(float, row["relevance"])) for row in selection.features if row.get("relevance")])
     if not logs.size:
         return 0.0
-    variance = PRIOR_SPREAD**2 * min(1.0, max(0.25, n_rows / (ROWS_PER_SCALE * logs.size)))
-    return min(float(((logs - logs.mean()) ** 2).sum()) / variance, logs.size - 1.0)
+    moved = float(((logs - logs.mean()) ** 2).sum()) / prior_variance(n_rows, logs.size)
+    return min(moved, logs.size - 1.0)
