@@ -4,6 +4,7 @@ import os
 import random
 import re
 import secrets
+import sys
 from importlib.util import find_spec
 
 import numpy as np
@@ -80,6 +81,14 @@ def pytest_terminal_summary(terminalreporter):
 def rng():
     """A generator of the test's own, the same in every run."""
     return np.random.default_rng(20140115)
+
+
+@pytest.fixture(autouse=True)
+def no_figure_is_left_to_the_next_test():
+    """Figures that a test drew are closed, in whatever order tests run."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
 
 
 @pytest.fixture(autouse=True)

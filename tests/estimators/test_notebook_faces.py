@@ -47,9 +47,6 @@ def test_figures_are_labelled_by_the_data(data):
     several = pd.DataFrame({"up": data[1], "down": -data[1]})
     model = sw.KernelGradientRegressor("gaussian").fit(data[0], several)
     assert sw.plot.fit(model, response=1).get_ylabel() == "down"
-    import matplotlib.pyplot as plt
-
-    plt.close("all")
 
 
 def test_the_name_of_the_response_survives_a_file(data, tmp_path):

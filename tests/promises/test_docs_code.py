@@ -45,8 +45,6 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(page, monkeypatch, tmp_path)
     with contextlib.redirect_stdout(io.StringIO()):
         for text in blocks(page):
             run(page, text, names)
-    if "matplotlib.pyplot" in sys.modules:
-        sys.modules["matplotlib.pyplot"].close("all")
 
 
 @pytest.mark.dask
@@ -133,4 +131,3 @@ def test_an_example_runs_prints_and_draws(script, monkeypatch, tmp_path):
     assert out.getvalue()
     assert len(pyplot.get_fignums()) == 1
     assert list(tmp_path.iterdir()) == []
-    pyplot.close("all")

@@ -51,12 +51,10 @@ def test_the_notebook_runs_from_top_to_bottom(monkeypatch, tmp_path):
     cells = json.loads((DOCS / "tutorial.ipynb").read_text(encoding="utf-8"))["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     names = {"__name__": "notebook"}
-    pyplot.close("all")
     with redirect_stdout(io.StringIO()):
         for text in code:
             exec(compile(text, "tutorial.ipynb", "exec"), names)
     assert len(pyplot.get_fignums()) == 10, "ten pictures"
-    pyplot.close("all")
 
 
 ROOMS = ("filters", "kernels", "landmarks", "losses", "noise", "rules", "schedules")

@@ -13,14 +13,6 @@ matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 
 
-@pytest.fixture(autouse=True)
-def figures_are_closed():
-    yield
-    from matplotlib import pyplot
-
-    pyplot.close("all")
-
-
 @pytest.fixture(scope="module")
 def published():
     x = np.arange(1, 101) / 100
