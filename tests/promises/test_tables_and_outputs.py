@@ -192,3 +192,33 @@ def test_the_command_line_works_without_pandas_pyarrow_and_openpyxl(folder):
     for command, words in WORKS_WITHOUT.items():
         assert words in told[command]
         assert "Traceback" not in told[command]
+
+
+ROWS = "".join(f"{i},{i % 3}.5\n" for i in range(30))
+
+
+@pytest.mark.parametrize(
+    ("text", "features"),
+    [("\n\n\na,y\n" + ROWS, ["a"]), ("h" * 1_500_000 + ",y\n" + ROWS, ["h" * 1_500_000])],
+    ids=["blank lines first", "a header over a mebibyte"],
+)
+def test_a_table_with_an_odd_header_is_read_as_it_is(text, features, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "odd.csv").write_text(text)
+    told = run_json("fit", "odd.csv", "--target", "y", "--kernel", "gaussian", "--out", "odd.stopwise")
+    assert (told["rows"], told["features"]) == (30, features)
+
+
+def test_a_second_column_of_the_target_s_name_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "twice.csv").write_text("x,y,y\n1,2,3\n2,3,4\n3,4,5\n")
+    done = run("fit", "twice.csv", "--target", "y", "--out", "twice.stopwise")
+    assert done.exit_code == 2
+    assert "two columns named 'y'" in done.stderr
+    assert not (tmp_path / "twice.stopwise").exists()
+
+
+def test_an_empty_cell_of_the_only_column_is_predicted_and_counted(folder):
+    (folder / "one.csv").write_text("a\n1\n\n3\n")
+    told = run_json("predict", "m.stopwise", "one.csv")
+    assert (told["rows"], told["missing"], len(told["prediction"])) == (3, 1, 3)
