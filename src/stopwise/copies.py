@@ -20,7 +20,7 @@ from scipy.sparse import csr_matrix
 from scipy.spatial.distance import cdist
 
 from stopwise._support.arrays import Array
-from stopwise._support.torch import distinct_tensor_rows, is_tensor, on_host
+from stopwise._support.torch import distinct_tensor_rows, is_tensor, on_host, row_keys
 
 COPIES = 0.5
 """Rows of equal X that agree in y beyond chance more often than this are copies (p1 - p0 > COPIES (1 - p0))."""
@@ -29,7 +29,6 @@ _QUERIES, _NEIGHBOURS = 1_000, 20_000
 _TILE = 100
 _CHANCE = 1e-3
 """A common factor of all counts that chance explains with less than this probability is how often all was repeated."""
-_MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
@@ -141,13 +140,8 @@ def _numbered(rows: Array) -> Array:
 
 
 def _hashes(rows: Array) -> Array:
-    keys = np.zeros(len(rows), dtype=np.uint64)
-    for column in rows.T:
-        # Zero has two signs and one value.
-        keys ^= np.ascontiguousarray(column + 0.0, dtype=np.float64).view(np.uint64)
-        keys *= _MIX
-        keys ^= keys >> np.uint64(29)
-    return keys
+    # Zero has two signs and one value.
+    return cast(Array, row_keys(np.ascontiguousarray(c + 0.0, dtype=np.float64).view(np.int64) for c in rows.T))
 
 
 def _paired(first: Array, second: Array) -> Array:

@@ -46,7 +46,7 @@ def test_normal_noise_has_no_outliers():
 
 def test_noise_with_a_long_tail_has_no_outliers_but_one_beside_it_has():
     X, y, rng = wave(2_000, 5)
-    y = np.sin(6 * X[:, 0]) + 0.1 * rng.laplace(size=len(y))  # two rows lie beyond eight standard deviations
+    y = np.sin(6 * X[:, 0]) + 0.1 * rng.standard_t(3, size=len(y))  # some rows lie beyond eight standard deviations
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sw.KernelGradientRegressor(sw.kernels.Gaussian(0.2)).fit(X, y)
@@ -86,23 +86,25 @@ def test_a_periodic_kernel_has_no_outside():
 
 
 def test_interpolation_is_doubted_only_where_rows_left_out_are_missed():
-    rng = np.random.default_rng(3)
-    X = rng.uniform(-1, 1, size=(200, 2))
-    exact = np.sin(3 * X[:, 0]) * X[:, 1]
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(80, 1))
+    exact = np.cos(5 * X[:, 0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        sw.KernelRidgeRegressor(sw.kernels.Laplace(20.0)).fit(X, exact)
+        model = sw.KernelRidgeRegressor(sw.kernels.Laplace(1.0)).fit(X, exact)
+    assert model.path_.degrees_of_freedom() > 0.95 * 80
     with pytest.warns(TrustWarning, match="interpolates"):
-        sw.KernelRidgeRegressor(sw.kernels.Gaussian(0.01), rule=sw.rules.Fixed(step_sum=1e12), noise_std=1e-9).fit(
+        sw.KernelRidgeRegressor(sw.kernels.Gaussian(1e-3), rule=sw.rules.Fixed(step_sum=1e12), noise_std=1e-9).fit(
             X, exact
         )
 
 
-def test_a_space_of_few_columns_names_no_outliers():
-    rng = np.random.default_rng(4)
-    X = rng.uniform(-1, 1, size=(400, 2))
-    y = np.sin(20 * X[:, 0]) * np.cos(20 * X[:, 1]) + 0.05 * rng.normal(size=400)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model = sw.KernelRidgeRegressor(sw.kernels.Matern(0.2), solver="factor").fit(X, y)
+def test_a_space_of_few_columns_names_no_outliers_but_speaks_of_tails():
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-1, 1, size=(500, 2))
+    y = np.sin(9 * X[:, 0]) * np.cos(9 * X[:, 1]) + 0.05 * rng.normal(size=500)
+    y[:5] += 3  # with approximate leverages two sound rows would be named beside these
+    with pytest.warns(TrustWarning, match="heavy-tailed") as caught:
+        model = sw.KernelRidgeRegressor(sw.kernels.Laplace(1.0), solver="factor").fit(X, y)
+    assert len(caught) == 1
     assert model.path_.degrees_of_freedom() > model.path_.spectrum.eigenvalues.size

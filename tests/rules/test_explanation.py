@@ -166,9 +166,12 @@ def test_fits_under_a_loss_are_explained_by_their_own_numbers():
         float(v) for v in re.search(r"loss, ([\d.]+) a row, is within ([\d.]+) .* smallest, ([\d.]+) \(", text).groups()
     )
     assert lowest <= here <= lowest + (allowed * stop.evidence.standard_error) * 1.01
-    text, stop = said(sw.KernelGradientRegressor(KERNEL, loss="huber", rule=sw.rules.Prudent(allowance=0.0)).fit(X, y))
+    counts = np.random.default_rng(4).poisson(np.exp(2 * y))
+    smallest = sw.rules.Prudent(allowance=0.0)
+    text, stop = said(sw.KernelGradientRegressor(KERNEL, loss="poisson", rule=smallest).fit(X, counts))
     assert stop.step_sum == stop.evidence.lowest_step_sum
-    here = float(re.search(r"left-out loss, ([\d.]+) a row, is the smallest", text)[1])
+    assert stop.evidence.lowest == stop.evidence.criterion
+    here = float(re.search(r"left-out loss, (-?[\d.]+) a row, is the smallest", text)[1])
     assert here == pytest.approx(stop.evidence.lowest, rel=1e-3)
     constant = replace(stop, reason=sw.Reason.ZERO)
     assert explain(_Stopped(constant)).startswith("The fit is constant")

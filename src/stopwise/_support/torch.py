@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, cast
 
@@ -72,17 +73,23 @@ _MIX = -7046029254386353131
 """The golden ratio in 64 bits: an odd number that spreads what it multiplies."""
 
 
+def row_keys(columns: Iterable[Any]) -> Any:
+    """One number for each row, of its entries alone: columns are arrays or tensors of 64-bit integers."""
+    keys: Any = 0
+    for column in columns:
+        keys = (column ^ keys) * _MIX
+        keys = keys ^ (keys >> 29)
+    return keys
+
+
 def distinct_tensor_rows(rows: Tensor) -> Index | None:
     """For each row of a tensor the number of its distinct values, as a numpy array; None where all rows differ.
 
     Sorting whole rows takes twenty times as long as one number for each, which mostly is enough.
     """
     library = torch()
-    keys = library.zeros(len(rows), dtype=library.int64, device=rows.device)
-    for column in rows.T:
-        keys ^= (column + 0.0).double().contiguous().view(library.int64)  # zero has two signs and one value
-        keys *= _MIX
-        keys ^= keys >> 29
+    # Zero has two signs and one value.
+    keys = row_keys((column + 0.0).double().contiguous().view(library.int64) for column in rows.T)
     if len(library.unique(keys)) == len(rows):
         return None
     _, inverse = library.unique(rows, dim=0, return_inverse=True)

@@ -109,7 +109,7 @@ def _of_stop(path: Path, stop: Stop, sigma: float, kept_rows: Array | None = Non
             f"the fit interpolates: the noise level is estimated at {sigma / spread:.1g} of y's spread and "
             f"{100 * freedom:.0f}% of all degrees of freedom are spent; give noise_std= if the noise is larger"
         )
-    elif freedom <= _FULL and path.response is not None and n >= _OUTLIER_ROWS and _rows_known(path, freedom * n):
+    elif freedom <= _FULL and path.response is not None and n >= _OUTLIER_ROWS and _rows_at_hand(path):
         reasons += outlier_lines(path, stop, kept_rows) or _of_tails(path, stop)
     if stop.evidence.radius_capped:
         reasons.append("the estimated Hilbert radius hit its cap: give hilbert_radius= or another rule")
@@ -122,14 +122,10 @@ def _left_out_error(stop: Stop) -> float:
     return math.sqrt(max(stop.evidence.criterion or 0.0, 0.0)) if read else math.inf
 
 
-def _rows_known(path: Path, freedom: float) -> bool:
-    """Whether each row's residual and leverage are at hand, with no more work than a warning is worth.
-
-    They are not by passes over all rows (landmarks), nor from a space of fewer columns than the fit has degrees of
-    freedom (solves).
-    """
+def _rows_at_hand(path: Path) -> bool:
+    """Whether residuals by row take no more work than a warning is worth: no passes over all rows (landmarks)."""
     basis, columns = path.spectrum.basis, path.spectrum.eigenvalues.size
-    if basis is None or isinstance(basis.rows, FeatureRows) or columns < freedom:
+    if basis is None or isinstance(basis.rows, FeatureRows):
         return False
     return len(basis.rows) * columns * (1 if basis.rotation is None else columns) <= _MOST_WORK
 
@@ -139,7 +135,10 @@ def outliers(path: Path, step_sum: float) -> Array:
 
     Residuals are ridge's over their own scale, their level the median's: eight of those are met once in 10^15 rows.
     Outliers stand apart: where more rows lie in the octave before, the noise has a long tail, and they belong to it.
+    A space of fewer columns than the fit has degrees of freedom (solves) knows no leverages, and so names none.
     """
+    if path.spectrum.eigenvalues.size < float(path.degrees_of_freedom(step_sum)):
+        return np.zeros(0, dtype=np.int64)
     ridge, at = path.along(Ridge()), np.asarray(step_sum)
     left = np.maximum(ridge.leverage_left(at), 1e-12)
     counts = 1.0 if ridge.counts is None else ridge.counts

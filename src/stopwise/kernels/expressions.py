@@ -140,6 +140,14 @@ class AbsoluteDistance(Dot):
         return rows[:, 0] * 0 + self.shift
 
 
+def apart(left: Tensor, right: Tensor) -> Tensor:
+    """sum_j |x_j - z_j| between rows, a feature at a time: torch's own distances spend a block of threads on a pair."""
+    out = left.new_zeros((len(left), len(right)))
+    for x, z in zip(left.T, right.T, strict=True):
+        out += (x[:, None] - z[None, :]).abs_()
+    return out
+
+
 @dataclass(frozen=True)
 class Growth(Term):
     """prod_j (1 + rate a_j), a_j the absolute differences that `leaf` adds up; computed beside it, given with it."""

@@ -7,7 +7,9 @@ import pytest
 
 import stopwise as sw
 from stopwise._support.torch import has_torch
-from stopwise.engine.solvers import gpu_solver, solver_choice, solves_solver
+from stopwise.engine.solvers import gpu_solver, solve_places, solver_choice, solves_solver
+from stopwise.engine.solvers.krylov_solver import UnsettledWarning
+from stopwise.engine.solves import systems
 from stopwise.filters import CutOff, GradientFlow, Ridge
 from stopwise.kernels import Gaussian, Laplace, Matern
 
@@ -199,3 +201,28 @@ def test_flow_and_descent_agree_late_on_the_clock():
     flow = sw.KernelGradientRegressor(kernel, solver="factor", filter=GradientFlow(), rule=rule).fit(x, y)
     descent = sw.KernelGradientRegressor(kernel, solver="factor", rule=rule).fit(x, y)
     assert np.abs(flow.predict(x) - descent.predict(x)).max() < 1e-5 * y.std()
+
+
+def test_more_rows_are_left_out_only_where_they_could_settle_the_stop(monkeypatch):
+    x, _, _ = random_problem(3, 600)
+    calls = []
+    grow = systems.FoldSystem.grow
+    monkeypatch.setattr(systems.FoldSystem, "grow", lambda system: calls.append(system) or grow(system))
+    monkeypatch.setattr(solve_places, "HOST_SOLVE", 1e-6)  # seconds: no small penalty is affordable
+    with pytest.warns(UnsettledWarning):
+        sw.KernelRidgeRegressor(Laplace(1.0), solver="preconditioned").fit(x, np.sin(9 * x[:, 0]))
+    assert not calls
+
+
+def test_penalties_that_rounding_drowns_are_not_read():
+    rng = np.random.default_rng(0)
+    matrix = Laplace(1.0)(rng.uniform(size=(120, 2)))
+
+    def system(error):
+        gram = systems.RawGram(lambda b: matrix @ b, lambda at: matrix[:, at], np.ones(120), error=lambda: error)
+        targets = rng.normal(size=(120, 1))
+        settings = {"intercept": True, "rank": 60, "seed": 0, "single": True, "products": 100.0}
+        return systems.FoldSystem(gram, targets, np.ones(120), **settings)
+
+    assert system(0.5).affordable == pytest.approx(2.0)
+    assert system(1e-12).affordable < 1e-3

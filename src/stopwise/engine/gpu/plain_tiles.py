@@ -6,7 +6,7 @@ Inner products are taken in float64 (a distance is a difference of large numbers
 from stopwise._support.arrays import Device, Tensor, TensorType
 from stopwise._support.torch import torch
 from stopwise.engine.gpu.packed_rows import evaluate
-from stopwise.kernels.expressions import AbsoluteDistance, Dot, Sides, SquaredDistance
+from stopwise.kernels.expressions import AbsoluteDistance, Dot, Sides, SquaredDistance, apart
 from stopwise.kernels.forms import Form
 
 _HOST_BUDGET = 1 << 28
@@ -33,14 +33,6 @@ def _ready(leaf: Dot, rows: Tensor, origin: Tensor) -> Sides:
         return leaf.sides(rows, origin)
     scaled = leaf.scaled(rows, origin)
     return Sides(scaled, scaled, scaled[:, :1], leaf.shift)
-
-
-def _apart(left: Tensor, right: Tensor) -> Tensor:
-    """sum_j |x_j - z_j|: torch's own distances spend a block of threads on each pair."""
-    out = left.new_zeros((len(left), len(right)))
-    for x, z in zip(left.T, right.T, strict=True):
-        out += (x[:, None] - z[None, :]).abs_()
-    return out
 
 
 def _growth(left: Tensor, right: Tensor, rate: float, dtype: TensorType) -> Tensor:
@@ -72,7 +64,7 @@ class TorchTiles:
         for leaf, x, z in zip(self.form.leaves, self._left, self._right, strict=True):
             if isinstance(leaf, AbsoluteDistance):
                 part = x.left[first:last]
-                leaves.append((_apart(part, z.right) + leaf.shift).to(self.dtype))
+                leaves.append((apart(part, z.right) + leaf.shift).to(self.dtype))
                 beside[leaf] = (part, z.right)
                 continue
             value = torch().addmm(z.constant[None, :], x.left[first:last], z.right.T)
