@@ -141,7 +141,8 @@ def _numbered(rows: Array) -> Array:
 
 def _hashes(rows: Array) -> Array:
     # Zero has two signs and one value.
-    return cast(Array, row_keys(np.ascontiguousarray(c + 0.0, dtype=np.float64).view(np.int64) for c in rows.T))
+    columns = (np.ascontiguousarray(column + 0.0, dtype=np.float64).view(np.int64) for column in rows.T)
+    return cast(Array, row_keys(columns, np.zeros(len(rows), dtype=np.int64)))
 
 
 def _paired(first: Array, second: Array) -> Array:

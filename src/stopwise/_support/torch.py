@@ -73,9 +73,8 @@ _MIX = -7046029254386353131
 """The golden ratio in 64 bits: an odd number that spreads what it multiplies."""
 
 
-def row_keys(columns: Iterable[Any]) -> Any:
-    """One number for each row, of its entries alone: columns are arrays or tensors of 64-bit integers."""
-    keys: Any = 0
+def row_keys(columns: Iterable[Any], keys: Any) -> Any:
+    """One number for each row, of its entries and the key it starts with: arrays or tensors of 64-bit integers."""
     for column in columns:
         keys = (column ^ keys) * _MIX
         keys = keys ^ (keys >> 29)
@@ -89,7 +88,8 @@ def distinct_tensor_rows(rows: Tensor) -> Index | None:
     """
     library = torch()
     # Zero has two signs and one value.
-    keys = row_keys((column + 0.0).double().contiguous().view(library.int64) for column in rows.T)
+    columns = ((column + 0.0).double().contiguous().view(library.int64) for column in rows.T)
+    keys = row_keys(columns, rows.new_zeros(len(rows), dtype=library.int64))
     if len(library.unique(keys)) == len(rows):
         return None
     _, inverse = library.unique(rows, dim=0, return_inverse=True)
