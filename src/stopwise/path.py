@@ -61,6 +61,11 @@ class Path:
     chosen: tuple[float, ...] | None = None
     horizon: float = math.inf
     """How far an unfinished spectrum can be read: beyond it the estimate is not this path's but an interpolation."""
+    left_out: Array | None = None
+    """What ridge at the chosen stop leaves of rows predicted without them, (m,) or (m, q), in the coordinates of
+    `response`: known to solvers that leave rows out instead of finding eigenvectors,"""
+    left_out_rows: Array | None = None
+    """and which rows those are, (m,)."""
 
     # ---- where on the path ------------------------------------------------------------------------------------
 
@@ -149,6 +154,7 @@ class Path:
             scale=float(self.scale[index]) if isinstance(self.scale, np.ndarray) else self.scale,
             offset=float(self.offset[index]) if isinstance(self.offset, np.ndarray) else self.offset,
             level=None if self.level is None else self.level[:, index],
+            left_out=None if self.left_out is None else self.left_out[:, index],
             chosen=None if self.chosen is None else (self.chosen[index],),
         )
 

@@ -273,6 +273,22 @@ def tampered(saved, tmp_path, change):
     return tmp_path / "tampered.stopwise"
 
 
+@pytest.mark.parametrize("change", [lambda rows: rows + 1, lambda rows: rows - 1, lambda rows: rows[1:], np.zeros_like])
+def test_rows_left_out_that_are_none_of_the_table_are_refused(tmp_path, change):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(60, 2))
+    y = np.sin(6 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=60)
+    model = sw.KernelRidgeRegressor(sw.kernels.Gaussian(0.5), solver="factor").fit(X, y)
+    path = tmp_path / "factor.stopwise"
+    sw.save(model, path)
+    np.testing.assert_array_equal(sw.load(path).predict_interval(X), model.predict_interval(X))
+    document, tensors, _ = read_container(path)
+    [name] = [name for name in tensors if name.endswith("left_out_rows")]
+    write_container(path, document, tensors | {name: np.ascontiguousarray(change(tensors[name]))})
+    with pytest.raises(ModelFileError, match="left out"):
+        sw.load(path)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

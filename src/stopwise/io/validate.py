@@ -242,9 +242,15 @@ def _check_path(path: Path, outputs: int) -> None:
         must(width == len(values), "eigenvectors and eigenvalues disagree in number")
         shape = (len(basis.rows), *path.coefficients.shape[1:])
         must(path.response is None or path.response.shape == shape, "responses and eigenvectors disagree")
+        rows, shape = path.left_out_rows, path.coefficients.shape[1:]
+        must((rows is None) == (path.left_out is None), "rows left out have no residuals")
+        if rows is not None and path.left_out is not None:
+            inside = _matrix(rows, "iu", (None,)) and bool(np.all((rows >= 0) & (rows < len(basis.rows))))
+            must(inside and path.left_out.shape == (len(rows), *shape), "rows left out disagree with their residuals")
+            must(len(np.unique(rows)) == len(rows), "a row is left out twice")
         root = path.root_weights
         must(root is None or (root.shape == (len(basis.rows),) and bool(np.all(root > 0))), "weights must be positive")
-    for what in (path.coefficients, path.energy, path.response, path.level, path.scale):
+    for what in (path.coefficients, path.energy, path.response, path.level, path.scale, path.left_out):
         must(what is None or _squarable(what), "responses overflow")
     must(path.chosen is not None and len(path.chosen) == outputs, "there must be one chosen stop per response")
     for what in (path.scale, path.offset, path.energy):

@@ -10,6 +10,7 @@ from stopwise._support.torch import has_torch
 from stopwise.engine.solvers import gpu_solver, solve_places, solver_choice, solves_solver
 from stopwise.engine.solvers.krylov_solver import UnsettledWarning
 from stopwise.engine.solves import systems
+from stopwise.engine.solves.penalty_search import PenaltySearch
 from stopwise.filters import CutOff, GradientFlow, Ridge
 from stopwise.kernels import Gaussian, Laplace, Matern
 
@@ -212,6 +213,19 @@ def test_more_rows_are_left_out_only_where_they_could_settle_the_stop(monkeypatc
     with pytest.warns(UnsettledWarning):
         sw.KernelRidgeRegressor(Laplace(1.0), solver="preconditioned").fit(x, np.sin(9 * x[:, 0]))
     assert not calls
+
+
+@pytest.mark.parametrize(("solver", "why"), [("factor", "interpolated"), ("preconditioned", "only a sample of rows")])
+def test_a_stop_that_is_not_settled_says_what_leaves_it_open(solver, why):
+    x, y, kernel = random_problem(1, 300)
+    with pytest.warns(UnsettledWarning, match=why):
+        sw.KernelRidgeRegressor(kernel, solver=solver, tol=0.0).fit(x, y)
+
+
+def test_a_stop_at_the_end_of_the_range_loses_nothing_between_readings():
+    search = PenaltySearch(lambda penalty: np.array([penalty]), weight=1.0, total=1.0, smallest=1e-6, largest=1.0)
+    found = search.run(1e-5)
+    assert (found.penalty, found.at_end, found.regret) == (pytest.approx(1e-6), True, 0.0)
 
 
 def test_penalties_that_rounding_drowns_are_not_read():

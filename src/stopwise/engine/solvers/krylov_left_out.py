@@ -20,6 +20,7 @@ from stopwise._support.arrays import Array
 from stopwise._support.torch import on_host
 from stopwise.engine.solvers.krylov_solver import UnsettledWarning
 from stopwise.engine.solvers.plan import Plan, Solution, Solver
+from stopwise.engine.solvers.solves_solver import with_left_out
 from stopwise.engine.solves.penalty_search import FoundPenalty, PenaltySearch
 from stopwise.filters import Ridge
 from stopwise.problem import Problem
@@ -54,7 +55,7 @@ class KrylovLeftOut:
                 UnsettledWarning,
                 stacklevel=5,
             )
-        return replace(solution, stops=[stop])
+        return replace(solution, path=with_left_out(solution.path, [found.left_out], rows), stops=[stop])
 
     def _search(self, problem: Problem, plan: Plan, rows: Array) -> tuple[FoundPenalty, int]:
         others = np.setdiff1d(np.arange(problem.n_rows), rows)

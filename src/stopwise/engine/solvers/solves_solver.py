@@ -120,10 +120,12 @@ class _Run:
         problem, largest = self.problem, self._largest()
         bound = self.plan.filter.bind(largest)
         empty = self._empty_path(bound, largest)
-        stops = [self._stop(empty, largest, column) for column in range(problem.responses.shape[1])]
+        found = [self._stop(empty, largest, column) for column in range(problem.responses.shape[1])]
+        stops = [stop for stop, _ in found]
         path, dual, error = self._estimate(bound, largest, stops)
+        path = with_left_out(path, [left_out for _, left_out in found], self.system.rows_left_out)
         stops = [_with_error(stop, error) for stop in stops]
-        _warn(stops, self.plan.tol)
+        _warn(stops, self.plan.tol, sampled=self.system.together > 0)
         path = path.stopped_at(tuple(stop.step_sum for stop in stops))
         sigmas = [noise_of(problem, self.plan, path.column(j), j) for j in range(len(stops))]
         device = self.place.device
@@ -139,15 +141,15 @@ class _Run:
 
     # ---- where to stop ------------------------------------------------------------------------------------------
 
-    def _stop(self, empty: Path, largest: float, column: int) -> Stop:
+    def _stop(self, empty: Path, largest: float, column: int) -> tuple[Stop, Array | None]:
+        """The stop of one response, and residuals of the rows left out there."""
         plan, problem = self.plan, self.problem
         if plan.rule.reads_clock_only:
             stop = plan.rule.decide(empty.column(column))
-            return replace(stop, certainty=Certainty(self.name, regret=0.0))
+            return replace(stop, certainty=Certainty(self.name, regret=0.0)), None
         if float(empty.energy[column]) == 0 or largest == 0:
-            return replace(
-                stop_at(empty.filter, 0.0, Reason.ZERO, rule=plan.rule.name), certainty=Certainty(self.name, regret=0.0)
-            )
+            stop = stop_at(empty.filter, 0.0, Reason.ZERO, rule=plan.rule.name)
+            return replace(stop, certainty=Certainty(self.name, regret=0.0)), None
         found = self._search(largest, column)
         reason = Reason.CAP if found.at_end else Reason.MINIMUM
         step_sum = 0.0 if found.at_start else problem.n_samples / found.penalty
@@ -160,7 +162,7 @@ class _Run:
         certainty = Certainty(
             self.name, settled=found.regret <= plan.tol, regret=found.regret, products=self.system.tally.products
         )
-        return replace(stop, certainty=certainty)
+        return replace(stop, certainty=certainty), found.left_out
 
     def _search(self, largest: float, column: int) -> FoundPenalty:
         problem, system, n = self.problem, self.system, self.problem.n_samples
@@ -280,18 +282,28 @@ class _Run:
         return bare_path(self.problem, bound, self.system.library.host(self.system.responses + 0.0), largest)
 
 
+def with_left_out(path: Path, residuals: list[Array | None], rows: Array) -> Path:
+    """The path with residuals of `rows` left out, for each response; a later one may have left more rows out."""
+    known = [each for each in residuals if each is not None]
+    if not known or len(known) < len(residuals):
+        return path
+    count = min(len(each) for each in known)
+    return replace(path, left_out=np.column_stack([each[:count] for each in known]), left_out_rows=rows[:count])
+
+
 def _with_error(stop: Stop, error: float) -> Stop:
     assert stop.certainty is not None
     return replace(stop, certainty=replace(stop.certainty, estimate_residual=error))
 
 
-def _warn(stops: list[Stop], tol: float) -> None:
+def _warn(stops: list[Stop], tol: float, *, sampled: bool) -> None:
+    why = "only a sample of rows was left out" if sampled else "errors between the penalties read are interpolated"
+    other = 'a GPU or solver="factor"' if sampled else 'solver="dense"'
     loose = [stop for stop in stops if stop.certainty is not None and not stop.certainty.settled]
     if loose and loose[0].certainty is not None and loose[0].certainty.regret is not None:
         warnings.warn(
             f"the stop is not settled: its left-out error may be {100 * loose[0].certainty.regret:.2g} percent above "
-            f"that of the exact stop (tol = {tol:g}), since only a sample of rows was left out; raise tol, or "
-            'use a GPU or solver="factor"',
+            f"that of the exact stop (tol = {tol:g}), since {why}; raise tol, or use {other}",
             UnsettledWarning,
             stacklevel=5,
         )

@@ -51,6 +51,8 @@ class FoundPenalty:
     readings: int
     unread: float = 0.0
     """The part of the regret that penalties below what is affordable have: more rows would not lower it."""
+    left_out: Array | None = field(default=None, repr=False, compare=False)
+    """Residuals of the rows left out at the penalty, where they are kept."""
 
     def evidence(self, rule: Rule, n_samples: float) -> dict[str, Any]:
         """The fields of a stop's `Evidence` that rows left out give."""
@@ -185,7 +187,9 @@ class PenaltySearch:
         doubt = self._doubt(stop) if min(abs(stop - p) for p in self.known) > 1e-12 else 0.0
         ends_early = self.affordable > self.smallest and best <= low + _FINE
         unread = self._last_gain() if ends_early else 0.0
-        step = abs(float(means[min(here + 1, len(grid) - 1)] - means[max(here - 1, 0)])) / 2
+        # Between readings a stop is known to a step of the grid; at an end of the range it is the end itself.
+        at_an_end = stop <= low + 1e-9 or stop >= high - 1e-9
+        step = 0.0 if at_an_end else abs(float(means[min(here + 1, len(grid) - 1)] - means[max(here - 1, 0)])) / 2
         return FoundPenalty(
             penalty=math.exp(stop),
             criterion=criterion,
@@ -197,4 +201,5 @@ class PenaltySearch:
             at_start=stop >= high - 1e-9,
             at_end=stop <= low + 1e-9 and not ends_early,
             readings=len(self.known),
+            left_out=self._interpolated(np.array([stop]))[0],
         )

@@ -58,6 +58,11 @@ class FactorSystem:
         """The share of rows left out at once: each alone."""
         return 0.0
 
+    @property
+    def rows_left_out(self) -> Array:
+        """Which rows `left_out` tells of: all."""
+        return np.arange(len(self.responses))
+
     def multiply(self, block: Array) -> Array:
         """A block."""
         self.tally.columns += block.shape[1]
@@ -217,6 +222,11 @@ class FoldSystem:
     def at(self, penalty: float, tol: float = 1e-6) -> Preconditioned | Factor:
         """Solves at a penalty on all rows."""
         return self.whole.at(penalty, tol)
+
+    @property
+    def rows_left_out(self) -> Array:
+        """Which rows `left_out` tells of: those of the folds in use."""
+        return np.concatenate([fold.rows for fold in self._folds[: self._used]])
 
     def left_out(self, penalty: float) -> Array:
         """Left-out residuals of the folds in use, weighted coordinates, (m, q), on the host."""

@@ -70,7 +70,12 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
         )
     clock, order = scale_clock(fitted), np.random.default_rng(len(rows)).permutation(len(rows))
     known = _known_posterior(fitted, rows)
-    asked = np.sort(order[:LEFT_OUT_ROWS] if known else order[STANDING_ROWS:][:LEFT_OUT_ROWS])
+    errors = None if known else _known_errors(fitted.path)
+    if errors is not None:  # rows that were left out are the last to stand for others, and the only ones asked
+        order = order[np.argsort(np.isfinite(errors[order]).all(axis=1), kind="stable")]
+    others = order if known else order[STANDING_ROWS:]
+    others = others if errors is None else others[np.isfinite(errors[others]).all(axis=1)]
+    asked = np.sort(others[:LEFT_OUT_ROWS])
     posterior = known or _standing_posterior(fitted, rows, np.sort(order[:STANDING_ROWS]))
     some, counts = on_host(rows[asked]), _counts(fitted.path)[asked]
     noise, variance = (counts / fitted.path.row_weights[asked])[:, None], posterior.variance(some, clock)
@@ -84,7 +89,10 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
         left, own = _path_left(path, fitted.step_sums, asked), np.zeros_like(variance)
     itself = own * noise
     beside = variance - itself
-    observed = _ratios(residuals, left, noise + beside, itself, own)
+    if errors is None:
+        observed = _ratios(residuals, left, noise + beside, itself, own)
+    else:
+        observed = _ratios(errors[asked], np.ones_like(left), noise + beside, itself, own)
     given = None
     if copies is not None:  # one of them left out, and predicted as a new observation of weight one is
         each = copies[asked, None]
@@ -94,6 +102,19 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
     by_rows = None if isinstance(fitted.kernel, Precomputed) else some.astype(np.float64, copy=False)
     calibrations = tuple(_calibrated(by_rows, observed[:, j], counts, given, j) for j in range(len(clock)))
     return Uncertainty(posterior, calibrations, clock, optimism(fitted), _others(fitted, rows))
+
+
+def _known_errors(path: Path) -> Array | None:
+    """Residuals of rows that the solver left out, (rows, q) in the units of y, NaN for others; None where it left none.
+
+    An unfinished spectrum knows leverages too roughly for a fit that nearly runs through its rows.
+    """
+    if path.left_out is None or path.left_out_rows is None:
+        return None
+    errors = np.full((len(path.row_weights), path.n_responses), np.nan)
+    rows = path.left_out_rows
+    errors[rows] = path.left_out.reshape(len(rows), -1) / np.sqrt(path.row_weights[rows, None]) * path.scale
+    return errors
 
 
 def _ratios(residuals: Array, left: Array, beside: Array, itself: Array, own: Array) -> Array:
