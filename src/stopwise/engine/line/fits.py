@@ -89,8 +89,8 @@ class LinePrediction:
 def fit_at(
     rows: LineRows, space: StateSpace, penalties: Array | float, *, intercept: bool, left_out: bool = True
 ) -> LineFit:
-    """Ridge at each penalty (several share one pass). Without `left_out` only the likelihood is computed, and nothing is
-    passed back or kept."""
+    """Ridge at each penalty (several share one pass). Without `left_out` only the likelihood is computed, and no
+    row is passed back or kept."""
     a = np.atleast_1d(np.asarray(penalties))
     omega = rows.weights[:, None] / a
     lanes, layout, start = _laid(space, space.gaps(rows.covariate), omega, _columns(rows, space, intercept), intercept)
