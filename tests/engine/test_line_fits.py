@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise.engine.line import stretches
 from stopwise.engine.line.fits import fit_at, predict_at
 from stopwise.engine.line.merged_rows import merge_rows
-from stopwise.engine.line.repeated_solves import LineFactor, LineProduct
 from stopwise.engine.line.transitions import state_space
 
 KERNELS = [
@@ -22,7 +20,6 @@ KERNELS = [
     sw.kernels.Matern(0.2, smoothness=1.5),
     sw.kernels.Matern(0.3, smoothness=2.5),
 ]
-PRECISE = [KERNELS[i] for i in (0, 2, 3, 5, 6, 7)]
 
 
 class Dense:
@@ -96,26 +93,6 @@ def test_two_hundred_problems_of_up_to_400_rows_agree_with_the_whole_matrix(kern
     rng = np.random.default_rng(1919)
     for _ in range(200):
         agrees_with_dense(kernel, rng, 401)
-
-
-@pytest.mark.parametrize("kernel", PRECISE, ids=repr)
-def test_it_does_not_matter_where_rows_are_cut(kernel, monkeypatch):
-    rng = np.random.default_rng(7)
-    x, y, space = np.sort(rng.random(300)), rng.standard_normal((300, 2)), state_space(kernel)
-    new, penalties = rng.random(50), np.array([1e-3, 1.0])
-
-    def answers():
-        fit = fit_at(merge_rows(x, y), space, penalties, intercept=True)
-        prediction = predict_at(merge_rows(x, y), space, 1.0, new, intercept=True)
-        solved = LineFactor(merge_rows(x, y), space, 1e-3, intercept=True).solve(y)
-        image = LineProduct(space, x).at(new, y)
-        known = [fit.dual, fit.inverse_diagonal, fit.log_determinant, fit.energy, prediction.mean, prediction.variance]
-        return [*known, solved, image]
-
-    cut = answers()
-    monkeypatch.setattr(stretches, "_SHORTEST", 300)
-    for many, one in zip(cut, answers(), strict=True):
-        np.testing.assert_allclose(many, one, rtol=1e-9, atol=1e-9 * np.abs(one).max())
 
 
 def test_rows_written_twice_are_rows_of_weight_two():
