@@ -2,6 +2,7 @@
 
     python benchmarks/line.py truths --seeds 10        # six truths x two noises x two designs at n = 10,000
     python benchmarks/line.py growth                   # seconds and memory from 10^5 to 10^7 rows
+    python benchmarks/line.py kernels --sizes 200000   # seconds of each kernel by name, beside sobolev1
     python benchmarks/line.py truths --methods stopwise "R smooth.spline"
 
 Prints a table and writes line-<what>.json; results of other methods already in that file are kept.
@@ -118,13 +119,42 @@ def show(rows: list[dict[str, object]], n: int) -> None:
                 print(f"{truth:13s} {noise:3g} {design:6s} {told}  ratio {ratio:.3f}")
 
 
+def wavy(n: int) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
+    """Rows of two waves in noise, and the generator that made them."""
+    rng = np.random.default_rng(0)
+    x = rng.random(n)
+    return x, np.sin(9 * x) + 0.5 * np.sin(40 * x) + 0.3 * rng.standard_normal(n), rng
+
+
+def kernels(options: argparse.Namespace) -> None:
+    """Default fits by each kernel in turn; the least of `seeds` repetitions, taken in turn too."""
+    import stopwise as sw
+
+    kinds: dict[str, object] = {"sobolev1": "sobolev1", "sobolev2": "sobolev2", "laplace": sw.kernels.Laplace(0.2)}
+    kinds |= {f"matern{k}2": sw.kernels.Matern(0.2, smoothness=k / 2) for k in (3, 5)}
+    rows = []
+    for n in options.sizes:
+        x, y, _ = wavy(n)
+        taken: dict[str, list[tuple[float, float]]] = {name: [] for name in kinds}
+        for _ in range(options.seeds):
+            for name, kernel in kinds.items():
+                start, used = time.perf_counter(), time.process_time()
+                sw.KernelGradientRegressor(kernel).fit(x[:, None], y)
+                taken[name].append((time.perf_counter() - start, time.process_time() - used))
+        least = {name: np.min(times, axis=0) for name, times in taken.items()}
+        for name, (seconds, busy) in least.items():
+            ratio = least[name] / least["sobolev1"]
+            rows.append({"n": n, "kernel": name, "seconds": seconds, "cpu_seconds": busy, "ratio": ratio[1]})
+            told = f"{seconds:6.2f} s {busy:6.2f} cpu s; {ratio[0]:.2f} and {ratio[1]:.2f} times sobolev1"
+            print(f"n = {n:9d} {name:9s} {told}", flush=True)
+    pathlib.Path(options.out or "line-kernels.json").write_text(json.dumps(rows, indent=0))
+
+
 def growth(options: argparse.Namespace) -> None:
     """Each size in this process, small ones first: memory is the peak so far."""
     rows = []
     for n in options.sizes:
-        rng = np.random.default_rng(0)
-        x = rng.random(n)
-        y = np.sin(9 * x) + 0.5 * np.sin(40 * x) + 0.3 * rng.standard_normal(n)
+        x, y, rng = wavy(n)
         new = rng.random(100_000)
         start, used = time.perf_counter(), time.process_time()
         mean, _ = stopwise(x, y, new)
@@ -138,14 +168,14 @@ def growth(options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["truths", "growth"])
+    parser.add_argument("what", choices=["truths", "growth", "kernels"])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--n", type=int, default=10_000)
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--sizes", nargs="+", type=int, default=[100_000, 1_000_000])
     parser.add_argument("--out")
     options = parser.parse_args()
-    {"truths": truths, "growth": growth}[options.what](options)
+    {"truths": truths, "growth": growth, "kernels": kernels}[options.what](options)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,14 @@ def lowest_by_parabola(curve: Array) -> tuple[float, int]:
     if not 0 < at < curve.size - 1:
         return float(curve[at]), at
     left, middle, right = (float(v) for v in curve[at - 1 : at + 2])
-    bend = left - 2 * middle + right
-    drop = (left - right) ** 2 / (8 * bend) if np.isfinite(bend) and bend > 0 else 0.0
+    drop = (left - right) * vertex(curve, at) / 4
     return middle - min(drop, max(left, right) - middle), at
+
+
+def vertex(curve: Array, at: int) -> float:
+    """Where the parabola through an inner lowest point and its neighbours is lowest, in steps from there; 0 at ends."""
+    if not 0 < at < curve.size - 1:
+        return 0.0
+    left, middle, right = (float(v) for v in curve[at - 1 : at + 2])
+    bend = left - 2 * middle + right
+    return (left - right) / (2 * bend) if np.isfinite(bend) and bend > 0 else 0.0

@@ -23,6 +23,8 @@ from stopwise.rules.critical import Critical
 
 _ALONE = 0.5
 """Share of leave-one-out's degrees of freedom below which rows are said to hang together."""
+_CLEARLY = 1.645
+"""Standard errors by which single rows must then prefer more: chance alone does that once in twenty."""
 
 
 class DependentRowsWarning(StopwiseWarning):
@@ -46,12 +48,12 @@ def by_label(labels: Array) -> list[LeftOutSet]:
 
 
 def consecutive(order: Array, size: int) -> list[LeftOutSet]:
-    """Blocks of `size` rows that follow each other in `order`, half a block apart, each scored in its middle half.
+    """Blocks of `size` rows that follow each other in `order`, a fifth of one apart, each scored in its middle fifth.
 
-    So every row is scored once, with at least a quarter of a block between it and the rows that predict it: next to
-    the edge, noise that hangs together would still help.
+    So every row is scored once, with two fifths of a block between it and the rows that predict it: nearer the edge,
+    noise that hangs together would still help (Racine 2000, hv-block cross-validation).
     """
-    n, step = len(order), max(1, size // 2)
+    n, step = len(order), scored_at_once(size)
     margin = (size - step) // 2
     sets = []
     for first in range(0, n, step):
@@ -61,12 +63,21 @@ def consecutive(order: Array, size: int) -> list[LeftOutSet]:
     return sets
 
 
+def scored_at_once(size: int) -> int:
+    """Rows in the middle of a block that are scored: a fifth of it."""
+    return max(1, size // 5)
+
+
 @dataclass(frozen=True)
 class Blocks:
     """Left-out errors of ridge along a path, set by set."""
 
     path: Path
     sets: list[LeftOutSet]
+
+    def table(self, step_sums: Array) -> Array:
+        """Errors (readings, sets)."""
+        return np.stack([self.errors(float(s)) for s in step_sums])
 
     def errors(self, step_sum: float) -> Array:
         """Weighted squared errors of every set's scored rows when all of it is left out, at one clock reading."""
@@ -103,9 +114,11 @@ class LeaveBlockOut(Rule):
     """The earliest stop whose error on left-out blocks is within `allowance` standard errors of the smallest.
 
     `size`: rows in a block that follow each other in the only covariate (rows with several covariates: in the order
-    given); a block is scored in its middle half. Where `fit` was given `groups`, these are the blocks, and `size` may
-    be left out. The error is ridge's, exact at each penalty; another filter stops at the same reading of the clock. A
-    warning says when they clearly ask for less than half of the degrees of freedom that single rows ask for.
+    given); a block is scored in its middle fifth. Where `fit` was given `groups`, these are the blocks, and `size` may
+    be left out. The error is ridge's, exact at each penalty. Another filter follows its data more closely at the same
+    reading of the clock, so it stops there or earlier: where its own error by the same formula (exact for ridge alone)
+    is smallest, up to ridge's best. A warning says when single rows clearly ask for more than twice the degrees of
+    freedom that blocks ask for.
     """
 
     size: int | None = None
@@ -149,64 +162,74 @@ class LeaveBlockOut(Rule):
         ridge = path.along(Ridge())
         blocks = Blocks(ridge, self.sets(len(basis.rows), data))
         grid = clock_grid(ridge)[1::4]
-        table = np.stack([blocks.errors(float(s)) for s in grid])
+        table = blocks.table(grid)
         if data is None or data.subjects is None:
             table = _by_block(table, int(self.size or 1))
-        stop, best, excess, spread = earliest_within(table, ridge.n_samples, self.allowance)
+        paired = Paired.of(table, ridge.n_samples)
+        stop, best = paired.earliest(self.allowance), paired.best
+        if not isinstance(path.filter, Ridge):
+            stop = min(stop, int(np.argmin(Blocks(path, blocks.sets).table(grid[: best + 1]).sum(axis=1))))
         alone = int(np.nanargmin(ridge.leave_one_out_error(grid)))
-        if _tell_apart(table, best, alone):
-            warn_of_dependence(ridge, float(grid[best]), float(grid[alone]))
+        warn_of_dependence(ridge, float(grid[best]), float(grid[alone]))
         lowest = float(table[best].sum()) / ridge.n_samples
         return stop_at(
             path.filter,
             float(grid[stop]),
             Reason.CAP if stop == len(grid) - 1 else Reason.MINIMUM,
-            criterion=lowest + excess,
+            criterion=lowest + float(paired.excess[stop]),
             lowest=lowest,
-            standard_error=spread,
+            standard_error=float(paired.spread[stop]),
             allowance=self.allowance,
             lowest_step_sum=float(grid[best]),
         )
 
 
 def _by_block(table: Array, size: int) -> Array:
-    """Errors (readings, sets) of consecutive sets added up by block: each scores half of one, as noisy as the other.
+    """Errors (readings, sets) of consecutive sets added up by block: each scores a part of one.
 
     A standard error is made from what may be taken as independent, and that is blocks.
     """
-    return np.add.reduceat(table, np.arange(0, table.shape[1], size // max(1, size // 2)), axis=1)
+    return np.add.reduceat(table, np.arange(0, table.shape[1], -(-size // scored_at_once(size))), axis=1)
 
 
-def earliest_within(table: Array, n_samples: float, allowance: float) -> tuple[int, int, float, float]:
-    """From errors (readings, blocks): the earliest reading of the stretch before the best whose paired excess stays
-    within the allowance; the best; and the excess at the first with its standard error."""
-    totals = np.where(np.isfinite(table).all(axis=1), table.sum(axis=1), np.inf)
-    best = int(np.argmin(totals))
-    gap = np.where(np.isfinite(table), table, 1e300) - table[best]
-    excess = gap.sum(axis=1) / n_samples
-    with np.errstate(over="ignore"):
-        spread = np.sqrt(((gap - gap.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)) / n_samples
-    stop = best
-    while stop > 0 and excess[stop - 1] <= allowance * spread[stop - 1]:
-        stop -= 1
-    return stop, best, float(excess[stop]), float(spread[stop])
+@dataclass(frozen=True)
+class Paired:
+    """Mean errors at each reading less those at the best, block by block, with the standard error of that."""
 
+    best: int
+    excess: Array
+    spread: Array
 
-def _tell_apart(table: Array, best: int, alone: int) -> bool:
-    """Whether the error on left-out blocks is more than a standard error larger at leave-one-out's stop."""
-    gap = table[alone] - table[best]
-    if not np.isfinite(gap).all():
-        return True
-    return float(gap.sum()) > float(np.sqrt(((gap - gap.mean()) ** 2).sum()))
+    @classmethod
+    def of(cls, table: Array, n_samples: float) -> Paired:
+        """From errors (readings, blocks)."""
+        best = int(np.argmin(np.where(np.isfinite(table).all(axis=1), table.sum(axis=1), np.inf)))
+        with np.errstate(invalid="ignore"):  # an infinite excess has no standard error, and is within none
+            gap = table - table[best]
+            spread = np.sqrt(((gap - gap.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)) / n_samples
+        return cls(best, gap.sum(axis=1) / n_samples, spread)
+
+    def within(self, reading: int, allowance: float) -> bool:
+        """Whether the excess is within so many standard errors."""
+        return bool(self.excess[reading] <= allowance * self.spread[reading])
+
+    def earliest(self, allowance: float) -> int:
+        """The first reading of the stretch before the best that stays within the allowance."""
+        stop = self.best
+        while stop > 0 and self.within(stop - 1, allowance):
+            stop -= 1
+        return stop
 
 
 def warn_of_dependence(ridge: Path, by_blocks: float, alone: float) -> None:
-    """Say when blocks ask for less than half the degrees of freedom that single rows ask for."""
+    """Say when single rows clearly ask for more than twice the degrees of freedom that blocks ask for."""
     few, many = (float(ridge.degrees_of_freedom(s)) for s in (by_blocks, alone))
-    if few < _ALONE * many:
+    errors = ridge.row_weights * ridge.leave_one_out(np.array([by_blocks, alone])) ** 2
+    if few < _ALONE * many and not Paired.of(errors, ridge.n_samples).within(0, _CLEARLY):
         warnings.warn(
             f"left-out blocks ask for {few:.3g} degrees of freedom and left-out rows for {many:.3g}: neighbouring rows "
-            "share their noise, and a rule that leaves out single rows would follow it",
+            "share their noise, which a rule that leaves out single rows would follow (or the curve has detail finer "
+            "than a block: then make blocks smaller)",
             DependentRowsWarning,
             stacklevel=2,
         )

@@ -1,8 +1,9 @@
 """Ridge on a line at one or many penalties: residuals, leverages, likelihood and predictions, all exact in O(n).
 
 G is the kernel's matrix between distinct places, W their weights, a the penalty of the unscaled matrix (n / step_sum),
-C = G + a W^-1. With an intercept C^-1 becomes P = C^-1 - C^-1 1 1'C^-1 / (1'C^-1 1). Everything follows from the mean
-and variance at each place given all others: e_i = y_i - mean_i, 1 / P_ii = variance_i + a / w_i, P y = e P_ii.
+C = G + a W^-1. With an intercept C^-1 becomes P = C^-1 - C^-1 1 1'C^-1 / (1'C^-1 1). Everything follows from P y and
+the diagonal of P: residuals are a P y / w, what a place takes of itself is 1 - a P_ii / w, and y_i less what all other
+places predict there is (P y)_i / P_ii.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import cast
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise.engine.line.joins import Layout
 from stopwise.engine.line.merged_rows import LineRows
-from stopwise.engine.line.passes import Filtered, Record
-from stopwise.engine.line.stretches import Layout, both_ways, lay_out
+from stopwise.engine.line.pass_records import Filtered, Lanes, Likelihood, Means
+from stopwise.engine.line.stretches import lay_out, likelihood, posterior, solves
 from stopwise.engine.line.transitions import StateSpace
 from stopwise.engine.line.triangles import Triangle
 
@@ -32,10 +34,10 @@ class LineFit:
     space: StateSpace
     penalties: Array
     intercept: bool
-    left_out_mean: Array
-    """What all other places predict at each place."""
-    left_out_variance: Array
-    """The variance of that prediction; prior variance of the kernel = 1, penalty = variance of a row of weight 1."""
+    dual: Array
+    """P y: weights with f(x) = sum_i dual_i k(x, x_i) + intercept."""
+    inverse_diagonal: Array
+    """P_ii; prior variance of the kernel = 1, penalty = variance of a row of weight 1."""
     log_determinant: Array
     """log det(I + W^1/2 G W^1/2 / a), on what an intercept leaves, (g,)."""
     energy: Array
@@ -49,33 +51,22 @@ class LineFit:
     @cached_property
     def leverage_left(self) -> Array:
         """1 - h for each place as one row: a P_ii / w_i."""
-        return cast(Array, 1.0 / (1.0 + self.left_out_variance * self.precision))
-
-    @cached_property
-    def left_out_residuals(self) -> Array:
-        """y_i less what all other places predict there."""
-        return cast(Array, self.rows.responses[:, None, :] - self.left_out_mean)
+        return self.inverse_diagonal / self.precision
 
     @cached_property
     def residuals(self) -> Array:
         """y - f."""
-        return cast(Array, self.left_out_residuals * self.leverage_left[:, :, None])
+        return cast(Array, self.dual / self.precision[:, :, None])
 
     @property
     def fitted(self) -> Array:
         """f at each place."""
         return cast(Array, self.rows.responses[:, None, :] - self.residuals)
 
-    @property
-    def dual(self) -> Array:
-        """P y: weights with f(x) = sum_i dual_i k(x, x_i) + intercept."""
-        return cast(Array, self.residuals * self.precision[:, :, None])
-
     @cached_property
     def degrees_of_freedom(self) -> Array:
         """Trace of the smoother, without the intercept, (g,)."""
-        taken = self.left_out_variance * self.precision * self.leverage_left
-        return cast(Array, taken.sum(axis=0) - float(self.intercept))
+        return cast(Array, (1.0 - self.leverage_left).sum(axis=0) - float(self.intercept))
 
     @property
     def squared_hilbert_norm(self) -> Array:
@@ -98,23 +89,21 @@ class LinePrediction:
 def fit_at(
     rows: LineRows, space: StateSpace, penalties: Array | float, *, intercept: bool, left_out: bool = True
 ) -> LineFit:
-    """Ridge at each penalty (several share one pass). Without `left_out` only the likelihood is computed, in 3/4 of the
-    time and without the rest."""
+    """Ridge at each penalty (several share one pass). Without `left_out` only the likelihood is computed, and no
+    row is passed back or kept."""
     a = np.atleast_1d(np.asarray(penalties))
-    gaps = space.gaps(rows.covariate)
     omega = rows.weights[:, None] / a
-    passed = _pass(space, gaps, omega, _columns(rows, space, intercept), intercept, left_out)
+    lanes, layout, start = _laid(space, space.gaps(rows.covariate), omega, _columns(rows, space, intercept), intercept)
     q = rows.responses.shape[1]
-    record, layout, means, variance = passed
-    determinant, energy = _likelihood(record, omega, space, intercept, q)
     if not left_out:
         nothing = np.empty((0, a.size))
-        return LineFit(rows, space, a, intercept, np.empty((0, a.size, q)), nothing, determinant, energy)
-    mean = np.stack([layout.rows(m) for m in means[:q]], axis=-1)
-    spread = layout.rows(variance)
+        known = _likelihood(likelihood(lanes, start), omega, space, intercept, q)
+        return LineFit(rows, space, a, intercept, np.empty((0, a.size, q)), nothing, *known)
+    sums, solved, inverse = solves(lanes, start)
+    dual, diagonal = np.stack([layout.rows(u).T for u in solved[:q]], axis=-1), layout.rows(inverse).T
     if intercept and not space.diffuse:
-        mean, spread = _project(rows.responses, mean, spread, layout.rows(means[q]), omega)
-    return LineFit(rows, space, a, intercept, mean, spread, determinant, energy)
+        dual, diagonal = _project(dual, diagonal, layout.rows(solved[q]).T)
+    return LineFit(rows, space, a, intercept, dual, diagonal, *_likelihood(sums, omega, space, intercept, q))
 
 
 def predict_at(rows: LineRows, space: StateSpace, penalty: float, new: Array, *, intercept: bool) -> LinePrediction:
@@ -125,14 +114,15 @@ def predict_at(rows: LineRows, space: StateSpace, penalty: float, new: Array, *,
     is_new = order >= rows.n_places
     omega = np.concatenate([rows.weights / penalty, np.zeros(len(places))])[order][:, None]
     columns = [np.append(c[:, 0], np.zeros(len(places)))[order][:, None] for c in _columns(rows, space, intercept)]
-    record, layout, means, variance = _pass(space, space.gaps(together[order]), omega, columns, intercept, True)
+    lanes, layout, start = _laid(space, space.gaps(together[order]), omega, columns, intercept)
+    sums, means, variance = posterior(lanes, start)
     q = rows.responses.shape[1]
-    mean = np.stack([layout.rows(m)[is_new, 0] for m in means[:q]], axis=-1)
-    spread = layout.rows(variance)[is_new, 0]
+    mean = np.stack([layout.rows(m)[0, is_new] for m in means[:q]], axis=-1)
+    spread = layout.rows(variance)[0, is_new]
     if intercept and not space.diffuse:
-        ones = 1.0 - layout.rows(means[q])[is_new, 0]
-        total = float(record.products[q][q].sum())
-        slope = np.array([float(record.products[j][q].sum()) / total for j in range(q)])
+        ones = 1.0 - layout.rows(means[q])[0, is_new]
+        total = float(sums.products[q][q].sum())
+        slope = np.array([float(sums.products[j][q].sum()) / total for j in range(q)])
         mean, spread = mean + ones[:, None] * slope, spread + ones**2 / total
     return LinePrediction(mean[at], spread[at])
 
@@ -143,14 +133,12 @@ def _columns(rows: LineRows, space: StateSpace, intercept: bool) -> list[Array]:
     return [*columns, np.ones((rows.n_places, 1))] if intercept and not space.diffuse else columns
 
 
-def _pass(
-    space: StateSpace, gaps: Array, omega: Array, columns: list[Array], intercept: bool, left_out: bool
-) -> tuple[Record, Layout, list[Array], Array]:
+def _laid(
+    space: StateSpace, gaps: Array, omega: Array, columns: list[Array], intercept: bool
+) -> tuple[Lanes, Layout, Filtered]:
     lanes, layout = lay_out(space, gaps, omega, columns)
-    means: list[list[Array | float | complex]] = [[0.0] * len(columns) for _ in range(space.size)]
-    start = Filtered(free_start(space, omega, intercept), means)
-    record, left, variance = both_ways(lanes, start, left_out=left_out)
-    return record, layout, left, variance
+    means: Means = [[0.0] * len(columns) for _ in range(space.size)]
+    return lanes, layout, Filtered(free_start(space, omega, intercept), means)
 
 
 def _diffuse(omega: Array) -> Array:
@@ -163,29 +151,23 @@ def free_start(space: StateSpace, omega: Array, intercept: bool) -> Triangle:
     start = space.start()
     if not (intercept and space.diffuse):
         return start
-    free = _diffuse(omega)
-    return Triangle([free.item() if free.size == 1 else free, *start.diagonal[1:]], start.off, True)
+    return Triangle([_diffuse(omega)[:, None], *start.diagonal[1:]], start.off, True)
 
 
-def _likelihood(record: Record, omega: Array, space: StateSpace, intercept: bool, q: int) -> tuple[Array, Array]:
+def _likelihood(sums: Likelihood, omega: Array, space: StateSpace, intercept: bool, q: int) -> tuple[Array, Array]:
     """log det and y'P y; a free constant is taken out of both (its likelihood is the restricted one)."""
-    determinant = record.log_determinant.sum(axis=0)
-    energy = np.stack([record.products[j][j].sum(axis=0) for j in range(q)], axis=-1)
+    determinant = sums.log_determinant.sum(axis=-1)
+    energy = np.stack([sums.products[j][j].sum(axis=-1) for j in range(q)], axis=-1)
     if intercept and space.diffuse:
         return determinant - np.log(_diffuse(omega)) - np.log(omega.sum(axis=0)), energy
     if intercept:
-        ones = record.products[q][q].sum(axis=0)
-        cross = np.stack([record.products[j][q].sum(axis=0) for j in range(q)], axis=-1)
+        ones = sums.products[q][q].sum(axis=-1)
+        cross = np.stack([sums.products[j][q].sum(axis=-1) for j in range(q)], axis=-1)
         return determinant + np.log(ones / omega.sum(axis=0)), energy - cross**2 / ones[:, None]
     return determinant, energy
 
 
-def _project(y: Array, mean: Array, variance: Array, ones_mean: Array, omega: Array) -> tuple[Array, Array]:
-    """Left-out means and variances with a constant fitted to the other rows as well: from C^-1 to P."""
-    inverse = omega / (1.0 + variance * omega)
-    ones = (1.0 - ones_mean) * inverse
+def _project(dual: Array, diagonal: Array, ones: Array) -> tuple[Array, Array]:
+    """P y and the diagonal of P from C^-1 y, the diagonal of C^-1 and C^-1 1."""
     total = ones.sum(axis=0)
-    dual = (y[:, None, :] - mean) * inverse[:, :, None]
-    dual = dual - ones[:, :, None] * (dual.sum(axis=0) / total[:, None])
-    diagonal = inverse - ones**2 / total
-    return y[:, None, :] - dual / diagonal[:, :, None], np.maximum(1.0 / diagonal - 1.0 / omega, 0.0)
+    return dual - ones[:, :, None] * (dual.sum(axis=0) / total[:, None]), diagonal - ones**2 / total

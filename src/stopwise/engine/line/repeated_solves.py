@@ -14,14 +14,16 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.engine.line.fits import free_start
+from stopwise.engine.line.joins import chained, joined
 from stopwise.engine.line.merged_rows import LineRows
-from stopwise.engine.line.passes import Filtered, Lanes, Record, forward
-from stopwise.engine.line.stretches import Layout, before_stretches, elements, lay_out
+from stopwise.engine.line.pass_records import Filtered, Innovations, Lanes
+from stopwise.engine.line.passes import forward
+from stopwise.engine.line.stretches import elements, lay_out
 from stopwise.engine.line.transitions import StateSpace, Step
-from stopwise.engine.line.triangles import Entry, number
+from stopwise.engine.line.triangles import Entry, inner, number
 
 State = list[Array]
-"""One array a state, each (stretches, responses)."""
+"""One array a state, each (responses, stretches)."""
 
 
 class LineFactor:
@@ -39,26 +41,20 @@ class LineFactor:
 
     def _pass_covariances(self, omega: Array) -> None:
         """Each row's gain K_t and inverse innovation variance 1 / F_t."""
-        p, count = self.space.size, self.lanes.omega.shape[1]
-        record = Record.of(self.lanes)
-        nothing: list[list[Entry]] = [[] for _ in range(p)]
+        nothing: list[list[Entry]] = [[] for _ in range(self.space.size)]
         start = Filtered(free_start(self.space, omega, self.intercept), nothing)
-        forward(self.lanes, before_stretches(elements(self.lanes), start, count), record)
-        d, w = record.diagonal[0], self.lanes.omega
-        self.inverse_innovation = w / (1.0 + d * w)
-        first = d * self.inverse_innovation
-        self.gains = [first, *(cast(Array, record.off[i][0]) * first for i in range(1, p))]
+        kept = Innovations(self.lanes)
+        forward(self.lanes, joined(elements(self.lanes), start)[0], kept)
+        self.gains, self.inverse_innovation = kept.gains, kept.inverse_variance
 
     def _measure_starts(self) -> None:
         """How each row's prediction depends on the start of its stretch (forward) and its solution on the end."""
         p, shape = self.space.size, self.lanes.omega.shape
-        unit = [np.zeros((shape[1], p)) for _ in range(p)]
-        for i in range(p):
-            unit[i][:, i] = 1.0
-        zero = np.zeros((shape[0], shape[1], p))
+        unit = _units(p, shape[-1])
+        zero = np.zeros((shape[0], p, shape[-1]))
         residuals, end = self._forward(zero, unit)
         self.from_start = -residuals
-        self.transfer = np.stack(end, axis=1)  # (stretches, p, p): end = transfer @ start
+        self.transfer = np.stack(end)  # (p, p, stretches): end = transfer @ start
         solved, _ = self._backward(zero, unit)
         self.from_end = solved
 
@@ -84,20 +80,17 @@ class LineFactor:
 
     def _solve(self, block: Array) -> Array:
         """(G + a W^-1)^-1 block, (places, q)."""
-        p, count = self.space.size, self.lanes.omega.shape[1]
-        laid = self.layout.lay(block)
-        zero = [np.zeros((count, block.shape[1])) for _ in range(p)]
+        p, count = self.space.size, self.lanes.omega.shape[-1]
+        laid = self.layout.lay(block.T)
+        zero = [np.zeros((block.shape[1], count)) for _ in range(p)]
         residuals, ends = self._forward(laid, zero)
-        starts = np.zeros((count, p, block.shape[1]))
-        for s in range(count - 1):
-            starts[s + 1] = self.transfer[s] @ starts[s] + np.stack([end[s] for end in ends])
-        residuals -= np.einsum("tsi,sij->tsj", self.from_start, starts)
+        none = np.zeros((p, block.shape[1], 1))
+        starts = chained(self.transfer, np.stack(ends), none)
+        residuals -= np.einsum("tis,iqs->tqs", self.from_start, starts)
         solved, begins = self._backward(residuals, zero)
-        after = np.zeros_like(starts)
-        for s in range(count - 1, 0, -1):
-            after[s - 1] = self.transfer[s].T @ after[s] + np.stack([begin[s] for begin in begins])
-        solved += np.einsum("tsi,sij->tsj", self.from_end, after)
-        return self.layout.rows(solved.reshape(*solved.shape[:2], -1))
+        after = _chained_back(self.transfer, np.stack(begins), none)
+        solved += np.einsum("tis,iqs->tqs", self.from_end, after)
+        return self.layout.rows(solved).T
 
     def solve(self, block: Array) -> Array:
         """P block for a block (places, q)."""
@@ -112,19 +105,20 @@ class LineFactor:
         return cast(Array, self.penalty * self.solve(block * root) / root)
 
 
+def _chained_back(transfer: Array, driven: Array, end: Array) -> Array:
+    """The states after each stretch: r_(s-1) = transfer_s' r_s + driven_s, the last being `end`."""
+    return chained(transfer[..., ::-1].swapaxes(0, 1), driven[..., ::-1], end)[..., ::-1]
+
+
+def _units(p: int, stretches: int) -> State:
+    """The p unit states, as so many responses."""
+    return [np.repeat(row[:, None], stretches, axis=1) for row in np.eye(p)]
+
+
 def _moved(step: Step, state: State, *, transpose: bool = False) -> State:
-    """A state, or A' state; entries of A that are plain 0 or 1 cost nothing."""
-    p, out = len(state), []
-    for i in range(p):
-        total: Array | None = None
-        for j in range(p):
-            entry = step.matrix[j][i] if transpose else step.matrix[i][j]
-            if isinstance(entry, float) and entry == 0.0:
-                continue
-            term = state[j] if isinstance(entry, float) and entry == 1.0 else entry * state[j]
-            total = term if total is None else total + term
-        out.append(cast(Array, total))
-    return out
+    """A state, or A' state."""
+    rows = zip(*step.matrix, strict=True) if transpose else step.matrix
+    return [cast(Array, number(inner(row, state))) for row in rows]
 
 
 @dataclass(frozen=True)
@@ -149,24 +143,20 @@ class LineProduct:
 
     def _product(self, covariate: Array, block: Array) -> Array:
         lanes, layout = lay_out(self.space, self.space.gaps(covariate), np.ones((len(covariate), 1)), [])
-        laid, p, count = layout.lay(block), self.space.size, lanes.omega.shape[1]
-        zero = [np.zeros((count, block.shape[1])) for _ in range(p)]
+        laid, p, count = layout.lay(block.T), self.space.size, lanes.omega.shape[-1]
+        zero = [np.zeros((block.shape[1], count)) for _ in range(p)]
         transfer = _open_loop(lanes)
         first = _adjoint(lanes, laid, zero, None)
-        after = np.zeros((count, p, block.shape[1]))
-        for s in range(count - 1, 0, -1):
-            after[s - 1] = transfer[s].T @ after[s] + np.stack([state[s] for state in first])
+        after = _chained_back(transfer, np.stack(first), np.zeros((p, block.shape[1], 1)))
         told = [np.empty_like(laid) for _ in range(p)]
-        begin = _adjoint(lanes, laid, [after[:, i] for i in range(p)], told)
+        begin = _adjoint(lanes, laid, list(after), told)
         start = self.space.start()
         out = np.empty_like(laid)
         ends = _driven(lanes, told, zero, None)
-        before = np.zeros_like(after)
-        before[0] = _times_start(start.diagonal, start.off, np.stack([state[0] for state in begin]))
-        for s in range(count - 1):
-            before[s + 1] = transfer[s] @ before[s] + np.stack([state[s] for state in ends])
-        _driven(lanes, told, [before[:, i] for i in range(p)], out)
-        return layout.rows(out)
+        initial = _times_start(start.diagonal, start.off, np.stack([state[:, 0] for state in begin]))
+        before = chained(transfer, np.stack(ends), initial[..., None])
+        _driven(lanes, told, list(before), out)
+        return layout.rows(out).T
 
 
 def _times_start(diagonal: list[Entry], off: list[list[Entry | None]], block: Array) -> Array:
@@ -182,14 +172,11 @@ def _times_start(diagonal: list[Entry], off: list[list[Entry | None]], block: Ar
 
 
 def _open_loop(lanes: Lanes) -> Array:
-    """What a state at the start of each stretch becomes at its end, (stretches, p, p)."""
-    p, count = lanes.space.size, lanes.omega.shape[1]
-    state = [np.zeros((count, p)) for _ in range(p)]
-    for i in range(p):
-        state[i][:, i] = 1.0
+    """What a state at the start of each stretch becomes at its end, (p, p, stretches)."""
+    state = _units(lanes.space.size, lanes.omega.shape[-1])
     for t in range(lanes.length):
         state = _moved(lanes.step(t), state)
-    return np.stack(state, axis=1)
+    return np.stack(state)
 
 
 def _adjoint(lanes: Lanes, block: Array, end: State, kept: list[Array] | None) -> State:
@@ -218,6 +205,3 @@ def _driven(lanes: Lanes, told: list[Array], start: State, out: Array | None) ->
         if out is not None:
             out[t] = state[0]
     return state
-
-
-__all__ = ["Layout", "LineFactor", "LineProduct"]

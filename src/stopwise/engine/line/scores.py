@@ -13,7 +13,7 @@ from typing import cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise._support.minimum import lowest_by_parabola
+from stopwise._support.minimum import lowest_by_parabola, vertex
 from stopwise.engine.line.fits import LineFit, fit_at
 from stopwise.engine.line.merged_rows import LineRows, in_bins, merge_rows
 from stopwise.engine.line.transitions import StateSpace, Stationary, WithSharedNoise
@@ -161,20 +161,21 @@ def _found(rows: LineRows, states: int, seen: Surface) -> ScaleFound:
 def evidence_noise(rows: LineRows, space: StateSpace, column: int, step_sum: float, *, intercept: bool) -> float:
     """The noise level s at the penalty that maximises the evidence, started from a reading of the clock."""
     n, free = rows.n_samples, rows.n_samples - float(intercept)
-    at, step = math.log(step_sum), 1.5
+    at, steps = math.log(step_sum), list(_NOISE_STEPS)
     while True:
-        logs = at + step * np.arange(-4, 5)
+        logs = at + steps[0] * np.arange(-4, 5)
         fit = fit_at(rows, space, n * np.exp(-logs), intercept=intercept, left_out=False)
-        best = int(np.argmin(evidence(fit)[:, column]))
+        curve = evidence(fit)[:, column]
+        best = int(np.argmin(curve))
         at = float(logs[best])
         if 0 < best < 8 or not abs(at) < _FARTHEST:
-            step /= 4
-        if step < _NOISE_STEP:
-            return math.sqrt(max(float(fit.scaled_energy()[best, column]) / free, 0.0))
+            at += steps.pop(0) * vertex(curve, best)
+        if not steps:
+            return math.sqrt(max(float(np.interp(at, logs, fit.scaled_energy()[:, column])) / free, 0.0))
 
 
-_NOISE_STEP = 1e-4
-"""In log penalty: the noise level is then known to 1e-6 of itself."""
+_NOISE_STEPS = (1.5, 0.375, 0.02, 1e-3)
+"""In log penalty: a parabola places the minimum to about a step's square, so the noise is known to 1e-7 of itself."""
 _FARTHEST = 60.0
 """|log step_sum| beyond which an evidence that keeps growing is followed no further."""
 

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import gammainc
 
 from stopwise._support.arrays import Array
-from stopwise.engine.line.triangles import Columns, Entry, Triangle, Vector, diagonal_matrix, empty, factor
+from stopwise.engine.line.triangles import ONE, Columns, Entry, Triangle, Vector, diagonal_matrix, empty, factor, number
 from stopwise.kernels.base import Kernel
 from stopwise.kernels.radial import Laplace, Matern
 from stopwise.kernels.sobolev import Sobolev
@@ -25,7 +25,7 @@ from stopwise.kernels.sobolev import Sobolev
 class Step:
     """One move, for all lanes: A by rows, and Q = `noise` diag(`weights`) `noise`'."""
 
-    matrix: list[Vector]
+    matrix: Columns
     noise: Columns
     weights: Vector
 
@@ -45,7 +45,7 @@ class StateSpace(ABC):
 
     @abstractmethod
     def start(self) -> Triangle:
-        """Covariance of the state where it starts: at place 0, or (stationary) anywhere."""
+        """Covariance of the state where it starts, at place 0 or (stationary) anywhere: numbers, or (problems, 1)."""
 
     @abstractmethod
     def table(self, gaps: Array) -> list[Array]:
@@ -75,14 +75,14 @@ class Spline(StateSpace):
         return diagonal_matrix([0.0 if self.kernel.anchored else 1.0] * self.size, lower=True)
 
     def table(self, gaps: Array) -> list[Array]:
-        return [gaps]
+        return [gaps] if self.size == 1 else [gaps, gaps / 3.0, gaps / 4.0]
 
     def step(self, row: list[Array]) -> Step:
         gap = row[0]
         if self.size == 1:
-            return Step([[1.0]], [[1.0]], [gap])
+            return Step([[ONE]], [[ONE]], [gap])
         # Q = [[g^3/3, g^2/2], [g^2/2, g]] = sum of two squares, with no division by the gap.
-        return Step([[1.0, gap], [0.0, 1.0]], [[gap, None], [1.5, 1.0]], [gap / 3.0, gap / 4.0])
+        return Step([[ONE, gap], [None, ONE]], [[gap, None], [1.5, ONE]], [row[1], row[2]])
 
 
 @dataclass(frozen=True)
@@ -112,13 +112,13 @@ class Stationary(StateSpace):
 
     def step(self, row: list[Array]) -> Step:
         if self.size == 1:
-            return Step([[row[0]]], [[1.0]], [row[1]])
+            return Step([[row[0]]], [[ONE]], [row[1]])
         g, e = row[0], row[1]
         if self.size == 2:
             ge = g * e
-            return Step([[e + ge, ge], [-ge, e - ge]], [[1.0, None], [row[3], 1.0]], [row[2], row[4]])
+            return Step([[e + ge, ge], [-ge, e - ge]], [[ONE, None], [row[3], ONE]], [row[2], row[4]])
         d0, l10, l20, d1, l21, d2 = row[2:]
-        noise: Columns = [[1.0, None, None], [l10, 1.0, None], [l20, l21, 1.0]]
+        noise: Columns = [[ONE, None, None], [l10, ONE, None], [l20, l21, ONE]]
         return Step(_triple_root(g, e), noise, [d0, d1, d2])
 
 
@@ -145,8 +145,8 @@ class WithSharedNoise(StateSpace):
         p = of_curve.size
         rows: Columns = [[of_curve.entry(i, j) if j <= i else None for j in range(p)] + [None] for i in range(p)]
         rows.append([None] * (p + 1))
-        rows[0][p] = rows[p][p] = 1.0
-        return factor(rows, [*of_curve.diagonal, self.level], lower=True)
+        rows[0][p] = rows[p][p] = ONE
+        return factor(rows, [*of_curve.diagonal, self.level[:, None]], lower=True)
 
     def table(self, gaps: Array) -> list[Array]:
         shape = np.broadcast_shapes(gaps.shape, (1, self.rate.size))
@@ -155,13 +155,15 @@ class WithSharedNoise(StateSpace):
 
     def step(self, row: list[Array]) -> Step:
         move, kept = self.curve.step(row[:-2]), row[-2]
-        matrix = [[*entries, (kept if i == 0 else 0.0) - entries[0]] for i, entries in enumerate(move.matrix)]
-        noise: Columns = [[*entries, 1.0 if i == 0 else None] for i, entries in enumerate(move.noise)]
+        matrix: Columns = [
+            [*entries, (kept if i == 0 else 0.0) - number(entries[0])] for i, entries in enumerate(move.matrix)
+        ]
+        noise: Columns = [[*entries, ONE if i == 0 else None] for i, entries in enumerate(move.noise)]
         none: list[Entry | None] = [None] * len(move.weights)
-        return Step([*matrix, [*([0.0] * self.curve.size), kept]], [*noise, [*none, 1.0]], [*move.weights, row[-1]])
+        return Step([*matrix, [*([None] * self.curve.size), kept]], [*noise, [*none, ONE]], [*move.weights, row[-1]])
 
 
-def _triple_root(g: Array, e: Array) -> list[Vector]:
+def _triple_root(g: Array, e: Array) -> Columns:
     """exp(F g), F the companion matrix of (z + 1)^3: e (I + N g + N^2 g^2 / 2) with N = F + I nilpotent."""
     a, b = g * e, 0.5 * g * g * e
     return [

@@ -21,6 +21,8 @@ Vector: TypeAlias = "list[Entry]"
 Columns: TypeAlias = "list[list[Entry | None]]"
 """A matrix by rows; None is an entry that is zero by structure."""
 
+ONE = 1.0
+"""An entry that is one by structure: where this very object stands, nothing is multiplied."""
 TINY = 1e-290
 """Added to a divisor that may be exactly zero, where the numerator is then zero as well."""
 
@@ -49,7 +51,7 @@ class Triangle:
     def entry(self, row: int, column: int) -> Entry:
         """T[row, column] as a number."""
         if row == column:
-            return 1.0
+            return ONE
         value = self.off[row][column]
         return 0.0 if value is None else value
 
@@ -73,7 +75,9 @@ def add(left: Entry | None, right: Entry | None) -> Entry | None:
 
 def times(left: Entry | None, right: Entry | None) -> Entry | None:
     """left * right, None being zero."""
-    return None if left is None or right is None else left * right
+    if left is None or right is None:
+        return None
+    return right if left is ONE else left if right is ONE else left * right
 
 
 def number(value: Entry | None) -> Entry:
@@ -81,25 +85,23 @@ def number(value: Entry | None) -> Entry:
     return 0.0 if value is None else value
 
 
-def transformed(matrix: Sequence[Sequence[Entry]], triangle: Triangle, *, transpose: bool = False) -> Columns:
-    """M T by rows (or M' T), to be joined by `factor`."""
-    p = triangle.size
-    out: Columns = []
-    for i in range(p):
-        row: list[Entry | None] = []
-        for k in range(p):
-            total: Entry | None = matrix[k][i] if transpose else matrix[i][k]
-            for j in triangle.below(k):
-                total = add(total, times(matrix[j][i] if transpose else matrix[i][j], triangle.off[j][k]))
-            row.append(total)
-        out.append(row)
-    return out
+def product(left: Sequence[Sequence[Entry | None]], right: Columns) -> Columns:
+    """left right, by rows."""
+    columns = list(zip(*right, strict=True))
+    return [[inner(row, column) for column in columns] for row in left]
+
+
+def applied(triangle: Triangle, vector: Sequence[Entry]) -> Vector:
+    """T diag(d) T' vector."""
+    rows = columns_of(triangle)
+    scaled = [d * number(inner(c, vector)) for d, c in zip(triangle.diagonal, zip(*rows, strict=True), strict=True)]
+    return [number(inner(row, scaled)) for row in rows]
 
 
 def columns_of(triangle: Triangle) -> Columns:
     """T by rows."""
     p = triangle.size
-    return [[1.0 if i == k else triangle.off[i][k] for k in range(p)] for i in range(p)]
+    return [[ONE if i == k else triangle.off[i][k] for k in range(p)] for i in range(p)]
 
 
 def beside(left: Columns, right: Columns) -> Columns:
@@ -118,7 +120,7 @@ def factor(rows: Columns, weights: Vector, *, lower: bool) -> Triangle:
     for i in out.order():
         own = rows[i]
         weighted = [times(weights[c], own[c]) for c in columns]
-        d = _inner(weighted, own)
+        d = inner(weighted, own)
         out.diagonal[i] = number(d)
         if d is None:
             continue
@@ -127,7 +129,7 @@ def factor(rows: Columns, weights: Vector, *, lower: bool) -> Triangle:
             continue
         inverse = 1.0 / (d + TINY)
         for j in rest:
-            product = _inner(weighted, rows[j])
+            product = inner(weighted, rows[j])
             if product is None:
                 continue
             multiple = product * inverse
@@ -139,7 +141,8 @@ def factor(rows: Columns, weights: Vector, *, lower: bool) -> Triangle:
     return out
 
 
-def _inner(left: Sequence[Entry | None], right: Sequence[Entry | None]) -> Entry | None:
+def inner(left: Sequence[Entry | None], right: Sequence[Entry | None]) -> Entry | None:
+    """sum of products, None being zero."""
     total: Entry | None = None
     for a, b in zip(left, right, strict=True):
         total = add(total, times(a, b))
@@ -162,8 +165,8 @@ def reduced(triangle: Triangle, direction: Sequence[Entry | None], weight: Entry
             f = add(f, times(triangle.off[i][j], direction[i]))
         if f is None:
             continue
-        spread = triangle.diagonal[j] * f
-        before, scaled = alpha, weight * f
+        spread, scaled = number(times(triangle.diagonal[j], f)), number(times(weight, f))
+        before = alpha
         alpha = alpha + scaled * spread
         diagonal[j] = triangle.diagonal[j] * (before / alpha)
         slope = -scaled / before

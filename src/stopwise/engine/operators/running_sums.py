@@ -34,20 +34,38 @@ class SortedLine:
         x = self.kernel.unit(new.astype(np.float64, copy=False))
         a = coefficients[self.order]
         below = np.searchsorted(self.places, x, side="right")
-        out = self._anchored(x[:, None], below, a)
+        return self._freed(self._anchored(x[:, None], below, a), x, a)
+
+    def own(self, a: Array) -> Array:
+        """The same at the places themselves, in their order: every place has its own row and those before it below."""
+        if self.kernel.order == 2:
+            out = self._anchored(self.places[:, None], slice(1, None), a)
+        else:
+            # Gram = C diag(increments) C', C the running sum: no cancellation, whatever the signs of the block.
+            out = np.cumsum(self._increments * np.cumsum(a[::-1], axis=0)[::-1], axis=0)
+        return self._freed(out, self.places, a)
+
+    def _freed(self, out: Array, x: Array, a: Array) -> Array:
+        """With the polynomials that a kernel without an anchor adds."""
         if not self.kernel.anchored:
             out += a.sum(axis=0)
             if self.kernel.order == 2:
                 out += x[:, None] * (self.places @ a)
         return out
 
-    def _anchored(self, x: Array, below: Array, a: Array) -> Array:
+    def _anchored(self, x: Array, below: Array | slice, a: Array) -> Array:
         u = self.places[:, None]
         if self.kernel.order == 1:
             return cast(Array, _prefix(u * a)[below] + x * _suffix(a)[below])
-        low = 0.5 * x * _prefix(u * u * a)[below] - _prefix(u**3 * a)[below] / 6
-        high = 0.5 * x * x * _suffix(u * a)[below] - x**3 * _suffix(a)[below] / 6
-        return cast(Array, low + high)
+        once, square = u * a, u * u
+        low = 0.5 * x * _prefix(square * a)[below] - _prefix(square * once)[below] / 6
+        high = 0.5 * _suffix(once)[below] - x * _suffix(a)[below] / 6
+        return cast(Array, low + x * x * high)
+
+    @cached_property
+    def _increments(self) -> Array:
+        """From each place to the next, the first from zero, (n, 1)."""
+        return np.diff(self.places, prepend=0.0)[:, None]
 
 
 def _prefix(values: Array) -> Array:
@@ -75,21 +93,10 @@ class Line(Operator):
             self._group()
 
     def _gram_product(self, block: Array) -> Array:
-        if self.kernel.order == 2:
-            return self.line.at(self.covariates[:, 0], np.asarray(block, dtype=np.float64))
-        a = np.asarray(block, dtype=np.float64)[self.line.order]
-        # Gram = C diag(increments) C', C the running sum: no cancellation, whatever the signs of the block.
-        sums = np.cumsum(self._increments * np.cumsum(a[::-1], axis=0)[::-1], axis=0)
-        if not self.kernel.anchored:
-            sums += a.sum(axis=0)
+        sums = self.line.own(np.asarray(block, dtype=np.float64)[self.line.order])
         out = np.empty_like(sums)
         out[self.line.order] = sums
         return out
-
-    @cached_property
-    def _increments(self) -> Array:
-        """From each place to the next, the first from zero, (n, 1)."""
-        return np.diff(self.line.places, prepend=0.0)[:, None]
 
     def _gram_diagonal(self) -> Array:
         return self.kernel.diagonal(self.covariates)
