@@ -1,6 +1,7 @@
 """The one door to torch and triton: imported here or nowhere, with an error that names the extra."""
 
 import importlib
+import importlib.metadata
 import importlib.util
 from collections.abc import Iterable
 from functools import cache
@@ -50,8 +51,15 @@ def on_host(value: object) -> Any:
 
 
 def has_gpu() -> bool:
-    """Whether torch is installed and sees a GPU."""
-    return has_torch() and bool(torch().cuda.is_available())
+    """Whether torch is installed and sees a GPU; a build for processors alone says so without being imported."""
+    return has_torch() and not _only_for_processors() and bool(torch().cuda.is_available())
+
+
+def _only_for_processors() -> bool:
+    try:
+        return importlib.metadata.version("torch").endswith("+cpu")
+    except importlib.metadata.PackageNotFoundError:  # on the path without having been installed
+        return False
 
 
 def pick_device(device: Device | str | None = None) -> Device:
