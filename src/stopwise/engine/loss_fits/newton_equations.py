@@ -8,7 +8,6 @@ the columns are orthogonal over the weighted rows, so that this is exact where t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
@@ -70,8 +69,9 @@ class Equations:
         if q == 1:
             half = scipy.linalg.solve_triangular(self.factor, rows.T, lower=True, check_finite=False)
             return cast(Array, (np.einsum("ji,ji->i", half, half) + self._rest_leverage())[:, None, None])
-        for c, d, block in self._inverse():
-            out[:, c, d] = out[:, d, c] = np.einsum("ij,ij->i", rows @ block, rows)
+        inverse = self._inverse()
+        for c, d in zip(*np.tril_indices(q), strict=True):
+            out[:, c, d] = out[:, d, c] = np.einsum("ij,ij->i", rows @ inverse[c, :, d], rows)
         return out + self._rest_leverage()[:, None, None] * np.eye(q)
 
     def _rest_leverage(self) -> Array:
@@ -98,24 +98,16 @@ class Equations:
 
     def joint(self) -> Array:
         """x_i' H^-1 x_j between all rows, (q, n, q, n)."""
-        n, q = self.curvature.shape[:2]
         rows, rest = self.design[:, : self.whole], self.design[:, self.whole :]
-        out = np.zeros((q, n, q, n))
-        for c, d, block in self._inverse():
-            out[c, :, d] = rows @ block @ rows.T
-            out[d, :, c] = out[c, :, d].T
-        for c in range(q):
+        out = np.einsum("ij,cjdk,lk->cidl", rows, self._inverse(), rows, optimize=True)
+        for c in range(len(out)):
             out[c, :, c] += (rest / self.rest) @ rest.T
-        return out
+        return cast(Array, out)
 
-    def _inverse(self) -> Iterator[tuple[int, int, Array]]:
-        """Blocks (c, d) of H^-1 over the whole columns, c >= d."""
-        p = self.whole
-        inverse = dpotri(self.factor, lower=1)[0] if p else np.empty((0, 0))
-        for c in range(self.curvature.shape[1]):
-            for d in range(c + 1):
-                block = inverse[c * p : (c + 1) * p, d * p : (d + 1) * p]
-                yield c, d, _symmetric(block) if c == d else block
+    def _inverse(self) -> Array:
+        """H^-1 over the whole columns, (q, whole, q, whole)."""
+        half = np.tril(dpotri(self.factor, lower=1)[0] if self.whole else self.factor)
+        return cast(Array, (half + np.tril(half, -1).T).reshape(2 * (self.curvature.shape[1], self.whole)))
 
     def _factor(self, curvature: Array) -> Array:
         """The lower Cholesky factor of H, unknowns ordered by fitted value, then by column: (q whole, q whole)."""
@@ -179,8 +171,3 @@ class Equations:
             size, last = float(np.vdot(left, turned)), size
             along = turned + (size / last) * along
         return solved
-
-
-def _symmetric(lower: Array) -> Array:
-    """The matrix whose lower half this is."""
-    return cast(Array, np.tril(lower) + np.tril(lower, -1).T)
