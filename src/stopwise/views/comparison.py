@@ -48,7 +48,7 @@ class Comparison:
     """All rows, the model whose path (or kernel) they share, and how many rows were fitted and held out."""
 
     rows: tuple[Any, ...]
-    model: Any
+    model: Model
     n_rows: int
     n_holdout: int
     seconds: float
