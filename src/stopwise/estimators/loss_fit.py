@@ -145,7 +145,7 @@ def _published(problem: LossProblem, rule: Critical, noise_std: float | None) ->
 
 def finish(intake: Intake, plan: LossPlan, stopped: Stopped, classes: Array | None = None) -> LossFitted:
     """The learned state, calibrated on left-out predictions."""
-    left_out = stopped.stop.iteration is None and stopped.chosen.step_sum >= 0
+    left_out = stopped.stop.iteration is None
     calibration = calibrate(stopped.chosen) if left_out else None
     factor = 1.0 if calibration is None else 1 / calibration.temperature
     shift = 0.0 if calibration is None else calibration.shift
