@@ -118,7 +118,7 @@ class KernelGradientClassifier(LearnedState, ClassifierMixin, BaseEstimator):  #
         if self.class_weight is not None:
             each = compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
             weights = each[codes] * (1.0 if intake.weights is None else intake.weights)
-            intake = Intake(**{**vars(intake), "weights": weights})
+            intake = replace(intake, weights=weights)
         return classes, codes.astype(np.float64), intake
 
     def loss_plan(self, n_classes: int) -> LossPlan:
