@@ -11,7 +11,7 @@ from helpers.loss_cases import problem
 from stopwise.complexity import critical_radius
 from stopwise.engine.loss_fits.functional_descent import PublishedStop, published_fit, published_stop
 from stopwise.kernels import Gaussian, Matern
-from stopwise.losses import Convexity, Logistic, Quantile, Squared
+from stopwise.losses import Logistic, Quantile, Squared
 
 
 @pytest.mark.parametrize("name", ["squared", "logistic", "exponential", "softmax", "huber"])
@@ -21,7 +21,7 @@ def test_iterates_are_those_of_function_space(name):
     for steps in range(1, 61):
         f = f - 0.3 * (gram / 50) @ given.loss.slope(given.y, f)
         if steps in (1, 2, 7, 30, 60):
-            iterate, _ = published_fit(given, PublishedStop(steps, 0.3, 1.0, 1.0, Convexity(0.1, 1.0)))
+            iterate, _ = published_fit(given, PublishedStop(steps, 0.3, 1.0, 1.0))
             assert np.max(np.abs(iterate.fitted - f)) < 1e-10
 
 

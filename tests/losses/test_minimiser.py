@@ -79,12 +79,30 @@ def test_newton_finds_the_minimum_that_a_slow_solver_finds(name):
         )
 
 
-def test_conjugate_gradients_find_what_the_factor_finds(monkeypatch):
-    given, _ = problem("softmax", Matern(1.5), 60, 3, weighted=True)
-    monkeypatch.setattr(newton_equations, "DIRECT_STEP_SIZE", 1000)
-    direct = minimise(given, 50.0, given.constant)
-    monkeypatch.setattr(newton_equations, "DIRECT_STEP_SIZE", 10)
-    assert np.allclose(minimise(given, 50.0, given.constant).fitted, direct.fitted, atol=1e-7)
+@pytest.mark.parametrize("name", CASES)
+def test_steps_are_those_of_the_whole_hessian_whichever_preconditioner_is_near(name):
+    given, _ = problem(name, Matern(1.5), 60, 3, weighted=True, intercept=False)
+    fit = minimise(given, 50.0, given.constant, 1e-2)
+    here, there = (given.equations(50.0, fitted, 1e-20) for fitted in (fit.fitted, given.constant.fitted))
+    assert here.whole == given.design.shape[1]
+    gradient = np.random.default_rng(0).normal(size=fit.coefficients.shape)
+    hessian = np.einsum("ij,icd,ik->jckd", given.design, here.curvature, given.design).reshape(gradient.size, -1)
+    hessian += np.diag(np.repeat(here.penalty[:, 0], gradient.shape[1]))
+    slow = np.linalg.solve(hessian, gradient.ravel()).reshape(gradient.shape)
+    for near in (here, there):
+        assert np.allclose(here.direction(gradient, 1e-20, near), -slow, rtol=1e-6, atol=1e-8 * np.abs(slow).max())
+
+
+def test_towards_the_corners_of_a_simplex_rows_that_curve_alike_are_preconditioned_within_two():
+    given, _ = problem("softmax", Matern(1.5), 60, 3, intercept=False)
+    rng = np.random.default_rng(0)
+    for odds in 3 * rng.normal(size=(5, 2)):
+        here = given.equations(50.0, np.tile(odds, (60, 1)), 1e-20)
+        unit = np.eye(120).reshape(120, -1, 2)
+        hessian = np.array([here._product(each).ravel() for each in unit])
+        near = np.array([here._precondition(each).ravel() for each in unit])
+        values = np.linalg.eigvals(near @ hessian).real
+        assert values.max() / values.min() < 4
 
 
 def test_leverages_by_direction_are_exact_where_rows_curve_alike_and_close_elsewhere(monkeypatch):

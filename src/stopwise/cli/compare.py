@@ -1,7 +1,7 @@
 """stopwise compare: every rule on one path, beside cross-validated ridge (of classes: logistic regression)."""
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import click
 
@@ -12,10 +12,10 @@ from stopwise.cli.table_options import Columns, Writing, read_table, table_optio
 from stopwise.examples import EXAMPLES
 from stopwise.io import atomic_path
 from stopwise.tables import input_files, shown
-from stopwise.views.class_comparison import ClassComparison, compare_classes
+from stopwise.views.class_comparison import compare_classes
 from stopwise.views.comparison import Comparison
 from stopwise.views.comparison import compare as compare_rules
-from stopwise.views.facts import Model, length_scale, number, plain
+from stopwise.views.facts import length_scale, number, plain
 
 
 def _draw(comparison: Comparison, figure: Path) -> None:
@@ -24,20 +24,17 @@ def _draw(comparison: Comparison, figure: Path) -> None:
         axes.figure.savefig(temporary, format=figure.suffix.lstrip(".") or "png", dpi=150, bbox_inches="tight")
 
 
-def as_object(
-    comparison: Comparison | ClassComparison, target: str, figure: Path | None, notes: Notes
-) -> dict[str, Any]:
+def as_object(comparison: Comparison, target: str, figure: Path | None, notes: Notes) -> dict[str, Any]:
     """A comparison as one JSON object."""
     model = comparison.model
     rows = [{key: plain(value) for key, value in row.items()} for row in comparison.table()]
-    noise = None if isinstance(comparison, ClassComparison) else plain(cast(Model, model).noise_std_)
     return {
         "rows": comparison.n_rows,
         "holdout_rows": comparison.n_holdout,
         "target": target,
         "kernel": model.kernel_.name,
         "length_scale": plain(length_scale(model.kernel_)),
-        "noise_std": noise,
+        "noise_std": plain(getattr(model, "noise_std_", None)),
         "rules": rows,
         "seconds": round(comparison.seconds, 3),
         "warnings": notes.lines,

@@ -28,36 +28,29 @@ LOSSES = ("squared", "huber", "quantile", "poisson")
 
 
 def _estimator(training: Training | None, rule: str, filter: str, given: dict[str, Any]) -> Model:
-    if training is not None and training.of_classes:
-        return _classifier(training, rule, given)
-    if filter == "ridge" and given["loss"] != "squared":
-        raise click.UsageError("--filter ridge is for squares: leave out one of --filter and --loss")
     settings: dict[str, Any] = {
         "kernel": options.kernel_for(given["kernel"], given["length_scale"], one_covariate(training)),
         "rule": rule,
-        "noise_std": options.noise_for(given["noise_std"]),
         "fit_intercept": given["intercept"],
-        "solver": given["solver"],
         "n_landmarks": given["landmarks"] or "auto",
         "random_state": given["seed"],
     }
+    if training is not None and training.of_classes:
+        _refuse_for_classes(given)
+        return KernelGradientClassifier(**settings)
+    if filter == "ridge" and given["loss"] != "squared":
+        raise click.UsageError("--filter ridge is for squares: leave out one of --filter and --loss")
+    settings |= {"noise_std": options.noise_for(given["noise_std"]), "solver": given["solver"]}
     if filter == "ridge":
         return KernelRidgeRegressor(**settings)
     return KernelGradientRegressor(filter=filter, loss=given["loss"], quantile=given["quantile"], **settings)
 
 
-def _classifier(training: Training, rule: str, given: dict[str, Any]) -> Model:
-    """For a target of text: options that only squares know are refused."""
+def _refuse_for_classes(given: dict[str, Any]) -> None:
+    """Options that only a target of numbers knows."""
     for name, default in (("loss", "squared"), ("solver", "auto"), ("noise_std", "auto")):
         if given[name] != default:
             raise click.UsageError(f"--{name.replace('_', '-')} is for a target of numbers, and the target holds text")
-    return KernelGradientClassifier(
-        options.kernel_for(given["kernel"], given["length_scale"], one_covariate(training)),
-        rule=rule,
-        fit_intercept=given["intercept"],
-        n_landmarks=given["landmarks"] or "auto",
-        random_state=given["seed"],
-    )
 
 
 def one_covariate(training: Training | None) -> Array | None:

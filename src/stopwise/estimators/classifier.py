@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral
 from typing import Any, ClassVar, Self, cast
 
@@ -19,14 +19,13 @@ from stopwise._support.torch import on_host
 from stopwise.engine.solvers.plan import Landmarked
 from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.intake import Intake, check_kind, names_of, take_rows
-from stopwise.estimators.learned import LearnedState, learned
+from stopwise.estimators.learned import LearnedState, learned, published_kernel
 from stopwise.estimators.loss_fit import LossFitted, LossPlan, finish, rows_of, stop_fit
-from stopwise.kernels import as_kernel
-from stopwise.kernels.radial import Radial
 from stopwise.losses import Loss, Softmax, as_loss
 from stopwise.rules import Critical, as_rule
 
 
+@dataclass(eq=False, repr=False)
 class KernelGradientClassifier(LearnedState, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Kernel classification, stopped at a time read off the data.
 
@@ -74,41 +73,23 @@ class KernelGradientClassifier(LearnedState, ClassifierMixin, BaseEstimator):  #
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
-    _fitted: LossFitted
-
-    def __init__(
-        self,
-        kernel: object = "auto",
-        *,
-        loss: str | Loss = "logistic",
-        rule: object = "auto",
-        relevance: bool | str = "auto",
-        fit_intercept: bool = True,
-        class_weight: dict[Any, float] | str | None = None,
-        n_landmarks: Landmarked = "auto",
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.loss = loss
-        self.rule = rule
-        self.relevance = relevance
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.n_landmarks = n_landmarks
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    kernel: object = "auto"
+    _: KW_ONLY
+    loss: str | Loss = "logistic"
+    rule: object = "auto"
+    relevance: bool | str = "auto"
+    fit_intercept: bool = True
+    class_weight: dict[Any, float] | str | None = None
+    n_landmarks: Landmarked = "auto"
+    n_jobs: int | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
 
     @classmethod
     def as_published(cls, kernel: object, *, loss: str | Loss = "logistic", **settings: Any) -> Self:
         """Kernel boosting as in Wei, Yang & Wainwright: functional descent from zero, unit ball, their stop."""
-        given = as_kernel(kernel)
-        if isinstance(given, Radial) and given.length_scale == "auto":
-            given = given.with_length_scale(1.0)
         options = {"rule": Critical(hilbert_radius=1.0), "fit_intercept": False, "relevance": False, **settings}
-        return cls(given, loss=loss, **options)
+        return cls(published_kernel(kernel), loss=loss, **options)
 
     # ---- fit ------------------------------------------------------------------------------------------------------
 
@@ -137,7 +118,7 @@ class KernelGradientClassifier(LearnedState, ClassifierMixin, BaseEstimator):  #
         if self.class_weight is not None:
             each = compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
             weights = each[codes] * (1.0 if intake.weights is None else intake.weights)
-            intake = Intake(**{**vars(intake), "weights": weights})
+            intake = replace(intake, weights=weights)
         return classes, codes.astype(np.float64), intake
 
     def loss_plan(self, n_classes: int) -> LossPlan:

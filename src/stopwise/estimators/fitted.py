@@ -31,12 +31,39 @@ from stopwise.tables.recipe import Recipe
 T = TypeVar("T")
 
 
-class Columns:
-    """What learned states share: the columns that X had, and one stop, or one for each response."""
+@dataclass(frozen=True, kw_only=True)
+class LearnedFunction:
+    """What learned states share: a sum of kernels at rows beside a constant, the stops, and the columns that X had.
 
+    Arrays that hold one entry (or column) per response do so for a single response too.
+    """
+
+    kernel: Kernel
+    selection: Selection | None
+    solver: str
+    stops: tuple[Stop, ...]
+    rule: Rule
+    """The rule asked for; `Stop.evidence` names the one that decided."""
+    covariates: Array
+    """Rows that predictions weigh: all, or landmarks; a tensor where they are on a device."""
+    dual_coef: Array
+    intercept: Array
+    single: bool
+    """Whether y was one column."""
     n_features: int
-    feature_names: Array | None
-    columns_in: tuple[str, ...] | None
+    feature_names: Array | None = None
+    features: Array | None = None
+    """Columns of X that the kernel sees; None for all."""
+    kept_rows: Array | None = None
+    """Training rows that count, of those given; None for all."""
+    feature_range: Array | None = None
+    """Smallest and largest value of each feature, (2, d); None for a precomputed kernel."""
+    columns_in: tuple[str, ...] | None = None
+    """The columns of the frame that X was; None for an array. `n_features`, `feature_names` are of what they became."""
+    recipe: Recipe | None = None
+    """How features are made from those columns."""
+    response_names: tuple[str, ...] | None = None
+    """What y's columns were called, where they had names."""
 
     @property
     def one_stop(self) -> bool:
@@ -57,37 +84,26 @@ class Columns:
         """The names of the columns that X had, where they had any."""
         return self.feature_names if self.columns_in is None else np.array(self.columns_in, dtype=object)
 
+    def to_features(self, X: Array) -> Array:
+        """Checked covariates as the kernel takes them."""
+        if isinstance(self.kernel, Precomputed):
+            return X if self.kept_rows is None else cast(Array, X[:, self.kept_rows])
+        X = X.astype(np.dtype(str(self.covariates.dtype).removeprefix("torch.")), copy=False)
+        X = X if self.features is None else X[:, self.features]
+        self.kernel.check(X)
+        return X
 
-@dataclass(frozen=True)
-class Fitted(Columns):
-    """The learned state. Arrays that hold one entry (or column) per response do so for a single response too."""
 
-    kernel: Kernel
-    selection: Selection | None
-    solver: str
+@dataclass(frozen=True, kw_only=True)
+class Fitted(LearnedFunction):
+    """The learned state of a fit of squares, with the path along its filter."""
+
     path: Path
-    stops: tuple[Stop, ...]
-    rule: Rule
-    """The rule asked for; `Stop.evidence` names the one that decided."""
     noise_std: Array
-    covariates: Array
-    """Rows that predictions weigh: all, or landmarks; a tensor where they are on a device."""
-    dual_coef: Array
-    intercept: Array
-    single: bool
-    """Whether y was one column."""
-    n_features: int
-    feature_names: Array | None = None
-    features: Array | None = None
-    """Columns of X that the kernel sees; None for all."""
-    kept_rows: Array | None = None
-    """Training rows that count, of those given; None for all."""
     n_given: int = 0
     """How many training rows were given."""
     row_of: Array | None = None
     """For every training row given the row that it became (copies became one), -1 for none; None for the same."""
-    feature_range: Array | None = None
-    """Smallest and largest value of each feature, (2, d); None for a precomputed kernel."""
     mean_row: Array | None = None
     trend: Trend | None = None
     """An unpenalised linear part, if one was chosen; `mean_row` then has a row for each of its columns."""
@@ -99,12 +115,6 @@ class Fitted(Columns):
     """Rows of a fit in batches that are too few to settle kernel and landmarks by; kept until they are enough."""
     device: str | None = None
     precision: str | None = None
-    columns_in: tuple[str, ...] | None = None
-    """The columns of the frame that X was; None for an array. `n_features`, `feature_names` are of what they became."""
-    recipe: Recipe | None = None
-    """How features are made from those columns."""
-    response_names: tuple[str, ...] | None = None
-    """What y's columns were called, where they had names."""
     shared_noise: bool = False
     """Whether neighbours share noise, so that no interval that takes rows as independent holds."""
 
@@ -137,15 +147,6 @@ class Fitted(Columns):
     def columns(self) -> list[str]:
         """Names of the columns, or their numbers."""
         return [str(name) for name in (range(self.n_features) if self.feature_names is None else self.feature_names)]
-
-    def to_features(self, X: Array) -> Array:
-        """Checked covariates as the kernel takes them."""
-        if isinstance(self.kernel, Precomputed):
-            return X if self.kept_rows is None else cast(Array, X[:, self.kept_rows])
-        X = X.astype(np.dtype(str(self.covariates.dtype).removeprefix("torch.")), copy=False)
-        X = X if self.features is None else X[:, self.features]
-        self.kernel.check(X)
-        return X
 
     def beside_kernel(self, X: Array) -> Array:
         """What is added to k(X, rows) @ dual_coef at rows as the kernel takes them: intercept and linear part."""

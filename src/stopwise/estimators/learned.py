@@ -12,6 +12,7 @@ from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.estimators.notebook import StopDisplay
 from stopwise.estimators.prediction.response_groups import Each, ResponseGroups, groups_of
 from stopwise.kernels import Kernel, as_kernel
+from stopwise.kernels.stationary import Stationary
 
 
 def learned(
@@ -30,6 +31,12 @@ def learned(
         return value
 
     return property(get, doc=what)
+
+
+def published_kernel(kernel: object) -> Kernel:
+    """The kernel as given; a length scale that is left open is 1, as papers have it."""
+    given = as_kernel(kernel)
+    return given.with_length_scale(1.0) if isinstance(given, Stationary) and given.length_scale == "auto" else given
 
 
 class LearnedState(StopDisplay):

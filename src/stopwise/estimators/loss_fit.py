@@ -15,7 +15,7 @@ from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser, min
 from stopwise.engine.loss_fits.loss_path import walk
 from stopwise.engine.loss_fits.loss_rows import LossRows, RowFeatures, make_features, merge_copies
 from stopwise.estimators.calibration import Calibration, calibrate
-from stopwise.estimators.fitted import Columns
+from stopwise.estimators.fitted import LearnedFunction
 from stopwise.estimators.intake import Intake, take_covariates
 from stopwise.estimators.prediction.host import predict_in_tiles
 from stopwise.estimators.prediction.training_range import feature_range, warn_outside
@@ -23,40 +23,17 @@ from stopwise.kernels import Kernel, Precomputed
 from stopwise.losses import Loss, spread_of, weighted_quantile
 from stopwise.rules import Critical, Fixed, LeaveOneOut, Prudent, Reason, Rule, Stop
 from stopwise.selection.left_out_loss import LossChoice, choose_for_loss
-from stopwise.selection.result import Selection
-from stopwise.tables.recipe import Recipe
 
 
-@dataclass(frozen=True)
-class LossFitted(Columns):
+@dataclass(frozen=True, kw_only=True)
+class LossFitted(LearnedFunction):
     """What a fit under a loss has learned: f(x) = k(x, covariates) @ dual_coef + intercept, on the link's scale."""
 
-    kernel: Kernel
-    selection: Selection | None
-    solver: str
-    stops: tuple[Stop, ...]
-    rule: Rule
     loss: Loss
-    covariates: Array
-    """Rows that predictions weigh: all distinct ones, or landmarks."""
-    dual_coef: Array
-    intercept: Array
-    single: bool
-    n_features: int
     n_samples: float
     degrees_of_freedom: float | None
     classes: Array | None = None
     calibration: Calibration | None = None
-    feature_names: Array | None = None
-    features: Array | None = None
-    kept_rows: Array | None = None
-    """For a precomputed kernel: the columns (training rows) that predictions weigh."""
-    feature_range: Array | None = None
-    columns_in: tuple[str, ...] | None = None
-    """The columns of a frame, from which `recipe` makes features; None for an array."""
-    recipe: Recipe | None = None
-    response_names: tuple[str, ...] | None = None
-    """What y's columns were called, where they had names."""
 
     @property
     def one_stop(self) -> bool:
@@ -77,11 +54,9 @@ class LossFitted(Columns):
     def scores(self, X: Array, n_jobs: int | None) -> Array:
         """f at checked rows, (n, q)."""
         with blas_threads(limit_of(n_jobs)):
+            X = self.to_features(X)
             if isinstance(self.kernel, Precomputed):
-                return cast(Array, X[:, self.kept_rows] @ self.dual_coef + self.intercept)
-            X = X.astype(np.float64, copy=False)
-            X = X if self.features is None else X[:, self.features]
-            self.kernel.check(X)
+                return cast(Array, X @ self.dual_coef + self.intercept)
             return predict_in_tiles(self.kernel, X, self.covariates, self.dual_coef, n_jobs=n_jobs) + self.intercept
 
     def natural(self, X: Array, n_jobs: int | None) -> Array:
@@ -170,7 +145,7 @@ def _published(problem: LossProblem, rule: Critical, noise_std: float | None) ->
 
 def finish(intake: Intake, plan: LossPlan, stopped: Stopped, classes: Array | None = None) -> LossFitted:
     """The learned state, calibrated on left-out predictions."""
-    left_out = stopped.stop.iteration is None and stopped.chosen.step_sum >= 0
+    left_out = stopped.stop.iteration is None
     calibration = calibrate(stopped.chosen) if left_out else None
     factor = 1.0 if calibration is None else 1 / calibration.temperature
     shift = 0.0 if calibration is None else calibration.shift

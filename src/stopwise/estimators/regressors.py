@@ -23,15 +23,14 @@ from stopwise.estimators.dask_collections import fit_collections
 from stopwise.estimators.doubts import doubts, lost_digits, warn_of_doubts
 from stopwise.estimators.fitted import make_fitted
 from stopwise.estimators.intake import Intake, take_rows
-from stopwise.estimators.learned import LearnedState, learned
+from stopwise.estimators.learned import LearnedState, learned, published_kernel
 from stopwise.estimators.loss_fit import LossPlan, fit_responses
 from stopwise.estimators.prediction.predicting import PredictMixin
 from stopwise.estimators.prediction.response_groups import ResponseGroups
 from stopwise.estimators.prediction.training_range import feature_range
 from stopwise.estimators.tensors import choose_kernels_for, stays_on_device, take_tensors, tensor_range
 from stopwise.filters import Filter, Ridge, as_filter
-from stopwise.kernels import Kernel, as_kernel
-from stopwise.kernels.stationary import Stationary
+from stopwise.kernels import Kernel
 from stopwise.losses import Loss, Squared, as_loss
 from stopwise.noise import as_noise
 from stopwise.rules import Critical, LeaveBlockOut, as_rule
@@ -310,13 +309,10 @@ class KernelGradientRegressor(_KernelRegressor):
 
         Nothing is estimated unless `noise_std="auto"`, which then is Hall and Marron's estimator.
         """
-        given = as_kernel(kernel)
-        if isinstance(given, Stationary) and given.length_scale == "auto":
-            given = given.with_length_scale(1.0)
         noise = as_noise("hall-marron") if isinstance(noise_std, str) and noise_std == "auto" else noise_std
         rule = Critical(constant=2 * math.e, hilbert_radius=1.0)
         options = {"rule": rule, "fit_intercept": False, "relevance": False, **settings}
-        return cls(given, noise_std=noise, schedule=schedule, **options)
+        return cls(published_kernel(kernel), noise_std=noise, schedule=schedule, **options)
 
     def _filter(self) -> Filter:
         return as_filter(self.filter, self.schedule)

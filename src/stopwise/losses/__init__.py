@@ -5,7 +5,7 @@ from __future__ import annotations
 from stopwise._support.checks import did_you_mean
 from stopwise.losses.base import Convexity, Loss, spread_of, weighted_quantile
 from stopwise.losses.counts import Poisson
-from stopwise.losses.labels import Exponential, Logistic, Softmax
+from stopwise.losses.labels import Exponential, Logistic, Softmax, simplex
 from stopwise.losses.outliers import Huber, Quantile
 from stopwise.losses.squared import Squared
 
@@ -23,6 +23,7 @@ __all__ = [
     "Softmax",
     "Squared",
     "as_loss",
+    "simplex",
     "spread_of",
     "weighted_quantile",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from typing import ClassVar, cast
 
 import numpy as np
@@ -95,11 +95,10 @@ class Softmax(Loss):
     def width(self) -> int:
         return self.n_classes - 1
 
-    @cached_property
+    @property
     def basis(self) -> Array:
         """Z, (classes, classes - 1)."""
-        contrasts = np.eye(self.n_classes)[:, : self.width] - 1 / self.n_classes
-        return cast(Array, np.linalg.qr(contrasts)[0])
+        return simplex(self.n_classes)
 
     def scores(self, f: Array) -> Array:
         """f Z', one column per class."""
@@ -128,6 +127,13 @@ class Softmax(Loss):
     def natural(self, f: Array) -> Array:
         scores = self.scores(f)
         return cast(Array, np.exp(scores - _log_sum(scores)[:, None]))
+
+
+@cache
+def simplex(corners: int) -> Array:
+    """An orthonormal basis (corners, corners - 1) of the vectors that sum to zero: its rows are a simplex's corners."""
+    contrasts = np.eye(corners)[:, : corners - 1] - 1 / corners
+    return cast(Array, np.linalg.qr(contrasts)[0])
 
 
 def _log_sum(scores: Array) -> Array:

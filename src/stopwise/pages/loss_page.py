@@ -14,7 +14,7 @@ from stopwise.pages.packing import effect_spec, finite, heat_spec, packed
 from stopwise.pages.payload import MOST_POINTS
 from stopwise.rules.explanation import explain
 from stopwise.tables import shown
-from stopwise.views.effects import MOST_EFFECTS, effect, interaction
+from stopwise.views.effects import MOST_EFFECTS, effect, strongest_pair
 from stopwise.views.facts import Model
 from stopwise.views.importance import LeftOutRows, Ranking, ranking
 from stopwise.views.left_out_classes import LeftOutClasses, classes_along_clock, left_out_classes
@@ -123,11 +123,7 @@ def _clock(model: Model, rows: ShownRows | None, fitted: LossFitted) -> dict[str
 def _effects(model: Model, rows: ShownRows | None, columns: Sequence[SourceColumn], ranked: Ranking) -> dict[str, Any]:
     if rows is None:
         return {"effects": [], "heat": None}
-    shown_columns = [columns[j] for j in ranked.leading(MOST_EFFECTS)]
-    effects = [effect_spec(effect(model, rows, column)) for column in shown_columns]
-    strong = ranked.strong
-    heat = None
-    if len(strong) > 1:
-        found = interaction(model, rows, columns[strong[0]], columns[strong[1]])
-        heat = [heat_spec(found, j) for j in range(min(found.means.shape[2], _MOST_CLASSES))]
-    return {"effects": effects, "heat": heat}
+    effects = [effect_spec(effect(model, rows, columns[j])) for j in ranked.leading(MOST_EFFECTS)]
+    found = strongest_pair(model, rows, columns, ranked.strong)
+    heat = [] if found is None else [heat_spec(found, j) for j in range(min(found.means.shape[2], _MOST_CLASSES))]
+    return {"effects": effects, "heat": heat or None}

@@ -24,7 +24,7 @@ from stopwise.pages.payload import ResponsePayload, SharedPayload
 from stopwise.rules.explanation import explain
 from stopwise.tables import shown
 from stopwise.views.curves import chosen
-from stopwise.views.effects import MOST_EFFECTS, Interaction, effect, interaction, level_for
+from stopwise.views.effects import MOST_EFFECTS, effect, level_for, strongest_pair
 from stopwise.views.facts import Model, number, stops_of
 from stopwise.views.importance import Ranking, ranking
 from stopwise.views.shown_rows import ShownRows, rows_of
@@ -148,7 +148,9 @@ def _parts(model: Model, rows: ShownRows | None, names: list[str]) -> dict[str, 
     shared = SharedPayload(model, rows, effects)
     payloads = [ResponsePayload(shared, each, j, name) for j, (each, name) in enumerate(zip(of, names, strict=True))]
     responses = [
-        payload.data([wanted.index(column) for column in shown_ones], _heat(model, rows, columns, ranked))
+        payload.data(
+            [wanted.index(column) for column in shown_ones], strongest_pair(model, rows, columns, ranked.strong)
+        )
         | {"decided": summary.decision(payload.of)}
         for payload, shown_ones, ranked in zip(payloads, leading, rankings, strict=True)
     ]
@@ -177,9 +179,3 @@ def _block(payload: ResponsePayload, ranked: Ranking, columns: Sequence[SourceCo
         "left_out": None if ranked.left is None else len(ranked.left.rows),
         "facts": summary.facts(of.model, column),
     }
-
-
-def _heat(model: Model, rows: ShownRows | None, columns: Sequence[SourceColumn], ranked: Ranking) -> Interaction | None:
-    """The two most important columns together, where left-out rows say that both matter."""
-    both = [columns[j] for j in ranked.strong[:2]]
-    return None if rows is None or len(both) < 2 else interaction(model, rows, *both)

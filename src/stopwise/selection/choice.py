@@ -18,6 +18,7 @@ from typing import Any, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise._support.memory import keep_freed_memory
 from stopwise._support.threads import blas_threads
 from stopwise._support.torch import has_gpu, pick_device
 from stopwise.kernels import Gaussian, Kernel, Laplace, Matern, ProductLaplace, ProductMatern
@@ -180,6 +181,7 @@ class Search:
 
     def run(self, problem: Problem) -> Chosen:
         """Every candidate, the best of them, and the table of all."""
+        keep_freed_memory()
         features = look_at_features(problem.covariates, problem.weights, problem.shared_scales)
         if not features.kept.size:
             nothing = Selection((), features.table(None, False), "no feature varies: the fit is constant")

@@ -93,20 +93,13 @@ def judge(kernel: Kernel, sample: LossRows, loss: Loss, intercept: bool, seed: i
 
 def _candidates(proposed: Kernel, table: Selection) -> list[Kernel]:
     """The proposal, the best of each kernel with one length scale, and the first of these at longer ones."""
-    out = [proposed]
-    best: dict[str, Row] = {}
-    for row in table:
-        name = row["kernel"]
-        scored = row["score"] is not None and math.isfinite(row["score"])
-        if name not in _KINDS or row["per_feature"] or not scored:
-            continue
-        if name not in best or (-row["rows"], row["score"]) < (-best[name]["rows"], best[name]["score"]):
-            best[name] = row
-    for name, row in best.items():
-        out.append(_KINDS[name].with_length_scale(row["length_scale"]))
+    one_scale = [row for row in table if row["kernel"] in _KINDS and not row["per_feature"]]
+    scored = [row for row in one_scale if row["score"] is not None and math.isfinite(row["score"])]
+    ranked = sorted(scored, key=lambda row: (-row["rows"], row["score"]))
+    best = {row["kernel"]: row for row in reversed(ranked)}
+    out = [proposed, *(_KINDS[name].with_length_scale(row["length_scale"]) for name, row in best.items())]
     if best:
-        first = min(best.values(), key=lambda row: (-row["rows"], row["score"]))
-        smooth = best.get("gaussian", first)
+        smooth = best.get("gaussian", ranked[0])
         out.append(_KINDS[smooth["kernel"]].with_length_scale(LONGER * np.asarray(smooth["length_scale"])))
         spread = np.array([row["spread"] for row in table.features if row["used"]])
         out.append(Gaussian(tuple(STRAIGHT * math.sqrt(spread.size) * spread)))

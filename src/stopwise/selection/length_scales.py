@@ -71,13 +71,15 @@ class Host:
         return values, vectors
 
     def inverse(self, matrix: Values) -> tuple[Values, float] | None:
-        factor, failed = lapack.dpotrf(matrix, lower=1, overwrite_a=1)
+        factor, failed = lapack.dpotrf(matrix.T, overwrite_a=1)  # in Fortran's order: no copy
         if failed:
             return None
         determinant = 2 * float(np.log(np.diagonal(factor)).sum())
-        half, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
-        half = np.tril(half)
-        return half + np.tril(half, -1).T, determinant
+        half, _ = lapack.dpotri(factor, overwrite_c=1)
+        diagonal = np.diagonal(half).copy()
+        half += half.T  # what is not asked for is zero
+        np.fill_diagonal(half, diagonal)
+        return half, determinant
 
 
 class Device:
@@ -132,6 +134,7 @@ class Evidence:
         self.rows, self.root = place.put(sample.covariates), place.put(sample.root_weights)
         self.responses, self.fixed = place.put(sample.responses), place.put(sample.fixed)
         self.within = place.put(sample.spread_within)
+        self.pairs = self.root[:, None] * self.root[None, :]
 
     def __call__(self, parameters: Array) -> tuple[float, Array]:
         """The value and its gradient."""
@@ -148,7 +151,7 @@ class Evidence:
     def _likelihood(self, rates: Array, q: float) -> tuple[float, Array, float]:
         n, place = self.sample.n_samples, self.place
         gram, pullback = gram_and_pullback(self.kernel, self.rows * place.put(rates), place.xp)
-        weights = q * self.root[:, None] * self.root[None, :]
+        weights = q * self.pairs
         matrix = weights * gram
         diagonal = range(len(matrix))
         matrix[diagonal, diagonal] += 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from stopwise._support.arrays import Array
 from stopwise.estimators import KernelGradientClassifier
+from stopwise.views.comparison import Comparison, check_holdout
 
 LOGISTIC = "logistic regression, 5-fold"
 
@@ -35,29 +36,13 @@ class ClassRow:
     seconds: float
 
 
-@dataclass(frozen=True)
-class ClassComparison:
-    """All rows, the classifier with the default rule, and how many rows were fitted and held out."""
-
-    rows: tuple[ClassRow, ...]
-    model: KernelGradientClassifier
-    n_rows: int
-    n_holdout: int
-    seconds: float
-
-    def table(self) -> list[dict[str, Any]]:
-        """The rows as dictionaries."""
-        return [asdict(row) for row in self.rows]
-
-
-def compare_classes(X: Array, y: Array, *, holdout: float = 0.0, seed: int = 0, **settings: Any) -> ClassComparison:
+def compare_classes(X: Array, y: Array, *, holdout: float = 0.0, seed: int = 0, **settings: Any) -> Comparison:
     """Fit by the default rule; then every other rule with the same kernel, and logistic regression.
 
     `holdout`: the share of every class kept aside to measure losses on. `settings`: of `KernelGradientClassifier`.
     """
     started = time.perf_counter()
-    if not 0 <= holdout < 1:
-        raise ValueError(f"holdout must be at least 0 and below 1, got {holdout!r}")
+    check_holdout(holdout)
     held: tuple[Array, Array] | None = None
     if holdout:
         X, held_X, y, held_y = train_test_split(X, y, test_size=holdout, random_state=seed, stratify=y)
@@ -70,7 +55,8 @@ def compare_classes(X: Array, y: Array, *, holdout: float = 0.0, seed: int = 0, 
         rows.append(_row("critical", KernelGradientClassifier.as_published(model.kernel_), X, y, held))
     peer = make_pipeline(StandardScaler(), LogisticRegressionCV(scoring="neg_log_loss", max_iter=1000, cv=5))
     rows.append(_row(LOGISTIC, peer, X, y, held))
-    return ClassComparison(tuple(rows), model, len(y), 0 if held is None else len(held[1]), _since(started))
+    seconds = time.perf_counter() - started
+    return Comparison(tuple(rows), model, len(y), 0 if held is None else len(held[1]), seconds)
 
 
 def _row(name: str, model: Any, X: Array, y: Array, held: tuple[Array, Array] | None) -> ClassRow:
@@ -79,7 +65,7 @@ def _row(name: str, model: Any, X: Array, y: Array, held: tuple[Array, Array] | 
         if name == LOGISTIC:  # what its own solver and next version say is no concern of a comparison
             warnings.simplefilter("ignore")
         model.fit(X, y)
-    seconds = _since(started)
+    seconds = time.perf_counter() - started
     loss, hits = None, None
     if held is not None:
         p = model.predict_proba(held[0])
@@ -90,7 +76,3 @@ def _row(name: str, model: Any, X: Array, y: Array, held: tuple[Array, Array] | 
         return ClassRow(name, None, None, None, None, loss, hits, seconds)
     left_out = stop.evidence.criterion if stop.iteration is None else None
     return ClassRow(name, stop.iteration, stop.step_sum, stop.reason.name, left_out, loss, hits, seconds)
-
-
-def _since(started: float) -> float:
-    return time.perf_counter() - started

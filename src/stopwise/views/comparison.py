@@ -45,9 +45,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All rows, the model whose path they share, and how many rows were fitted and held out."""
+    """All rows, the model whose path (or kernel) they share, and how many rows were fitted and held out."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[Any, ...]
     model: Model
     n_rows: int
     n_holdout: int
@@ -122,6 +122,12 @@ class _Judge:
         return Row(rule, name, stop.iteration, at, reason, freedom, left_out, held, seconds, fits)
 
 
+def check_holdout(share: float) -> None:
+    """Raise ValueError for a share of rows to keep aside that leaves none to fit."""
+    if not 0 <= share < 1:
+        raise ValueError(f"holdout must be at least 0 and below 1, got {share!r}")
+
+
 def compare(X: Array, y: Array, *, holdout: float = 0.0, seed: int = 0, **settings: Any) -> Comparison:
     """Fit once, then let every rule choose its stop on that path.
 
@@ -137,8 +143,7 @@ def compare(X: Array, y: Array, *, holdout: float = 0.0, seed: int = 0, **settin
         Parameters of `KernelGradientRegressor`, such as `kernel`.
     """
     started = time.perf_counter()
-    if not 0 <= holdout < 1:
-        raise ValueError(f"holdout must be at least 0 and below 1, got {holdout!r}")
+    check_holdout(holdout)
     X, y = np.asarray(X), np.asarray(y, dtype=np.float64)
     order = np.random.default_rng(seed).permutation(len(y)) if holdout else np.arange(len(y))
     held, kept = np.split(order, [round(len(y) * holdout)])

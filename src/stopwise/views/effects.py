@@ -6,7 +6,7 @@ interval of the average.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -105,6 +105,14 @@ def interaction(model: Model, rows: ShownRows, across: SourceColumn, down: Sourc
     np.add.at(counts, (_nearest(down, y, rows.features), _nearest(across, x, rows.features)), 1)
     near = _with_neighbours(_with_neighbours(counts, y, 0), x, 1)
     return Interaction(across, down, x, y, means, near == 0)
+
+
+def strongest_pair(
+    model: Model, rows: ShownRows | None, columns: Sequence[SourceColumn], strong: Sequence[int]
+) -> Interaction | None:
+    """The two most important columns together, where left-out rows say that both matter: `strong`, in order."""
+    both = [columns[j] for j in strong[:2]]
+    return None if rows is None or len(both) < 2 else interaction(model, rows, *both)
 
 
 def _with_neighbours(counts: Array, positions: Positions, axis: int) -> Array:

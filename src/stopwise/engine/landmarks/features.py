@@ -78,17 +78,20 @@ def make_landmarks(kernel: Kernel, points: Array) -> Landmarks:
             'cannot: pass the kernel itself, or use solver="dense"'
         )
     kernel.check(points)
-    gram = kernel(points).astype(np.float64)
+    vectors, root = gram_directions(kernel(points).astype(np.float64), float(np.finfo(points.dtype).eps))
+    return Landmarks(kernel, points, vectors / root, (vectors * root).T)
+
+
+def gram_directions(gram: Array, precision: float) -> tuple[Array, Array]:
+    """Eigenvectors of a Gram matrix, which is overwritten, and the roots of their eigenvalues, beyond rounding."""
     values, vectors = scipy.linalg.eigh(gram, overwrite_a=True, check_finite=False, driver="evd")
-    precision = float(np.finfo(points.dtype).eps)
     if -values.min(initial=0.0) > np.sqrt(precision) * values.max(initial=0.0):
         raise ValueError(
-            f"the kernel is not positive semi-definite: its matrix between landmarks has the eigenvalue {values[0]:g} "
-            f"(largest {values[-1]:g}); pass a positive semi-definite kernel"
+            f"the kernel is not positive semi-definite: its matrix has the eigenvalue {values[0]:g} (largest "
+            f"{values[-1]:g}); pass a positive semi-definite kernel"
         )
     keep = values > _CUT * precision * values.max(initial=0.0)
-    root, vectors = np.sqrt(values[keep]), vectors[:, keep]
-    return Landmarks(kernel, points, vectors / root, (vectors * root).T)
+    return vectors[:, keep], np.sqrt(values[keep])
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise.complexity import critical_radius
 from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser
-from stopwise.losses import Convexity, Loss
+from stopwise.losses import Loss
 from stopwise.rules import Evidence, Reason, Stop
 
 MOST_STEPS = 10_000
@@ -29,7 +29,6 @@ class PublishedStop:
     step_size: float
     critical_radius: float
     noise_std: float
-    convexity: Convexity
 
 
 def published_stop(loss: Loss, eigenvalues: Array, reach: float, noise_std: float | None = None) -> PublishedStop:
@@ -40,7 +39,7 @@ def published_stop(loss: Loss, eigenvalues: Array, reach: float, noise_std: floa
         raise ValueError(f"the slopes of the loss {loss.name!r} are not bounded: give noise_std, that of the responses")
     radius = critical_radius(eigenvalues, noise, constant=1.0)
     steps = math.floor(convexity.least / (8 * convexity.most * radius**2))
-    return PublishedStop(steps, convexity.step_size, radius, noise, convexity)
+    return PublishedStop(steps, convexity.step_size, radius, noise)
 
 
 def published_fit(problem: LossProblem, stop: PublishedStop) -> tuple[Minimiser, Stop]:

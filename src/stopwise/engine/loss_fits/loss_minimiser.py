@@ -26,8 +26,9 @@ from stopwise._support.arrays import Array
 from stopwise.engine.loss_fits.newton_equations import Equations
 from stopwise.losses import Loss
 
-TOLERANCE = 1e-10
-"""The gradient is driven below this share of the constant fit's."""
+TOLERANCE = 1e-8
+"""Newton's last step lowers the objective by less than the square of this share: fitted values move by about as much,
+in units in which the loss changes by itself, and are then right to the square."""
 _LEAST_CURVATURE = 1e-9
 """Curvatures count as at least this share of the largest: rows on a straight part of the loss have none."""
 MORE_STEPS_ROWS, _MORE_STEPS_SIZE, _MORE_STEPS = 200, 600, 10
@@ -57,6 +58,12 @@ class LossProblem:
     def n_samples(self) -> float:
         """How many samples the rows stand for."""
         return float(self.weights.sum())
+
+    @property
+    def has_evidence(self) -> bool:
+        """Whether exp(-loss) is a probability; not of several fitted values a row, whose determinant would take the
+        factor of all unknowns that steps and leverages do without."""
+        return self.loss.likelihood and self.loss.width == 1
 
     @cached_property
     def removed(self) -> Array:
@@ -136,9 +143,6 @@ class Minimiser:
     step_sum: float
     coefficients: Array
     problem: LossProblem
-    gradient: float = 0.0
-    """The norm of the gradient left, as a share of the constant fit's."""
-    steps: int = 0
     tolerance: float = TOLERANCE
     """Of Newton's method."""
 
@@ -147,10 +151,17 @@ class Minimiser:
         """f at the rows, (n, q)."""
         return cast(Array, self.problem.design @ self.coefficients)
 
-    @property
+    @cached_property
     def equations(self) -> Equations:
         """Newton's equations here."""
         return self.problem.equations(self.step_sum, self.fitted, self.tolerance)
+
+    @property
+    def gradient(self) -> float:
+        """The norm of the gradient left, as a share of the constant fit's."""
+        problem, penalty = self.problem, self.problem.penalty(self.step_sum)
+        left = problem.design.T @ problem.slopes(self.fitted) + penalty * self.coefficients
+        return float(np.linalg.norm(left)) / (problem.gradient_scale or 1.0)
 
     @cached_property
     def leverage(self) -> Array:
@@ -167,7 +178,7 @@ class Minimiser:
         one = np.eye(problem.loss.width)
         share = problem.removed / problem.weights
         slopes = share[:, None, None] * problem.slopes(self.fitted)[:, :, None]
-        left = one - share[:, None, None] * (a @ problem.curvatures(self.fitted))
+        left = one - share[:, None, None] * (a @ self.equations.curvature)
         alone = np.linalg.det(left) < _LEAST_LEFT
         left[alone] = one
         shift = np.linalg.solve(left, a @ slopes)[:, :, 0]
@@ -184,7 +195,7 @@ class Minimiser:
         c_ij + B_ji (I - W_i A_i)^-1 W_i c_ii.
         """
         problem, (n, q), size = self.problem, pull.shape, np.linalg.norm(shift, axis=1)
-        curvature, slopes = problem.curvatures(self.fitted), problem.slopes(self.fitted)
+        curvature, slopes = self.equations.curvature, problem.slopes(self.fitted)
         between = self.equations.joint().transpose(1, 0, 3, 2).reshape(n * q, n * q)
         share, turned = problem.removed / problem.weights, left.transpose(0, 2, 1)
 
@@ -226,7 +237,7 @@ class Minimiser:
         """Their mean over samples: half the left-out deviance per sample."""
         return float(self.problem.weights @ self.left_out_losses) / self.problem.n_samples
 
-    @property
+    @cached_property
     def evidence(self) -> float:
         """-log of the integral of exp(-loss) over Gaussian f of this penalty, per sample, to second order (Laplace);
         the constant, which has no prior, counts by its curvature."""
@@ -240,30 +251,33 @@ class Minimiser:
     @property
     def degrees_of_freedom(self) -> float:
         """The trace of sum_i A_i W_i."""
-        return float(np.einsum("ijk,ikj->", self.leverage, self.problem.curvatures(self.fitted)))
+        return float(np.einsum("ijk,ikj->", self.leverage, self.equations.curvature))
 
 
 def minimise(problem: LossProblem, step_sum: float, start: Minimiser, tolerance: float = TOLERANCE) -> Minimiser:
-    """Newton's method with halved steps from a start, until the gradient is below `tolerance` of the constant fit's."""
+    """Newton's method with halved steps from a start, until a step is as small as the tolerance."""
     if step_sum == 0 or problem.design.shape[1] == 0:
         return problem.constant
     design, penalty, at = problem.design, problem.penalty(step_sum), start.coefficients
     fitted = design @ at
     value = problem.objective(at, fitted, penalty)
-    scale, norm, steps = problem.gradient_scale if problem.features.size else 0.0, math.inf, 0
-    while steps < _STEPS:
+    scale = problem.gradient_scale if problem.features.size else 0.0
+    first: Equations | None = None
+    for _ in range(_STEPS):
         gradient = design.T @ problem.slopes(fitted) + penalty * at
         norm = float(np.linalg.norm(gradient))
-        scale = scale or norm
-        if norm <= tolerance * scale:
-            break
-        direction = problem.equations(step_sum, fitted, tolerance).direction(gradient, norm / scale)
-        moved = _descend(problem, at, direction, penalty, value, float((gradient * direction).sum()))
+        scale = scale or norm or 1.0
+        equations = problem.equations(step_sum, fitted, tolerance)
+        first = first or equations
+        direction = equations.direction(gradient, norm / scale, first)
+        slope = float((gradient * direction).sum())
+        moved = _descend(problem, at, direction, penalty, value, slope)
         if moved is None:  # no decrease that rounding would show is left
             break
         at, fitted, value = moved
-        steps += 1
-    return Minimiser(step_sum, at, problem, norm / scale if scale else 0.0, steps, tolerance)
+        if -slope <= tolerance**2 * value:
+            break
+    return Minimiser(step_sum, at, problem, tolerance)
 
 
 def _descend(

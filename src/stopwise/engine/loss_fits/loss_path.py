@@ -18,17 +18,19 @@ from stopwise.rules import Evidence, Reason, Stop
 RATIO, ROUGH_RATIO = 4.0, 10.0
 """Neighbouring readings of the coarse clock differ by this factor (by the second where only the smallest left-out loss
 is wanted); between them a parabola and a root are sought."""
-COARSE = 1e-5
-"""Newton's tolerance along the clock: a left-out prediction is a further Newton step, and differs by the square."""
+COARSE = 1e-2
+"""Newton's tolerance along the clock: left-out losses are right to about its square."""
 START = 0.05
 """The first reading after 0, over 1 / (largest eigenvalue x largest curvature): hardly anything is fitted there."""
 CEILING = 1e9
 """The last reading, over 1 / (mean diagonal of the kernel): what fits better beyond is rounding."""
-_RISES, _RISE_ERRORS = 2, 2.0
-"""The walk ends after so many readings in a row that are worse than the best by so many standard errors."""
+_RISE_ERRORS = 2.0
+"""The walk ends at a reading that is worse than the best by so many standard errors,"""
 _HOPELESS = 2.0
-"""Or worse than the constant fit by this factor, whatever the standard error."""
-_ROOT_STEPS, _LARGEST = 3, 1e100
+"""or worse than the constant fit by this factor, whatever the standard error."""
+_ROOT_STEPS, _CLOSE = 3, 0.1
+"""The earliest reading within the allowance is found to this share of the allowance."""
+_LARGEST = 1e100
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,9 @@ class LossPath:
     def score(self) -> float:
         """What kernels are ranked by: the smallest left-out loss plus the smallest evidence (of squares: both halved).
 
-        The left-out loss alone where the loss is no likelihood, and for several fitted values a row, whose determinant
-        would take the factor of all unknowns that steps and leverages do without.
+        The left-out loss alone where there is no evidence.
         """
-        if not self.chosen.problem.loss.likelihood or self.chosen.problem.loss.width > 1:
+        if not self.chosen.problem.has_evidence:
             return self.lowest
         return self.lowest + min(at.evidence for at in self.readings if math.isfinite(at.left_out_mean))
 
@@ -59,22 +60,21 @@ class LossPath:
 def walk(problem: LossProblem, *, allowance: float = 0.5, final: bool = True) -> LossPath:
     """Go along the clock from the constant fit, and stop by the rule; not `final`: at the minimum, roughly."""
     readings, ratio = [problem.constant], RATIO if final else ROUGH_RATIO
-    rises = 0
     for step_sum in _clock(problem, ratio):
         readings.append(minimise(problem, step_sum, readings[-1], COARSE))
         best = min(readings, key=lambda at: at.left_out_mean)
         above, error = excess(readings[-1], best)
         hopeless = readings[-1].left_out_mean > _HOPELESS * readings[0].left_out_mean
         worse = hopeless or above > max(_RISE_ERRORS * error, 1e-6 * abs(best.left_out_mean))
-        rises = rises + 1 if worse or not math.isfinite(above) else 0
-        if rises == _RISES:
+        falls = not final and problem.has_evidence and readings[-1].evidence < readings[-2].evidence
+        if (worse or not math.isfinite(above)) and not falls:
             break
     at = min(range(len(readings)), key=lambda i: readings[i].left_out_mean)
     best = _between(problem, readings, at, ratio)
     chosen = _earliest(problem, readings, best, allowance) if final else best
-    if final and chosen.step_sum > 0:
+    if final:
         same, chosen = chosen is best, minimise(problem, chosen.step_sum, chosen)
-        best = chosen if same else min(chosen, minimise(problem, best.step_sum, best), key=lambda at: at.left_out_mean)
+        best = chosen if same else min(chosen, best, key=lambda at: at.left_out_mean)
     return LossPath(tuple(readings), chosen, _told(chosen, best, readings[-1].step_sum, allowance))
 
 
@@ -130,8 +130,11 @@ def _earliest(problem: LossProblem, readings: list[Minimiser], best: Minimiser, 
         share = above / (above - below) if math.isfinite(above) and above > below else 0.5
         share = min(max(share, 0.1), 0.9)
         step_sum = math.exp((1 - share) * math.log(low.step_sum) + share * math.log(high.step_sum))
-        middle = minimise(problem, step_sum, low, COARSE)
+        middle = minimise(problem, step_sum, low if share < 0.5 else high, COARSE)
         low, high = (middle, high) if over(middle) > 0 else (low, middle)
+        above, error = excess(high, best)
+        if above >= (1 - _CLOSE) * allowance * error:
+            break
     return high
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.linalg
 
 from stopwise._support.arrays import Array
-from stopwise.engine.landmarks.features import make_landmarks
+from stopwise.engine.landmarks.features import gram_directions, make_landmarks
 from stopwise.engine.loss_fits.loss_minimiser import LossProblem
 from stopwise.kernels import Kernel, Precomputed
 from stopwise.losses import Loss
@@ -24,7 +24,6 @@ EXACT_ROWS = 400
 MOST_LANDMARKS = 600
 PER_DIMENSION, LEAST_LANDMARKS = 10.0, 150
 """Landmarks for every effective dimension (Rudi, Camoriano & Rosasco 2015 ask for as many, times a logarithm)."""
-_CUT = 4 * float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -99,22 +98,16 @@ def make_features(kernel: Kernel, rows: LossRows, count: int | None, seed: int, 
     m = landmark_count(n, count)
     picked = np.arange(n) if m == n else np.sort(np.random.default_rng(seed).permutation(n)[:m])
     if isinstance(kernel, Precomputed):
-        values, vectors = scipy.linalg.eigh(x[np.ix_(picked, picked)], check_finite=False)
-        if -values.min(initial=0.0) > 1e-8 * values.max(initial=0.0):
-            raise ValueError(
-                f"the kernel is not positive semi-definite: its matrix has the eigenvalue {values[0]:g} (largest "
-                f"{values[-1]:g}); pass a positive semi-definite kernel"
-            )
-        keep = values > _CUT * values.max(initial=0.0)
-        projection = vectors[:, keep] / np.sqrt(values[keep])
-        features = cast(Array, x[:, picked] @ projection)
-        return replace(_principal(features, projection, picked, rows.weights, intercept), exact=m == n)
-    if m == n:
-        _, first = np.unique(x, axis=0, return_index=True)
-        picked = np.sort(first)
-    found = make_landmarks(kernel, x[picked].astype(np.float64, copy=False))
-    turned = _principal(found.features(x), found.projection, picked, rows.weights, intercept)
-    return replace(turned, exact=m == n)
+        vectors, root = gram_directions(x[np.ix_(picked, picked)], float(np.finfo(np.float64).eps))
+        projection = vectors / root
+        features = x[:, picked] @ projection
+    else:
+        if m == n:
+            _, first = np.unique(x, axis=0, return_index=True)
+            picked = np.sort(first)
+        found = make_landmarks(kernel, x[picked].astype(np.float64, copy=False))
+        features, projection = found.features(x), found.projection
+    return replace(_principal(features, projection, picked, rows.weights, intercept), exact=m == n)
 
 
 def _principal(features: Array, projection: Array, picked: Array, weights: Array, intercept: bool) -> RowFeatures:

@@ -8,20 +8,19 @@ the columns are orthogonal over the weighted rows, so that this is exact where t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
 
 import numpy as np
 import scipy.linalg
-from scipy.sparse.linalg import LinearOperator, cg
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from stopwise._support.arrays import Array
+from stopwise.losses import simplex
 
-DIRECT_SIZE, DIRECT_STEP_SIZE = 600, 100
-"""Up to so many unknowns in the whole columns leverages come from one factor; and steps, beyond by conjugate gradients:
-for a single right side a few products cost less than the factor."""
+DIRECT_SIZE = 600
+"""Up to so many unknowns in the whole columns the leverages of several fitted values a row come from one factor."""
 _PRODUCTS = 400
 NEARLY_FREE = 1e-6
 """Stands for the constant's penalty of 0, over the others', where the equations are turned to their axes."""
@@ -50,27 +49,29 @@ class Equations:
         bend, count = float(self.mean_curvature.sum()) / self.weight, self.design.shape[1] - self.whole
         return self.penalty[self.whole :, 0] + bend * self.energies[self.energies.size - count :]
 
-    def _direct(self, size: int) -> bool:
-        return bool(self.curvature.shape[1] == 1 or self.whole * self.curvature.shape[1] <= size)
+    @cached_property
+    def factor(self) -> Array:
+        """The lower Cholesky factor of H over the whole columns, ordered by fitted value, then by column."""
+        return self._factor(self.curvature)
 
-    def direction(self, gradient: Array, share: float) -> Array:
-        """-H^-1 gradient, (p, q); by conjugate gradients to a tolerance that shrinks with the gradient's `share`."""
-        first, q = gradient[: self.whole], gradient.shape[1]
-        if self._direct(DIRECT_STEP_SIZE):
-            factor = self._factor(self.curvature)
-            solved = scipy.linalg.cho_solve((factor, True), first.T.ravel(), check_finite=False).reshape(q, -1).T
-        else:
-            solved = self._conjugate_gradients(first, min(0.1, math.sqrt(share)))
+    def direction(self, gradient: Array, share: float, near: Equations) -> Array:
+        """-H^-1 gradient, (p, q); by conjugate gradients to a tolerance that shrinks with the gradient's `share`, with
+        the preconditioner of equations `near` these, at the same reading: a few products cost less than a factor."""
+        solved = self._conjugate_gradients(gradient[: self.whole], min(0.1, math.sqrt(share)), near)
         return -np.concatenate([solved, gradient[self.whole :] / self.rest[:, None]])
 
     def leverages(self) -> Array:
         """x_i' H^-1 x_i, (n, q, q)."""
-        if not self._direct(DIRECT_SIZE):
-            return self._leverages_by_direction()
         rows, q = self.design[:, : self.whole], self.curvature.shape[1]
+        if q > 1 and self.whole * q > DIRECT_SIZE:
+            return self._leverages_by_direction()
         out = np.zeros((len(rows), q, q))
-        for c, d, block in self._inverse():
-            out[:, c, d] = out[:, d, c] = np.einsum("ij,ij->i", rows @ block, rows)
+        if q == 1:
+            half = scipy.linalg.solve_triangular(self.factor, rows.T, lower=True, check_finite=False)
+            return cast(Array, (np.einsum("ji,ji->i", half, half) + self._rest_leverage())[:, None, None])
+        inverse = self._inverse()
+        for c, d in zip(*np.tril_indices(q), strict=True):
+            out[:, c, d] = out[:, d, c] = np.einsum("ij,ij->i", rows @ inverse[c, :, d], rows)
         return out + self._rest_leverage()[:, None, None] * np.eye(q)
 
     def _rest_leverage(self) -> Array:
@@ -92,29 +93,21 @@ class Equations:
 
     def log_determinant(self) -> float:
         """log |H|, from the factor of all unknowns in the whole columns."""
-        whole = 2 * float(np.log(np.diagonal(self._factor(self.curvature))).sum())
+        whole = 2 * float(np.log(np.diagonal(self.factor)).sum())
         return whole + int(self.curvature.shape[1]) * float(np.log(self.rest).sum())
 
     def joint(self) -> Array:
         """x_i' H^-1 x_j between all rows, (q, n, q, n)."""
-        n, q = self.curvature.shape[:2]
         rows, rest = self.design[:, : self.whole], self.design[:, self.whole :]
-        out = np.zeros((q, n, q, n))
-        for c, d, block in self._inverse():
-            out[c, :, d] = rows @ block @ rows.T
-            out[d, :, c] = out[c, :, d].T
-        for c in range(q):
+        out = np.einsum("ij,cjdk,lk->cidl", rows, self._inverse(), rows, optimize=True)
+        for c in range(len(out)):
             out[c, :, c] += (rest / self.rest) @ rest.T
-        return out
+        return cast(Array, out)
 
-    def _inverse(self) -> Iterator[tuple[int, int, Array]]:
-        """Blocks (c, d) of H^-1 over the whole columns, c >= d."""
-        p = self.whole
-        inverse = scipy.linalg.lapack.dpotri(self._factor(self.curvature), lower=1)[0] if p else np.empty((0, 0))
-        for c in range(self.curvature.shape[1]):
-            for d in range(c + 1):
-                block = inverse[c * p : (c + 1) * p, d * p : (d + 1) * p]
-                yield c, d, _symmetric(block) if c == d else block
+    def _inverse(self) -> Array:
+        """H^-1 over the whole columns, (q, whole, q, whole)."""
+        half = np.tril(dpotri(self.factor, lower=1)[0] if self.whole else self.factor)
+        return cast(Array, (half + np.tril(half, -1).T).reshape(2 * (self.curvature.shape[1], self.whole)))
 
     def _factor(self, curvature: Array) -> Array:
         """The lower Cholesky factor of H, unknowns ordered by fitted value, then by column: (q whole, q whole)."""
@@ -129,7 +122,7 @@ class Equations:
                 hessian[rows, d * p : (d + 1) * p] = design.T @ (curvature[:, c, d, None] * design)
         jitter = 0.0
         for _ in range(10 if p else 0):
-            factor, failed = scipy.linalg.lapack.dpotrf(hessian, lower=1)
+            factor, failed = dpotrf(hessian, lower=1)
             if not failed:
                 return cast(Array, factor)
             jitter = max(10 * jitter, 1e-14 * float(np.diagonal(hessian).max()))
@@ -138,24 +131,43 @@ class Equations:
             raise ValueError("Newton's equations overflow: rescale y or the covariates")
         return hessian
 
-    def _conjugate_gradients(self, right: Array, tolerance: float) -> Array:
-        """H^-1 right over the whole columns, preconditioned by H with every row's mean curvature for its matrix."""
-        design, penalty = self.design[:, : self.whole], self.penalty[: self.whole]
-        factor = self._factor(self.mean_curvature)
+    @cached_property
+    def corner_factors(self) -> list[Array]:
+        """The factors of H_1, ..., H_C, where H_c is H with one fitted value a row, towards a corner of a simplex."""
+        corners = simplex(self.curvature.shape[1] + 1)
+        towards = np.einsum("cj,ijk,ck->ci", corners, self.curvature, corners, optimize=True)
+        return [self._factor(each[:, None, None]) for each in towards]
 
-        def product(flat: Array) -> Array:
-            block = flat.reshape(right.shape)
-            bent = np.einsum("icd,id->ic", self.curvature, design @ block)
-            return cast(Array, design.T @ bent + penalty * block).ravel()
+    def _product(self, block: Array) -> Array:
+        """H block over the whole columns."""
+        design = self.design[:, : self.whole]
+        bent = np.einsum("icd,id->ic", self.curvature, design @ block)
+        return cast(Array, design.T @ bent + self.penalty[: self.whole] * block)
 
-        def nearly(flat: Array) -> Array:
-            return cast(Array, scipy.linalg.cho_solve((factor, True), flat.reshape(right.shape))).ravel()
+    def _precondition(self, block: Array) -> Array:
+        """Z' (H_1^-1, ..., H_C^-1) Z block, near to H^-1 block; of one fitted value H^-1 itself.
 
-        both = (LinearOperator((right.size, right.size), matvec=f) for f in (product, nearly))
-        matrix, near = both
-        return cast(Array, cg(matrix, right.ravel(), rtol=tolerance, maxiter=_PRODUCTS, M=near)[0]).reshape(right.shape)
+        Z (C, q) are the corners of a simplex, C = q + 1; the curvature towards one is p_c (1 - p_c) for classes. Where
+        rows are all alike this is within a factor of two of H^-1, in any direction.
+        """
+        if block.shape[1] == 1:
+            return cast(Array, dpotrs(self.factor, block, lower=1)[0])
+        corners = simplex(len(self.corner_factors))
+        sides = zip(self.corner_factors, corners @ block.T, strict=True)
+        return cast(Array, np.transpose([dpotrs(factor, side, lower=1)[0] for factor, side in sides]) @ corners)
 
-
-def _symmetric(lower: Array) -> Array:
-    """The matrix whose lower half this is."""
-    return cast(Array, np.tril(lower) + np.tril(lower, -1).T)
+    def _conjugate_gradients(self, right: Array, tolerance: float, near: Equations) -> Array:
+        """H^-1 right over the whole columns, until the residual is below a share of the right side."""
+        solved, left, goal = np.zeros_like(right), right, tolerance * float(np.linalg.norm(right))
+        along = near._precondition(left)
+        size = float(np.vdot(left, along))
+        for _ in range(_PRODUCTS if size > 0 else 0):
+            image = self._product(along)
+            step = size / float(np.vdot(along, image))
+            solved, left = solved + step * along, left - step * image
+            if float(np.linalg.norm(left)) <= goal:
+                break
+            turned = near._precondition(left)
+            size, last = float(np.vdot(left, turned)), size
+            along = turned + (size / last) * along
+        return solved
