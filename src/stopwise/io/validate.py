@@ -248,6 +248,8 @@ def _check_path(path: Path, outputs: int) -> None:
             inside = _matrix(rows, "iu", (None,)) and bool(np.all((rows >= 0) & (rows < len(basis.rows))))
             must(inside and path.left_out.shape == (len(rows), *shape), "rows left out disagree with their residuals")
             must(len(np.unique(rows)) == len(rows), "a row is left out twice")
+            with np.errstate(over="ignore"):
+                must(_squarable(path.left_out * path.scale), "residuals of rows left out overflow")
         root = path.root_weights
         must(root is None or (root.shape == (len(basis.rows),) and bool(np.all(root > 0))), "weights must be positive")
     for what in (path.coefficients, path.energy, path.response, path.level, path.scale, path.left_out):
