@@ -273,6 +273,15 @@ def tampered(saved, tmp_path, change):
     return tmp_path / "tampered.stopwise"
 
 
+def test_a_batch_of_one_row_beside_its_landmarks_comes_back(tmp_path):
+    points = np.array([[0.0, 0.0], [1.0, 1.0]])
+    model = sw.KernelGradientRegressor(sw.kernels.Gaussian(1.0), solver="nystrom", n_landmarks=points)
+    model.partial_fit(np.array([[3.0, -3.0]]), np.array([1.0]))
+    sw.save(model, tmp_path / "batch.stopwise")
+    new = np.array([[0.5, 0.5], [3.0, -3.0]])
+    np.testing.assert_array_equal(sw.load(tmp_path / "batch.stopwise").predict(new), model.predict(new))
+
+
 @pytest.mark.parametrize("change", [lambda rows: rows + 1, lambda rows: rows - 1, lambda rows: rows[1:], np.zeros_like])
 def test_rows_left_out_that_are_none_of_the_table_are_refused(tmp_path, change):
     rng = np.random.default_rng(0)
