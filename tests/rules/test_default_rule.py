@@ -3,12 +3,13 @@
 import warnings
 from types import SimpleNamespace
 
+import mpmath
 import numpy as np
 import pytest
 
 import stopwise as sw
 from stopwise.estimators.doubts import TrustWarning, doubts
-from stopwise.rules.prudent import LeftOut
+from stopwise.rules.prudent import CEILING, LeftOut
 from stopwise.selection.result import Selection
 
 FILTERS = ["descent", "flow", "cutoff", "nu-method"]
@@ -25,6 +26,37 @@ def distinct_error(X, y, kernel, penalty, group, left):
     system = np.block([[K, np.ones((rest.sum(), 1))], [np.ones((1, rest.sum())), np.zeros((1, 1))]])
     solved = np.linalg.solve(system, np.append(y[rest], 0.0))
     return ((y[out] - kernel(X[out], X[rest]) @ solved[:-1] - solved[-1]) ** 2).sum()
+
+
+def surface(X):
+    """Smooth and free of noise."""
+    return np.exp(X[:, 0]) * np.sin(2 * X[:, 1])
+
+
+def test_left_out_errors_have_three_digits_at_the_ceiling():
+    X = np.random.default_rng(0).uniform(-1, 1, (25, 2))
+    y, kernel = surface(X), sw.kernels.Gaussian(1.0)
+    path = ridge_path(X, y, kernel, fit_intercept=False)
+    errors = LeftOut(path)(np.array([CEILING]))[0] * path.scale**2
+    with mpmath.workdps(50):
+        inverse = (mpmath.matrix(kernel(X).tolist()) + mpmath.eye(25) * 25 / mpmath.mpf(CEILING)) ** -1
+        weights = inverse * mpmath.matrix(y.tolist())
+        exact = [float((weights[i] / inverse[i, i]) ** 2) for i in range(25)]
+    np.testing.assert_allclose(errors.mean(), np.mean(exact), rtol=1e-3)
+
+
+@pytest.mark.parametrize("solver", ["dense", "factor"])
+def test_data_free_of_noise_are_followed_to_the_ceiling(solver):
+    rng = np.random.default_rng(0)
+    X, new = rng.uniform(-1, 1, (250, 2)), rng.uniform(-1, 1, (500, 2))
+    fits = [
+        sw.KernelRidgeRegressor(sw.kernels.Gaussian(1.0), rule=rule, solver=solver).fit(X, surface(X))
+        for rule in ("auto", sw.rules.Fixed(step_sum=1e9))
+    ]
+    here, before = (np.sqrt(np.mean((fit.predict(new) - surface(new)) ** 2)) for fit in fits)
+    assert fits[0].stop_.reason is sw.rules.Reason.CAP
+    assert fits[0].stop_.certainty.settled
+    assert here < 0.2 * before
 
 
 def test_left_out_errors_are_those_of_fits_without_the_row():

@@ -28,7 +28,7 @@ from stopwise.selection.length_scales import Learned, Place
 from stopwise.selection.rows import Sample
 
 MAX_RATIO = 1e9
-"""The largest signal-to-noise ratio nu that is looked at: what fits better beyond is rounding."""
+"""The largest signal-to-noise ratio nu at which kernels are compared: beyond, the evidence has lost too many digits."""
 _CURVE_POINTS = 56
 _LEAST_LEFT = 1e-9
 

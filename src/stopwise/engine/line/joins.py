@@ -13,7 +13,7 @@ from typing import cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.engine.line.pass_records import Filtered, Means, nothing
+from stopwise.engine.line.pass_records import Filtered, Means, known_states, nothing
 from stopwise.engine.line.passes import error_told, innovations, narrowed
 from stopwise.engine.line.triangles import (
     Entry,
@@ -22,7 +22,6 @@ from stopwise.engine.line.triangles import (
     applied,
     beside,
     columns_of,
-    diagonal_matrix,
     empty,
     factor,
     inner,
@@ -77,11 +76,16 @@ class Elements:
         return Elements(spread, _each(self.gain, change), _each(self.means, change), after)
 
 
+def _groups(count: int) -> Layout:
+    """Neighbours that become one; all of few."""
+    return Layout.of(count, count if count <= 2 * _GROUP else _GROUP)
+
+
 def joined(parts: Elements, start: Filtered) -> tuple[Filtered, Filtered]:
     """The state before each stretch given everything before it, and what all after it tell of the state at its end."""
     p, q = parts.spread.size, len(parts.means[0])
     problems, count = np.shape(parts.gain[0][0])
-    layout = Layout.of(count, count if count <= 2 * _GROUP else _GROUP)
+    layout = _groups(count)
     laid = parts.each(layout.lay)
     starts, ends = start, nothing(np.zeros((problems, 1)), p, q)
     if layout.stretches > 1:
@@ -93,11 +97,10 @@ def joined(parts: Elements, start: Filtered) -> tuple[Filtered, Filtered]:
 def _together(laid: Elements, p: int, q: int) -> Elements:
     """Neighbours composed, (length, problems, groups) -> (problems, groups): gains from unit states."""
     zero = np.zeros(np.shape(laid.gain[0][0])[1:])
-    unit: Means = [[*(zero + float(i == j) for j in range(p)), *([zero] * q)] for i in range(p)]
     silent: Vector = [0.0] * p
     after = Filtered(laid.after.spread, [[*silent, *row] for row in laid.after.means])
     known = Elements(laid.spread, laid.gain, [[*silent, *row] for row in laid.means], after)
-    end = _before(known, Filtered(diagonal_matrix([zero] * p, lower=True), unit))[-1]
+    end = _before(known, known_states(zero, p, q))[-1]
     told = _after(laid, nothing(zero, p, q))[0]
     return Elements(end.spread, [row[:p] for row in end.means], [row[p:] for row in end.means], told)
 
@@ -172,7 +175,7 @@ def _by_row(state: Filtered, layout: Layout) -> Filtered:
 def chained(transfer: Array, driven: Array, start: Array) -> Array:
     """The states x_0 = start, x_(s+1) = transfer_s x_s + driven_s: (p, p, n), (p, q, n), (p, q, 1) -> (p, q, n)."""
     n = transfer.shape[-1]
-    layout = Layout.of(n, n if n <= 2 * _GROUP else _GROUP)
+    layout = _groups(n)
     moves, own, now = layout.lay(transfer), layout.lay(driven), start
     if layout.stretches > 1:
         gain, total = moves[0], own[0]

@@ -52,6 +52,12 @@ def nothing(zero: Array, p: int, q: int) -> Filtered:
     return Filtered(diagonal_matrix([zero] * p, lower=False), [[zero] * q for _ in range(p)])
 
 
+def known_states(zero: Array, p: int, q: int) -> Filtered:
+    """Unit states, known exactly, as the first p responses; the other q see nothing yet."""
+    means: Means = [[*(zero + float(i == j) for j in range(p)), *([zero] * q)] for i in range(p)]
+    return Filtered(diagonal_matrix([zero] * p, lower=True), means)
+
+
 @dataclass(frozen=True)
 class Seen:
     """One row of a forward pass: the state given the rows before it, and what the row adds."""

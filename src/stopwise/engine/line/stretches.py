@@ -10,10 +10,9 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.engine.line.joins import Elements, Layout, joined
-from stopwise.engine.line.pass_records import Filtered, Innovations, Lanes, Likelihood, Means, States, Told
+from stopwise.engine.line.pass_records import Filtered, Innovations, Lanes, Likelihood, States, Told, known_states
 from stopwise.engine.line.passes import adjoint, backward, error_told, forward
 from stopwise.engine.line.transitions import StateSpace
-from stopwise.engine.line.triangles import diagonal_matrix
 
 _FULL_LANES = 8192
 """Lanes times problems beyond which more of them no longer save time: vectors of 64 kB, a handful to a core's cache."""
@@ -28,9 +27,8 @@ def elements(lanes: Lanes) -> Elements:
     nothing = np.zeros((lanes.length, 1, shape[-1]))
     known = Lanes(lanes.space, lanes.table, lanes.omega, [nothing] * p + lanes.responses)
     q = len(lanes.responses)
-    unit: Means = [[*(zero + float(i == j) for j in range(p)), *([zero] * q)] for i in range(p)]
     told = Told(zero, p, q)
-    end = forward(known, Filtered(diagonal_matrix([zero] * p, lower=True), unit), told)
+    end = forward(known, known_states(zero, p, q), told)
     return Elements(end.spread, [row[:p] for row in end.means], [row[p:] for row in end.means], told.now)
 
 

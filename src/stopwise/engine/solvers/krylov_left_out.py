@@ -19,8 +19,7 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise._support.torch import on_host
 from stopwise.engine.solvers.krylov_solver import UnsettledWarning
-from stopwise.engine.solvers.plan import Plan, Solution, Solver
-from stopwise.engine.solvers.solves_solver import with_left_out
+from stopwise.engine.solvers.plan import Plan, Solution, Solver, with_left_out
 from stopwise.engine.solves.penalty_search import FoundPenalty, PenaltySearch
 from stopwise.filters import Ridge
 from stopwise.problem import Problem

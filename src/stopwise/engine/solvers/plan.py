@@ -108,6 +108,15 @@ def bare_path(problem: Problem, filter: Filter, responses: Array, largest: float
     return path_in_space(problem, spectrum, filter, np.zeros((1, responses.shape[1])), responses)
 
 
+def with_left_out(path: Path, residuals: list[Array | None], rows: Array) -> Path:
+    """The path with residuals of `rows` left out, for each response; a later one may have left more rows out."""
+    known = [each for each in residuals if each is not None]
+    if not known or len(known) < len(residuals):
+        return path
+    count = min(len(each) for each in known)
+    return replace(path, left_out=np.column_stack([each[:count] for each in known]), left_out_rows=rows[:count])
+
+
 def with_weights(
     problem: Problem,
     path: Path,

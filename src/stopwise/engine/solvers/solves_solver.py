@@ -21,7 +21,7 @@ from stopwise._support.torch import on_host
 from stopwise.engine.operators import Dense
 from stopwise.engine.solvers.dense_solver import decide, noise_of, problem_path
 from stopwise.engine.solvers.krylov_solver import UnsettledWarning
-from stopwise.engine.solvers.plan import Plan, Solution, bare_path, solved
+from stopwise.engine.solvers.plan import Plan, Solution, bare_path, solved, with_left_out
 from stopwise.engine.solvers.solve_places import Place
 from stopwise.engine.solves.costs import DEVICE_EVERY_ROW, HOST_EVERY_ROW
 from stopwise.engine.solves.penalty_search import SHORT_STRIDE, STRIDE, FoundPenalty, PenaltySearch
@@ -280,15 +280,6 @@ class _Run:
 
     def _empty_path(self, bound: Filter, largest: float) -> Path:
         return bare_path(self.problem, bound, self.system.library.host(self.system.responses + 0.0), largest)
-
-
-def with_left_out(path: Path, residuals: list[Array | None], rows: Array) -> Path:
-    """The path with residuals of `rows` left out, for each response; a later one may have left more rows out."""
-    known = [each for each in residuals if each is not None]
-    if not known or len(known) < len(residuals):
-        return path
-    count = min(len(each) for each in known)
-    return replace(path, left_out=np.column_stack([each[:count] for each in known]), left_out_rows=rows[:count])
 
 
 def _with_error(stop: Stop, error: float) -> Stop:

@@ -72,10 +72,12 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
     known = _known_posterior(fitted, rows)
     errors = None if known else _known_errors(fitted.path)
     if errors is not None:  # rows that were left out are the last to stand for others, and the only ones asked
-        order = order[np.argsort(np.isfinite(errors[order]).all(axis=1), kind="stable")]
-    others = order if known else order[STANDING_ROWS:]
-    others = others if errors is None else others[np.isfinite(errors[others]).all(axis=1)]
-    asked = np.sort(others[:LEFT_OUT_ROWS])
+        told = cast(Array, np.isfinite(errors).all(axis=1))
+        order = order[np.argsort(told[order], kind="stable")]
+        asked = order[max(STANDING_ROWS, int((~told).sum())) :]
+    else:
+        asked = order if known else order[STANDING_ROWS:]
+    asked = np.sort(asked[:LEFT_OUT_ROWS])
     posterior = known or _standing_posterior(fitted, rows, np.sort(order[:STANDING_ROWS]))
     some, counts = on_host(rows[asked]), _counts(fitted.path)[asked]
     noise, variance = (counts / fitted.path.row_weights[asked])[:, None], posterior.variance(some, clock)
@@ -89,16 +91,15 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
         left, own = _path_left(path, fitted.step_sums, asked), np.zeros_like(variance)
     itself = own * noise
     beside = variance - itself
-    if errors is None:
-        observed = _ratios(residuals, left, noise + beside, itself, own)
-    else:
-        observed = _ratios(errors[asked], np.ones_like(left), noise + beside, itself, own)
+    missed = _without_itself(residuals, left) if errors is None else errors[asked]
+    observed = missed / _scale(noise + beside, itself, own)
     given = None
     if copies is not None:  # one of them left out, and predicted as a new observation of weight one is
         each = copies[asked, None]
         # Ridge stands for other filters where a row is left out, and less well where its copies stay in.
-        kept = np.where(each > 1, _residuals(fitted.path, fitted.step_sums, asked), residuals)
-        given = Given(_ratios(kept, 1 - (1 - left) / each, 1 + beside, itself, own / each), copies[asked])
+        again = _without_itself(_residuals(fitted.path, fitted.step_sums, asked), 1 - (1 - left) / each)
+        ratios = np.where(each > 1, again, missed) / _scale(1 + beside, itself, own / each)
+        given = Given(ratios, copies[asked])
     by_rows = None if isinstance(fitted.kernel, Precomputed) else some.astype(np.float64, copy=False)
     calibrations = tuple(_calibrated(by_rows, observed[:, j], counts, given, j) for j in range(len(clock)))
     return Uncertainty(posterior, calibrations, clock, optimism(fitted), _others(fitted, rows))
@@ -117,13 +118,14 @@ def _known_errors(path: Path) -> Array | None:
     return errors
 
 
-def _ratios(residuals: Array, left: Array, beside: Array, itself: Array, own: Array) -> Array:
-    """Left-out residuals r / (1 - h) over their scales.
+def _without_itself(residuals: Array, left: Array) -> Array:
+    """Left-out residuals r / (1 - h)."""
+    return cast(Array, residuals / np.maximum(left, _SATURATED))
 
-    The scale's square is `beside`, and what the row itself tells of the estimate there: v / (1 - own) without it.
-    """
-    scale = np.sqrt(beside + itself / np.maximum(1 - own, _SATURATED))
-    return cast(Array, residuals / np.maximum(left, _SATURATED) / scale)
+
+def _scale(beside: Array, itself: Array, own: Array) -> Array:
+    """The root of `beside` and of what the row itself tells of the estimate there: v / (1 - own) without it."""
+    return cast(Array, np.sqrt(beside + itself / np.maximum(1 - own, _SATURATED)))
 
 
 def _copies(path: Path) -> Array | None:
