@@ -22,7 +22,7 @@ class ArrayLibrary(Protocol):
         """The lower factor L, L L' = matrix, which may be overwritten; None where it is not positive definite."""
 
     def solve_lower(self, lower: Array, block: Array, *, transposed: bool = False) -> Array:
-        """L^-1 block, or L'^-1 block."""
+        """L^-1 block, or L'^-1 block, in the precision of L."""
 
     def qr(self, block: Array) -> tuple[Array, Array]:
         """Thin factors Q R = block."""
@@ -60,6 +60,7 @@ class NumpyLibrary:
             return None
 
     def solve_lower(self, lower: Array, block: Array, *, transposed: bool = False) -> Array:
+        block = np.asarray(block, dtype=lower.dtype)  # a factor in float32 is not copied
         return cast(
             Array, scipy.linalg.solve_triangular(lower, block, lower=True, trans=int(transposed), check_finite=False)
         )

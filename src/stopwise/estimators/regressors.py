@@ -272,9 +272,10 @@ class KernelGradientRegressor(_KernelRegressor):
     n_landmarks : int, array of rows or "auto"
         For `solver="nystrom"`.
     precision : {"auto", "float64", "float32", "fast"}
-        Of kernel matrix and products. "auto": float64 on the CPU; on a GPU float32-accurate fused tiles with sums in
-        float64 (the stop and a fit within 1e-4 of float64's). "fast" has about 3 digits. A matrix-free fit with
-        `tol=0` is made in float64 whatever is said here.
+        Of kernel matrix and products. "auto": float64 on the CPU, but for `solver="preconditioned"` of more than 5,000
+        rows, whose factor is in float32 where that rounds off at most a hundredth of the residuals; on a GPU
+        float32-accurate fused tiles with sums in float64 (the stop and a fit within 1e-4 of float64's). "fast" has
+        about 3 digits. A matrix-free fit with `tol=0` is made in float64 whatever is said here.
     tol : float
         How wide the bracket on the stop may be under a matrix-free solver; 0 asks for one integer.
     n_jobs : int or None

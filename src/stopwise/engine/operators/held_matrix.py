@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 import scipy.linalg
 
 from stopwise._support.arrays import Array
@@ -42,11 +43,7 @@ class Dense(Operator):
         gap = max(
             (float(np.abs(gram[t, t.start :] - gram[t.start :, t].T).max()) for t in _tiles(len(gram))), default=0.0
         )
-        if gap > _ASYMMETRY[gram.dtype] * scale:
-            raise ValueError(
-                f"a Gram matrix must be symmetric: entries differ from their mirror images by up to {gap:g} "
-                f"(largest entry {scale:g})"
-            )
+        refuse_asymmetry(gap, scale, gram.dtype)
         self.gram = gram if gap == 0 else _symmetric(gram if own else gram.copy())
 
     def _gram_product(self, block: Array) -> Array:
@@ -86,6 +83,15 @@ class Dense(Operator):
         values, vectors = scipy.linalg.eigh(self.normalized_gram(), overwrite_a=True, check_finite=False, driver="evd")
         # In order in memory: products with reversed columns would be eight times slower, since BLAS takes none.
         return values[::-1].astype(np.float64), np.asfortranarray(vectors[:, ::-1])
+
+
+def refuse_asymmetry(gap: float, scale: float, dtype: npt.DTypeLike) -> None:
+    """Entries that differ from their mirror images by up to `gap` must be rounding beside the largest, `scale`."""
+    if gap > _ASYMMETRY[np.dtype(dtype)] * scale:
+        raise ValueError(
+            f"a Gram matrix must be symmetric: entries differ from their mirror images by up to {gap:g} "
+            f"(largest entry {scale:g})"
+        )
 
 
 def _tiles(n_rows: int) -> Iterator[slice]:

@@ -16,8 +16,10 @@ from stopwise.engine.gpu.plain_tiles import free_bytes
 from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.tiles import Tiled
 from stopwise.engine.solvers.plan import Plan
-from stopwise.engine.solves.costs import DEVICE, DEVICE_SOLVE, HOST, HOST_SOLVE
+from stopwise.engine.solves.anchor import AnchorSystem
+from stopwise.engine.solves.costs import DEVICE, DEVICE_SOLVE, HOST, HOST_SOLVE, LEAST_LEFT_OUT
 from stopwise.engine.solves.factor import centred_gram
+from stopwise.engine.solves.half_held import HalfHeld
 from stopwise.engine.solves.systems import FactorSystem, FoldSystem, RawGram
 from stopwise.kernels import Precomputed
 from stopwise.problem import Problem
@@ -26,8 +28,18 @@ _HELD_SHARE = 0.6
 """Of the free memory, what a held matrix may take."""
 _TILE_ROWS = 500
 """Rows of a held matrix that are made at once: its kernel takes several copies of them."""
+SINGLE_ROWS = 5_000
+"""From here on a factor in float32 pays: in float64 it takes twice the time, a second and more."""
 HOST_RANK, DEVICE_RANK = 1_500, 5_000
 """Columns of a preconditioner: about as many multiplications as a handful of products with a block of sixteen."""
+
+
+System = FactorSystem | FoldSystem | AnchorSystem
+
+
+def half_held_bytes(n_rows: int, *, single: bool) -> float:
+    """What a matrix and its factor in one square take, with the columns of the rows left out beside them."""
+    return (4.0 if single else 8.0) * n_rows * (n_rows + 6 * min(n_rows, LEAST_LEFT_OUT))
 
 
 class Place(Protocol):
@@ -51,8 +63,8 @@ class Place(Protocol):
     def factors(self) -> FactorSystem:
         """The held matrix."""
 
-    def folds(self, *, held: bool) -> FoldSystem:
-        """Rows left out in folds: with a held matrix, or by products alone."""
+    def sampled(self, *, held: bool) -> FoldSystem | AnchorSystem:
+        """Some rows left out: with a `held` matrix, or whichever way fits."""
 
 
 def _roots(problem: Problem) -> Array:
@@ -125,29 +137,52 @@ class HostPlace:
             problem.counts,
         )
 
-    def folds(self, *, held: bool) -> FoldSystem:
+    def sampled(self, *, held: bool) -> FoldSystem | AnchorSystem:
+        needed, free = half_held_bytes(self.problem.n_rows, single=self._single), memory.free_bytes()
+        if needed < _HELD_SHARE * free:
+            return self._anchored()
+        if held:
+            raise MemoryError(
+                f'solver="factor" needs about {gibibytes(needed)} for {self.problem.n_rows} rows and '
+                f'{gibibytes(free)} are free: use solver="preconditioned" or solver="nystrom"'
+            )
+        return self._folds()
+
+    @property
+    def _single(self) -> bool:
+        """Whether float32 will do where penalties allow: for so many rows that estimates are rough anyway."""
+        return self.problem.n_rows > SINGLE_ROWS and self.plan.precision != "float64" and self.plan.tol > 0
+
+    def _anchored(self) -> AnchorSystem:
+        problem, kernel = self.problem, self.plan.kernel
+        order = np.random.default_rng([20160716, problem.seed]).permutation(problem.n_rows)
+        x = problem.covariates
+        self.operator = HalfHeld(
+            lambda rows, columns: problem.gram(kernel, rows, columns),
+            np.diagonal(x) if isinstance(kernel, Precomputed) else kernel.diagonal(x),
+            order[::-1],  # the sample last
+            weights=problem.weights,
+            centred=problem.intercept,
+            dtype=np.float32 if self._single else np.float64,
+            n_jobs=self.plan.n_jobs,
+        )
+        return AnchorSystem(self.operator, problem.responses * _roots(problem)[:, None], problem.counts)
+
+    def _folds(self) -> FoldSystem:
         problem, operator = self.problem, self.operator
-
-        def columns(rows: Array) -> Array:
-            if self._held is not None:
-                return self._held[:, rows]
-            return problem.gram(self.plan.kernel, None, rows)
-
         gram = RawGram(
             operator.gram_product,
-            columns,
+            lambda rows: problem.gram(self.plan.kernel, None, rows),
             np.asarray(operator.gram_diagonal(), dtype=np.float64),
-            held=self._matrix if held else None,
         )
-        rank = min(HOST_RANK, max(problem.n_rows // 4, 1))
         return FoldSystem(
             gram,
             problem.responses,
             _roots(problem),
             intercept=problem.intercept,
-            rank=rank,
+            rank=min(HOST_RANK, max(problem.n_rows // 4, 1)),
             seed=problem.seed,
-            products=HOST_SOLVE / HOST.product(problem.n_rows, held=self._held is not None),
+            products=HOST_SOLVE / HOST.product(problem.n_rows, held=False),
         )
 
 
@@ -207,7 +242,7 @@ class DevicePlace:
             counts,
         )
 
-    def folds(self, *, held: bool) -> FoldSystem:
+    def sampled(self, *, held: bool) -> FoldSystem:
         problem, exact = self.problem, self.operator
         single = self.plan.precision != "float64" and self.plan.tol > 0
         fast = self._operator("float32") if single else exact

@@ -2,7 +2,8 @@
 
     a stop on some rows (all pairs) -> readings on all rows around it -> the stop -> the filter as solves at one shift
 
-`FactorSolver` leaves every row out, exactly. `PreconditionedSolver` multiplies only, and leaves out a sample.
+"factor" has a factor at each penalty, and leaves every row out, exactly. "preconditioned" has one factor near the stop
+for all penalties, or products alone where that does not fit (and on a device), and leaves out a sample.
 """
 
 from __future__ import annotations
@@ -22,12 +23,11 @@ from stopwise.engine.operators import Dense
 from stopwise.engine.solvers.dense_solver import decide, noise_of, problem_path
 from stopwise.engine.solvers.krylov_solver import UnsettledWarning
 from stopwise.engine.solvers.plan import Plan, Solution, bare_path, solved, with_left_out
-from stopwise.engine.solvers.solve_places import Place
+from stopwise.engine.solvers.solve_places import SINGLE_ROWS, Place, System
 from stopwise.engine.solves.costs import DEVICE_EVERY_ROW, HOST_EVERY_ROW
 from stopwise.engine.solves.penalty_search import SHORT_STRIDE, STRIDE, FoundPenalty, PenaltySearch
 from stopwise.engine.solves.resolvent_space import ResolventSpace, largest_eigenvalue, resolvent_space
 from stopwise.engine.solves.shifted_descent import ROUGH, Resolvent, ResolventPolynomial, as_resolvents, is_smooth
-from stopwise.engine.solves.systems import FactorSystem, FoldSystem
 from stopwise.engine.spectrum.block_krylov import with_diagonal
 from stopwise.engine.spectrum.eigenpairs import dense_spectrum
 from stopwise.filters import Filter, Ridge
@@ -47,7 +47,7 @@ _PROBES = {"factor": 63, "preconditioned": 7}
 """Random signs beside the responses, which tell sums over all eigenvalues: many where a solve is two triangles."""
 _ACCURACY = 1e-6
 """How far the filter's approximation may be off; for many rows a rough one will do,"""
-_MANY = {"factor": 60_000, "preconditioned": 10_000}
+_MANY = {"factor": 60_000, "preconditioned": SINGLE_ROWS}
 """which is from here on: there each solve takes seconds, and the error of the estimate is a hundred times larger."""
 _RIDGE_STEPS = {"factor": 4, "preconditioned": 2}
 """Solves that span ridge's path around its stop; the estimate itself takes one."""
@@ -63,7 +63,7 @@ class _Solves(Resolvent, Protocol):
 class _Reader:
     """Left-out residuals at any penalty, each read once for all responses."""
 
-    system: FactorSystem | FoldSystem
+    system: System
     seen: dict[float, Array]
     progress: Progress
 
@@ -86,11 +86,11 @@ class SolvesSolver:
             system = self._system(problem)
             return _Run(problem, plan, system, self.place, self.name, progress).solution()
 
-    def _system(self, problem: Problem) -> FactorSystem | FoldSystem:
+    def _system(self, problem: Problem) -> System:
         if self.name == "preconditioned":
-            return self.place.folds(held=False)
+            return self.place.sampled(held=False)
         every_row = HOST_EVERY_ROW if self.place.device is None else DEVICE_EVERY_ROW
-        return self.place.factors() if problem.n_rows <= every_row else self.place.folds(held=True)
+        return self.place.factors() if problem.n_rows <= every_row else self.place.sampled(held=True)
 
 
 def _check(plan: Plan, name: str) -> None:
@@ -110,7 +110,7 @@ def _check(plan: Plan, name: str) -> None:
 class _Run:
     problem: Problem
     plan: Plan
-    system: FactorSystem | FoldSystem
+    system: System
     place: Place
     name: str
     progress: Progress
@@ -125,12 +125,18 @@ class _Run:
         path, dual, error = self._estimate(bound, largest, stops)
         path = with_left_out(path, [left_out for _, left_out in found], self.system.rows_left_out)
         stops = [_with_error(stop, error) for stop in stops]
-        _warn(stops, self.plan.tol, sampled=self.system.together > 0)
+        _warn(stops, self.plan.tol, sampled=self._sampled)
         path = path.stopped_at(tuple(stop.step_sum for stop in stops))
         sigmas = [noise_of(problem, self.plan, path.column(j), j) for j in range(len(stops))]
         device = self.place.device
         solution = solved(problem, self.place.operator, path, stops, dual, sigmas, self.name)
         return replace(solution, device=device, precision=None if device is None else "float64")
+
+    @property
+    def _sampled(self) -> bool:
+        """Whether chance in the choice of rows takes part: not each row was left out, alone and exactly."""
+        system = self.system
+        return system.together > 0 or system.guessed() > 0 or system.weight < (1 - 1e-9) * system.n_samples
 
     def _largest(self) -> float:
         """The largest eigenvalue of K, or just above it."""
@@ -168,7 +174,7 @@ class _Run:
         problem, system, n = self.problem, self.system, self.problem.n_samples
         reader = _Reader(system, self.seen, self.progress)
         allowance = self.plan.rule.left_out_allowance
-        start = self._start(column)
+        start, stride = self._start(column), SHORT_STRIDE if self._in_two_steps else STRIDE
         while True:
             search = PenaltySearch(
                 lambda penalty: reader(penalty, column),
@@ -178,14 +184,16 @@ class _Run:
                 largest=1e3 * n * largest,
                 allowance=0.0 if allowance is None else allowance,
                 together=system.together,
+                guessed=system.guessed,
                 agree=_AGREE_IN_FOLDS if system.together > 0 else _AGREE,
                 affordable=system.affordable,
-                stride=SHORT_STRIDE if self._in_two_steps else STRIDE,
+                stride=stride,
             )
             found = search.run(start)
             if found.regret <= self.plan.tol or found.unread > self.plan.tol or not system.grow():
                 return found
             self.seen.clear()
+            start, stride = found.lowest_penalty, SHORT_STRIDE
 
     @property
     def _middle(self) -> int:
@@ -195,13 +203,13 @@ class _Run:
     def _in_two_steps(self) -> bool:
         return self.problem.n_rows > 2 * self._middle
 
-    def read(self, column: int, larger: FactorSystem | FoldSystem) -> float:
-        """The stop of these rows as a penalty, for a `larger` system that they are a sample of."""
+    def read(self, column: int, larger: System) -> float:
+        """The penalty of these rows' smallest error, for a `larger` system that they are a sample of."""
         found = self._search(self._largest(), column)
         variance = float((self.system.responses[:, column] ** 2).sum()) / self.problem.n_samples
         if variance > 0:
-            larger.expect_error(math.sqrt(max(found.lowest, 0.0) / variance))
-        return found.penalty
+            larger.expect(found.lowest_penalty, math.sqrt(max(found.lowest, 0.0) / variance))
+        return found.lowest_penalty
 
     def _start(self, column: int) -> float:
         """The penalty of the smallest left-out error on some rows, which carries over to all rows."""
@@ -220,10 +228,10 @@ class _Run:
         stop, _ = decide(part, ridge, path.column(column), column)
         reading = stop.evidence.lowest_step_sum or stop.step_sum
         variance = float(np.average(part.responses[:, column] ** 2, weights=part.weights))
+        penalty = part.n_samples / (reading if reading > 0 else 1 / problem.kernel_scale(plan.kernel))
         if stop.evidence.lowest is not None and variance > 0:
-            self.system.expect_error(math.sqrt(max(stop.evidence.lowest, 0.0) / variance))
-        scale = problem.kernel_scale(plan.kernel)
-        return part.n_samples / reading if reading > 0 else part.n_samples * scale
+            self.system.expect(penalty, math.sqrt(max(stop.evidence.lowest, 0.0) / variance))
+        return penalty
 
     # ---- the estimate there -------------------------------------------------------------------------------------
 
@@ -235,7 +243,8 @@ class _Run:
             float(np.exp(np.log(reached[reached > 0]).mean())) if np.any(reached > 0) else 1.0 / max(largest, 1e-280)
         )
         many = problem.n_rows > _MANY[self.name]
-        polynomial = as_resolvents(bound, middle, largest, ROUGH if many else _ACCURACY)
+        pole = None if self.system.factored is None else self.system.factored * middle / n
+        polynomial = as_resolvents(bound, middle, largest, ROUGH if many else _ACCURACY, pole)
         solver = self.system.at(polynomial.penalty(n, middle), 1e-2 * self.plan.tol if many else 1e-5 * self.plan.tol)
         space = self._space(solver, polynomial, reached, middle)
         self.progress.show("the estimate")

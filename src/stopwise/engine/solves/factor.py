@@ -61,13 +61,22 @@ class Factor:
         n = len(self.lower)
         out = self._library.zeros(n)
         for first in range(0, n, _BLOCK):
-            corner = self.lower[first:, first:]
-            count = min(_BLOCK, n - first)
-            columns = self._library.solve_lower(corner, self._library.unit_columns(n - first, np.arange(count)))
-            out[first : first + count] = (columns * columns).sum(0)
+            for part in self._inverse_columns(first, min(_BLOCK, n - first)):
+                out[first : first + _BLOCK] += (part * part).sum(0)
         if self.constant is not None:
             out = out - self.constant**2 / (self.scale + self.penalty + self.shift)
         return out
+
+    def _inverse_columns(self, first: int, count: int) -> list[Array]:
+        """Some columns of L^-1, in blocks of rows from `first` on, by products with slices of L: none is copied."""
+        parts: list[Array] = []
+        for top in range(first, len(self.lower), _BLOCK):
+            rows = self.lower[top : top + _BLOCK]
+            block = self._library.unit_columns(count, np.arange(count)) if top == first else 0.0
+            for k, part in enumerate(parts):
+                block = block - rows[:, first + k * _BLOCK : first + (k + 1) * _BLOCK] @ part
+            parts.append(self._library.solve_lower(rows[:, top : top + _BLOCK], cast(Array, block)))
+        return parts
 
     def left_out(self, response: Array, counts: Array | None = None) -> Array:
         """Leave-one-out residuals [P y]_i / P_ii in weighted coordinates; exact for ridge at a held penalty.
@@ -87,22 +96,34 @@ class Factor:
 
 
 def factor(matrix: Callable[[], Array], penalty: float, constant: Array | None = None) -> Factor:
-    """The factor of A + penalty I. `matrix` makes A anew, as an array that may be overwritten.
+    """The factor of A + penalty I. `matrix` makes A anew, as an array that may be overwritten."""
+    scale = 0.0
 
-    A kernel that is positive semi-definite gets a factor at any penalty of at least 0: where rounding is larger than
-    the penalty, the smallest shift that works is added, and told.
-    """
-    shift = 0.0
-    while True:
+    def attempt(shift: float) -> tuple[Array | None, float]:
+        nonlocal scale
         own = matrix()
         library, trace = library_of(own), float(own.diagonal().sum())
         scale = max(trace / max(len(own), 1), 1e-300)
         if constant is not None:
             _subtract_outer(own, -scale * constant, constant)
         library.add_to_diagonal(own, penalty + shift)
-        lower = library.cholesky(own)
+        return library.cholesky(own), trace
+
+    lower, shift = with_least_shift(attempt, penalty)
+    return Factor(lower, penalty, constant, scale, shift)
+
+
+def with_least_shift(attempt: Callable[[float], tuple[Array | None, float]], penalty: float) -> tuple[Array, float]:
+    """The factor that `attempt(shift)` finds, or None, beside the matrix's trace; and the shift that it took.
+
+    A kernel that is positive semi-definite gets a factor at any penalty of at least 0: where rounding is larger than
+    the penalty, the smallest shift that works is added, and told.
+    """
+    shift = 0.0
+    while True:
+        lower, trace = attempt(shift)
         if lower is not None:
-            return Factor(lower, penalty, constant, scale, shift)
+            return lower, shift
         shift = max(10 * shift, _ROUNDING * trace)
         if shift > _LARGEST_SHIFT * trace:
             raise IndefiniteMatrix(

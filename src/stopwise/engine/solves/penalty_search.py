@@ -82,6 +82,8 @@ class PenaltySearch:
     allowance: float = 0.5
     together: float = 0.0
     """The share of rows left out at once, zero for one row: errors are then not quite those of leave-one-out."""
+    guessed: Callable[[], float] = float
+    """Standard error that guesses add to differences of mean squares; asked for when readings are done."""
     stride: float = STRIDE
     agree: float = 1e-4
     """Two orders of interpolation agree on an error to this share: then it is read off without another solve."""
@@ -179,11 +181,11 @@ class PenaltySearch:
         gap = squares[here] - squares
         share = math.sqrt(self.weight / self.total)
         criterion = float(means[here])
-        unsure = max(1 - share**2, min(_TOGETHER * self.together, 1.0))
-        loss = gap.sum(1) / self.weight + _SIGMAS * self._spread(gap) * math.sqrt(unsure)
+        unsure, guessed = max(1 - share**2, min(_TOGETHER * self.together, 1.0)), self.guessed()
+        loss = gap.sum(1) / self.weight + _SIGMAS * np.hypot(self._spread(gap) * math.sqrt(unsure), guessed)
         # Another stop than the rule's could be better by what the rule allows; only what sampling adds is lost.
         allowed = float(gap[lowest].sum()) / self.weight
-        sampled = max(float(loss.max()) - allowed, 0.0) if unsure > 0 else 0.0
+        sampled = max(float(loss.max()) - allowed, 0.0) if max(unsure, guessed) > 0 else 0.0
         doubt = self._doubt(stop) if min(abs(stop - p) for p in self.known) > 1e-12 else 0.0
         ends_early = self.affordable > self.smallest and best <= low + _FINE
         unread = self._last_gain() if ends_early else 0.0

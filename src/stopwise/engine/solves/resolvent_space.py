@@ -66,41 +66,85 @@ class ResolventSpace:
         return library_of(self.rows).take(self.rotation @ inner)
 
 
+class GrowingSpace:
+    """One solve, and more one at a time, from the responses (n, q) and, beside them, probes (n, p), all centred.
+
+    Ridge at other penalties lies in it as well: with u = a (A + a I)^-1 and r = (b - a) / a, P(b) y is
+    (u / a) (1 + r u)^-1 y, which a space of m solves knows to ((sqrt(k) - 1) / (sqrt(k) + 1))^m, k = max(a / b, b / a).
+    """
+
+    def __init__(self, resolvent: Resolvent, responses: Array, n_samples: float, probes: Array | None = None) -> None:
+        self._resolvent, self._responses, self._n_samples = resolvent, responses, n_samples
+        self._library = library_of(responses)
+        self._walks = None if probes is None else _Walks(probes)
+        self._known: list[Array] = []
+        self._images: list[Array] = []
+        self._next: Array | None = self._library.qr(responses)[0]
+        self.extend()
+
+    def extend(self) -> bool:
+        """One more solve; False where the space is complete."""
+        if self._next is None:
+            return False
+        library, walks, width = self._library, self._walks, self._next.shape[1]
+        walking = walks is not None and len(self._images) < walks.most
+        block = library.join([self._next, walks.last]) if walks is not None and walking else self._next
+        image = self._resolvent.residual(block)
+        if walks is not None and walking:
+            walks.advance(image[:, width:])
+        self._known.append(self._next)
+        self._images.append(image[:, :width])
+        self._next = self._direction()
+        return True
+
+    def _direction(self) -> Array | None:
+        """What the last image adds to the space, orthonormal; None where that is rounding."""
+        rows, rest = self._library.join(self._known), self._images[-1]
+        for _ in range(2):
+            rest = rest - rows @ (rows.T @ rest)
+        direction, size = self._library.qr(rest)
+        if float(abs(size).max()) < _SPENT:
+            return None
+        direction = direction - rows @ (rows.T @ direction)
+        return self._library.qr(direction)[0]
+
+    def ridge(self, penalty: float) -> tuple[Array, float]:
+        """P y at a penalty (Galerkin), and the norm of what it leaves of the equations over that of y, the largest."""
+        library, own = self._library, self._resolvent.penalty
+        rows, images = library.join(self._known), library.join(self._images)
+        ratio = (penalty - own) / own
+        small = library.host(rows.T @ images)
+        inner = np.eye(len(small)) + ratio * (small + small.T) / 2
+        at = library.take(np.linalg.solve(inner, library.host(rows.T @ self._responses)))
+        left = self._responses - rows @ at - ratio * (images @ at)
+        sizes = library.host((self._responses**2).sum(0)).clip(np.finfo(float).tiny)
+        return images @ at / own, float(np.sqrt((library.host((left**2).sum(0)) / sizes).max()))
+
+    def space(self) -> ResolventSpace:
+        """The space as it is now."""
+        library, penalty, n = self._library, self._resolvent.penalty, self._n_samples
+        rows, applied = library.join(self._known), library.join(self._images)
+        matrix = library.host(rows.T @ applied)
+        ritz, rotation = np.linalg.eigh((matrix + matrix.T) / 2)
+        ritz = np.clip(ritz, 1e-15, 1.0)
+        coordinates = rotation.T @ library.host(rows.T @ self._responses)
+        if self._walks is None:
+            values = np.maximum(penalty / n * (1 / ritz - 1), 0.0)
+            density = Density(values, np.ones_like(values), n)
+        else:
+            density = self._walks.density(penalty, n)
+        return ResolventSpace(rows, ritz, rotation, coordinates, density, penalty, n, applied)
+
+
 def resolvent_space(
     resolvent: Resolvent, responses: Array, n_samples: float, steps: int, probes: Array | None = None
 ) -> ResolventSpace:
     """`steps` solves with the responses (n, q) and, beside them, random probes (n, p), all centred."""
-    library = library_of(responses)
-    known, images = [library.qr(responses)[0]], []
-    walks = None if probes is None else _Walks(probes)
-    for step in range(steps):
-        block = known[-1] if walks is None or step >= walks.most else library.join([known[-1], walks.last])
-        image = resolvent.residual(block)
-        width = known[-1].shape[1]
-        if block.shape[1] > width and walks is not None:
-            walks.advance(image[:, width:])
-        images.append(image[:, :width])
-        if step + 1 == steps:
+    growing = GrowingSpace(resolvent, responses, n_samples, probes)
+    for _ in range(steps - 1):
+        if not growing.extend():
             break
-        rows, rest = library.join(known), images[-1]
-        for _ in range(2):
-            rest = rest - rows @ (rows.T @ rest)
-        direction, size = library.qr(rest)
-        if float(abs(size).max()) < _SPENT:
-            break
-        direction = direction - rows @ (rows.T @ direction)
-        known.append(library.qr(direction)[0])
-    rows = library.join(known)
-    applied = library.join(images)
-    matrix = library.host(rows.T @ applied)
-    ritz, rotation = np.linalg.eigh((matrix + matrix.T) / 2)
-    ritz = np.clip(ritz, 1e-15, 1.0)
-    coordinates = rotation.T @ library.host(rows.T @ responses)
-    density = None if walks is None else walks.density(resolvent.penalty, n_samples)
-    if density is None:
-        values = np.maximum(resolvent.penalty / n_samples * (1 / ritz - 1), 0.0)
-        density = Density(values, np.ones_like(values), n_samples)
-    return ResolventSpace(rows, ritz, rotation, coordinates, density, resolvent.penalty, n_samples, applied)
+    return growing.space()
 
 
 class _Walks:

@@ -27,6 +27,9 @@ _LAWSON = 15
 _DEGREES = {6: 5e-4, 8: 8e-5, 10: 1.2e-5, 13: 8e-7, 16: 4.5e-8, 20: 1.5e-9}
 """Degrees tried, and their error for exp(-x) on x >= 0; filters that are met on a shorter range have less."""
 
+_ELSEWHERE = 26
+"""A degree that is tried for a pole that is given, which may lie off the best."""
+
 ROUGH = 1e-4
 """The error that is good enough for an estimate from many rows, and that every smooth filter comes below."""
 
@@ -77,20 +80,34 @@ class ResolventPolynomial:
         return total
 
 
-def as_resolvents(filter: Filter, step_sum: float, largest: float, accuracy: float = 1e-6) -> ResolventPolynomial:
+def as_resolvents(
+    filter: Filter, step_sum: float, largest: float, accuracy: float = 1e-6, pole: float | None = None
+) -> ResolventPolynomial:
     """The polynomial of least degree whose error is at most `accuracy`, or the best one tried.
 
-    `largest` is a bound on the largest eigenvalue of K: the filter is met on [0, step_sum * largest] only.
+    `largest` is a bound on the largest eigenvalue of K: the filter is met on [0, step_sum * largest] only. A `pole`
+    that would be cheap is taken where it serves: for exp(-x) to 1e-4 from 1/4 on, to 1e-6 from 1 on.
     """
-    if isinstance(filter, Ridge):
-        return ResolventPolynomial(1.0, np.ones(1), 0.0)
 
     def left(x: Array) -> Array:
         return filter.shrinkage(x / step_sum, step_sum)
 
+    if pole is not None:
+        found = _least_degree(left, step_sum * largest, accuracy, pole)
+        if found.error <= accuracy:
+            return found
+    if isinstance(filter, Ridge):
+        return ResolventPolynomial(1.0, np.ones(1), 0.0)
+    return _least_degree(left, step_sum * largest, accuracy)
+
+
+def _least_degree(
+    left: Callable[[Array], Array], furthest: float, accuracy: float, pole: float | None = None
+) -> ResolventPolynomial:
     best: ResolventPolynomial | None = None
-    for degree in [d for d, known in _DEGREES.items() if known <= accuracy] or [max(_DEGREES)]:
-        found = _fitted(left, degree, _POLE * degree, step_sum * largest)
+    degrees = [d for d, known in _DEGREES.items() if known <= accuracy] or [max(_DEGREES)]
+    for degree in degrees if pole is None else [*_DEGREES, _ELSEWHERE]:
+        found = _fitted(left, degree, _POLE * degree if pole is None else pole, furthest)
         if best is None or found.error < best.error:
             best = found
         if best.error <= accuracy:

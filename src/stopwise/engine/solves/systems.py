@@ -1,5 +1,6 @@
 """Ridge systems of one problem at any penalty: what the default rule and the estimate ask of a solver.
 
+`AnchorSystem` (see `anchor`) has one factor for all penalties near.
 `FactorSystem` holds the matrix and factors it anew at each penalty; every row is left out, exactly. `FoldSystem`
 multiplies only; a random twentieth of the rows (at most 4,000) is left out together, by giving them weight zero: one
 solve a penalty, and leave-one-out but for the share they take. (Unit vectors would leave each out alone, but take a
@@ -86,7 +87,14 @@ class FactorSystem:
         """Where to look for the largest eigenvalue from."""
         return self.library.take(np.random.default_rng([3, seed]).normal(size=len(self.responses)))
 
-    def expect_error(self, share: float) -> None:
+    factored: float | None = None
+    """No factor is kept for other penalties than its own."""
+
+    def guessed(self) -> float:
+        """No residual is guessed."""
+        return 0.0
+
+    def expect(self, penalty: float, share: float) -> None:
         """A factor is as fine as float64 at any error."""
 
     def grow(self) -> bool:
@@ -184,7 +192,14 @@ class FoldSystem:
             return self.library.take(np.random.default_rng([3, seed]).normal(size=len(self.targets)))
         return self.whole.stand_in.first_vector
 
-    def expect_error(self, share: float) -> None:
+    factored: float | None = None
+    """Solves are as dear at any penalty."""
+
+    def guessed(self) -> float:
+        """No residual is guessed."""
+        return 0.0
+
+    def expect(self, penalty: float, share: float) -> None:
         """About the root mean squared left-out error over that of the responses: what solves must be finer than."""
         self.search_tol = min(max(_SEARCH_SHARE * share, 1e-8), _SEARCH)
 

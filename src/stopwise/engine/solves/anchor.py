@@ -1,0 +1,271 @@
+"""Ridge at all penalties near one, by one factor: C = A + a I is factored once, near the stop.
+
+Solves with C span a space that holds ridge at the penalties around a (`GrowingSpace`), and Lanczos on C^-1 brackets
+diagonal entries of the inverse there (`InverseEntries`). Together they leave out a random sample of rows, each alone
+and exactly: e_i = [P y]_i / P_ii. A reading then costs next to nothing, and further points only where a bracket is too
+wide; a penalty that is out of reach gets a factor of its own.
+
+Where chance in the sample leaves the stop open, every row is left out: P_ii at the anchor is exact for all rows, and
+how it changes with the penalty is learned from the sample, by a cubic. The sample also corrects the mean squared error
+and tells how much of the differences between penalties is guessed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from stopwise._support.array_library import library_of
+from stopwise._support.arrays import Array
+from stopwise.engine.solves.costs import LEAST_LEFT_OUT
+from stopwise.engine.solves.factor import Factor
+from stopwise.engine.solves.half_held import HalfHeld
+from stopwise.engine.solves.inverse_entries import InverseEntries
+from stopwise.engine.solves.preconditioned import Tally
+from stopwise.engine.solves.resolvent_space import GrowingSpace
+
+_MOST_SOLVES = 40
+"""Solves with the responses for one reading."""
+_FACTORS = 2.0
+"""Points for the rows left out may take as long as so many factors: they serve several readings."""
+_POINT = 6.0
+"""A factor takes as long as n / 6 m points of m rows: n^3 / 6 multiplications against 2 n^2 m, at half the speed."""
+_BRACKET, _BRACKET_OF_ALL = 2e-3, 1e-4
+"""How far apart the two ends of a mean squared left-out error may be, relative to it, where some rows are left out
+(chance is larger than that) and where all are; the value between them is off by about an eighth of it."""
+_SHARE = 1e-3
+"""How much of the equations a solve may leave, relative to the left-out error,"""
+_FINEST = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
+"""and relative to the responses: what rounding leaves of them."""
+
+
+@dataclass(frozen=True)
+class Reordered:
+    """Solves with a factor whose rows are in another order."""
+
+    factor: Factor
+    order: Array
+
+    @property
+    def penalty(self) -> float:
+        """Where the factor is."""
+        return self.factor.penalty
+
+    def inverse(self, block: Array, start: Array | None = None) -> Array:
+        """P block; no guess is needed to `start` from."""
+        out = np.empty(block.shape)
+        out[self.order] = self.factor.inverse(block[self.order])
+        return out
+
+    def residual(self, block: Array) -> Array:
+        """a P block: what ridge at this penalty leaves of responses."""
+        return self.penalty * self.inverse(block)
+
+
+class _Anchor:
+    """A factor at one penalty, and what was found out with it."""
+
+    def __init__(self, held: HalfHeld, penalty: float, responses: Array) -> None:
+        self.penalty, self._factor = penalty, held.factor(penalty)
+        self.solver = Reordered(self._factor, held.order)
+        self._space = GrowingSpace(self.solver, responses, held.n_samples)
+        self._entries: dict[int, InverseEntries] = {}
+
+    def ridge(self, penalty: float, tol: float) -> Array | None:
+        """P y at a penalty near; None where too many solves would be needed."""
+        for _ in range(_MOST_SOLVES):
+            solution, left = self._space.ridge(penalty)
+            if left <= tol or not self._space.extend():
+                return solution
+        return None
+
+    def extend(self, most: int) -> bool:
+        """One more point for the rows that have the fewest; False where all have `most`."""
+        fewest = min(self._entries.values(), key=lambda entries: entries.points)
+        if fewest.points >= most:
+            return False
+        fewest.extend()
+        return True
+
+    @cached_property
+    def whole_diagonal(self) -> Array:
+        """P_ii at the anchor for all rows, in their own order."""
+        out = np.empty(len(self._factor.lower))
+        out[self.solver.order] = self._factor.inverse_diagonal()
+        return out
+
+    def inverse_diagonal(self, penalty: float, rows: slice) -> Array:
+        """P_ii at a penalty near for some rows of the order that is held, and values on either side of it, (3, m)."""
+        made = self._factor
+        if rows.start not in self._entries:
+            self._entries[rows.start] = InverseEntries(made.lower, rows.start, rows.stop, made.penalty + made.shift)
+        found = np.stack(self._entries[rows.start].at(penalty - self.penalty))
+        if made.constant is not None:
+            found -= made.constant[rows] ** 2 / (made.scale + penalty + made.shift)
+        return found
+
+
+@dataclass(frozen=True)
+class _Guess:
+    """Residuals of the sample at one penalty: true ones, and those that were guessed as if they were not known."""
+
+    true: Array
+    guessed: Array
+
+    def missed(self, other: _Guess) -> float:
+        """Standard deviation of what guesses miss of differences in squares, for one row; the largest."""
+        gap = (self.true**2 - other.true**2) - (self.guessed**2 - other.guessed**2)
+        return float(gap.std(0).max())
+
+
+class AnchorSystem:
+    """A matrix of which one half is held and the other takes a factor; `responses` (n, q) are weighted, centred.
+
+    The rows left out are the last ones of a random order; `counts`: observations that each row stands for.
+    """
+
+    together, affordable = 0.0, 0.0
+    """The share of rows left out at once: each alone; and no penalty takes longer than others."""
+
+    def __init__(self, held: HalfHeld, responses: Array, counts: Array | None = None) -> None:
+        self._held, self.responses, self._counts = held, responses, counts
+        self.n_samples, self.library, self.tally = held.n_samples, library_of(responses), Tally()
+        n = len(responses)
+        self._groups = [slice(max(n - LEAST_LEFT_OUT, 0), n)]
+        self._anchor: _Anchor | None = None
+        self._every_row = False
+        self._guesses: dict[float, _Guess] = {}
+        self._expected, self._error = math.nan, 1.0
+
+    @property
+    def _sample(self) -> Array:
+        return np.concatenate([self._held.order[group] for group in self._groups])
+
+    @property
+    def rows_left_out(self) -> Array:
+        """Which rows `left_out` tells of."""
+        return np.arange(len(self.responses)) if self._every_row else self._sample
+
+    @property
+    def weight(self) -> float:
+        """Samples that the rows left out stand for."""
+        return float((self._held.root_weights[self.rows_left_out] ** 2).sum())
+
+    @property
+    def rounding(self) -> float:
+        """Of products, relative to the largest eigenvalue."""
+        return 1e-6 if self._held.dtype == np.float32 else 1e-12
+
+    @property
+    def factored(self) -> float | None:
+        """The penalty whose factor is there."""
+        return None if self._anchor is None else self._anchor.penalty
+
+    def multiply(self, block: Array) -> Array:
+        """A block."""
+        self.tally.columns += block.shape[1]
+        return self.n_samples * self._held.multiply(block)
+
+    def start_vector(self, seed: int) -> Array:
+        """Where to look for the largest eigenvalue from."""
+        return np.random.default_rng([3, seed]).normal(size=len(self.responses))
+
+    def expect(self, penalty: float, share: float) -> None:
+        """About where the stop is, and its root mean squared left-out error over that of the responses."""
+        self._expected, self._error = penalty, min(share, 1.0)
+
+    def grow(self) -> bool:
+        """Guess the rows beside the sample, or take twice as many into it; False where it has all."""
+        first = self._groups[-1].start
+        if first > 0 and self._every_row:
+            self._groups.append(slice(max(first - (len(self.responses) - first), 0), first))
+        self._every_row = True
+        self._guesses.clear()
+        return first > 0
+
+    def guessed(self) -> float:
+        """Standard error that guesses add to differences of mean squared errors."""
+        known, count, n = list(self._guesses.values()), len(self._sample), len(self.responses)
+        missed = max((a.missed(b) for k, a in enumerate(known) for b in known[:k]), default=0.0)
+        return missed * math.sqrt(n * (n / count - 1)) / self.n_samples
+
+    def at(self, penalty: float, tol: float = 0.0) -> Reordered:
+        """Solves at a penalty: with the factor that is there if it is this penalty's, else with another one."""
+        if self._anchor is None or not math.isclose(self._anchor.penalty, penalty, rel_tol=1e-9):
+            self._move(penalty)
+        assert self._anchor is not None
+        return self._anchor.solver
+
+    def left_out(self, penalty: float) -> Array:
+        """Left-out residuals of the sample, each row alone, weighted coordinates, (m, q)."""
+        if self._anchor is None:
+            self._move(self._expected if self._reaches(self._expected, penalty) else penalty)
+        found = self._read(penalty)
+        if found is None:
+            self._move(penalty)
+            found = self._read(penalty)
+        assert found is not None  # at the anchor itself nothing is bracketed
+        return found
+
+    def _move(self, penalty: float) -> None:
+        self._anchor = None  # its memory is the next one's
+        if penalty < self._held.finest:
+            self._held.in_float64()
+        self.tally.products += 1
+        self._anchor = _Anchor(self._held, penalty, self.responses)
+
+    @property
+    def _widest(self) -> float:
+        return _BRACKET if self._groups[-1].start > 0 else _BRACKET_OF_ALL
+
+    @property
+    def _most_points(self) -> int:
+        """Points that pay: where rows are few, a factor at each penalty is cheaper."""
+        n = len(self.responses)
+        return int(_FACTORS / _POINT * n / (n - self._groups[-1].start))
+
+    def _reaches(self, anchor: float, penalty: float) -> bool:
+        """Whether so many points will do: k of them leave about 2 s^(2k + 1) (Golub & Meurant), s as below."""
+        root = math.sqrt(penalty / anchor)
+        ratio = abs(root - 1) / (root + 1)
+        return bool(2 * ratio ** (2 * self._most_points + 1) <= self._widest)
+
+    def _read(self, penalty: float) -> Array | None:
+        """The same, or None where the anchor is too far off."""
+        anchor = self._anchor
+        if anchor is None or not self._reaches(anchor.penalty, penalty):
+            return None
+        solution = anchor.ridge(penalty, max(_SHARE * self._error, _FINEST[self._held.dtype]))
+        while solution is not None:
+            parts = [anchor.inverse_diagonal(penalty, group) for group in self._groups]
+            lefts, rows, residual = penalty * np.concatenate(parts, axis=1), self._sample, penalty * solution
+            found, *ends = (self._alone(residual, left, rows) for left in lefts)
+            gap = np.abs((ends[0] ** 2).sum(0) - (ends[1] ** 2).sum(0))
+            if np.all(gap <= self._widest * (found**2).sum(0)):
+                return self._beside(anchor, penalty, residual, lefts[0], found) if self._every_row else found
+            if not anchor.extend(self._most_points):
+                break
+        return None
+
+    def _beside(self, anchor: _Anchor, penalty: float, residual: Array, left: Array, found: Array) -> Array:
+        """Residuals of all rows, from those `found` for the sample and what a fit leaves of its rows, a P_ii."""
+        here, rows = anchor.penalty * anchor.whole_diagonal, self._sample
+        terms = ((here - here.mean()) / max(float(here.std()), 1e-300))[:, None] ** np.arange(4)
+        change = np.linalg.lstsq(terms[rows], np.log(left / here[rows]), rcond=None)[0]
+        every = self._alone(residual, np.minimum(here * np.exp(terms @ change), 1.0), np.arange(len(here)))
+        every *= np.sqrt((found**2).sum(0) / (every[rows] ** 2).sum(0).clip(np.finfo(float).tiny))
+        self._guesses[penalty] = _Guess(found, every[rows])
+        every[rows] = found
+        return every
+
+    def _alone(self, residual: Array, left: Array, rows: Array) -> Array:
+        """Residuals of rows left out from those of a fit to all rows and what it leaves of each row itself, a P_ii.
+
+        A row that stands for m observations loses one of them: its leverage 1 - a P_ii counts for a share 1/m.
+        """
+        if self._counts is not None:
+            left = 1 - (1 - left) / self._counts[rows]
+        return residual[rows] / left[:, None]
