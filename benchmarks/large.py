@@ -171,6 +171,7 @@ def rates(gpu: bool) -> None:
     """Seconds per unit of work of a few sizes, for engine/solves/costs.py."""
     from stopwise._support.array_library import library_of
     from stopwise.engine.solves.factor import factor
+    from stopwise.engine.solves.half_held import HalfHeld
 
     def timed(what: str, work: Callable[[], object], unit: float) -> None:
         work()
@@ -194,6 +195,17 @@ def rates(gpu: bool) -> None:
         timed(f"inverse diagonal {n}", made.inverse_diagonal, n**3)
         block = library.take(x[:, :16])
         timed(f"held product {n} x 16", lambda m=held, b=block: m @ b, n**2)
+        for dtype in () if gpu else (np.float64, np.float32):
+            square = HalfHeld(
+                lambda rows, columns, m=matrix: m[np.ix_(rows, columns)], matrix.diagonal(), np.arange(n), dtype=dtype
+            )
+            timed(f"factor in place {n} {dtype.__name__}", lambda s=square: s.factor(1.0), n**3)
+            lower, many = square.factor(1.0).lower, np.asfortranarray(np.tile(x, 3)[:, :500], dtype=dtype)
+            timed(
+                f"triangle {n} x 500 {dtype.__name__}",
+                lambda a=lower, b=many, lib=library: lib.solve_lower(a, b),
+                500 * n**2,
+            )
 
 
 def mean_table(rows: list[dict[str, object]]) -> str:

@@ -90,12 +90,13 @@ def test_a_matrix_that_is_no_gram_matrix_is_refused():
         HalfHeld(lambda rows, columns: np.full((len(rows), len(columns)), np.nan), np.ones(3), np.arange(3))
 
 
+@pytest.mark.parametrize("rows", [np.arange(400, 600), np.arange(5, 300, 2)], ids=["last", "others"])
 @pytest.mark.parametrize("ratio", RATIOS)
-def test_two_rules_bracket_entries_of_an_inverse_and_the_value_between_is_far_nearer(ratio):
+def test_two_rules_bracket_entries_of_an_inverse_and_the_value_between_is_far_nearer(ratio, rows):
     setting = Setting(intercept=False, weighted=False)
     made = setting.factor(0.05)
-    entries = InverseEntries(made.lower, 400, 600, 0.05)
-    exact = np.diagonal(np.linalg.inv(setting.matrix + ratio * 0.05 * np.eye(600)))[400:]
+    entries = InverseEntries(made.lower, rows, 0.05)
+    exact = np.diagonal(np.linalg.inv(setting.matrix + ratio * 0.05 * np.eye(600)))[rows]
     widths = []
     for _ in range(4):
         value, first, second = entries.at((ratio - 1) * 0.05)
@@ -188,6 +189,15 @@ def test_single_precision_is_left_for_penalties_that_it_would_round_away(monkeyp
     assert setting.system(1.1 * finest, monkeypatch)._held.dtype == np.float32
     assert setting.system(0.9 * finest, monkeypatch)._held.dtype == np.float64
     assert setting.held.finest == 0
+
+
+def test_where_double_precision_does_not_fit_penalties_that_need_it_are_not_read():
+    setting = Setting(dtype=np.float32)
+    system = AnchorSystem(setting.held, setting.responses, setting.counts, fits_double=False)
+    assert system.affordable == setting.held.finest
+    system.left_out(system.affordable)
+    with pytest.raises(MemoryError, match="below the rounding of float32"):
+        system.at(0.5 * system.affordable)
 
 
 @pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")

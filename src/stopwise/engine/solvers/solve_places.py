@@ -17,19 +17,17 @@ from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.tiles import Tiled
 from stopwise.engine.solvers.plan import Plan
 from stopwise.engine.solves.anchor import AnchorSystem
-from stopwise.engine.solves.costs import DEVICE, DEVICE_SOLVE, HOST, HOST_SOLVE, LEAST_LEFT_OUT
+from stopwise.engine.solves.costs import DEVICE, DEVICE_SOLVE, HOST, HOST_SOLVE, LEAST_LEFT_OUT, SINGLE_ROWS
 from stopwise.engine.solves.factor import centred_gram
 from stopwise.engine.solves.half_held import HalfHeld
 from stopwise.engine.solves.systems import FactorSystem, FoldSystem, RawGram
 from stopwise.kernels import Precomputed
 from stopwise.problem import Problem
 
-_HELD_SHARE = 0.6
+HELD_SHARE = 0.6
 """Of the free memory, what a held matrix may take."""
 _TILE_ROWS = 500
 """Rows of a held matrix that are made at once: its kernel takes several copies of them."""
-SINGLE_ROWS = 5_000
-"""From here on a factor in float32 pays: in float64 it takes twice the time, a second and more."""
 HOST_RANK, DEVICE_RANK = 1_500, 5_000
 """Columns of a preconditioner: about as many multiplications as a handful of products with a block of sixteen."""
 
@@ -40,6 +38,11 @@ System = FactorSystem | FoldSystem | AnchorSystem
 def half_held_bytes(n_rows: int, *, single: bool) -> float:
     """What a matrix and its factor in one square take, with the columns of the rows left out beside them."""
     return (4.0 if single else 8.0) * n_rows * (n_rows + 6 * min(n_rows, LEAST_LEFT_OUT))
+
+
+def is_single(problem: Problem, plan: Plan) -> bool:
+    """Whether a factor in float32 will do where penalties allow: for so many rows that estimates are rough anyway."""
+    return problem.n_rows > SINGLE_ROWS and plan.precision != "float64" and plan.tol > 0
 
 
 class Place(Protocol):
@@ -93,7 +96,7 @@ class HostPlace:
         problem, kernel, n = self.problem, self.plan.kernel, self.problem.n_rows
         if isinstance(kernel, Precomputed):
             return np.asarray(problem.gram(kernel), dtype=np.float64)
-        if 2 * 8.0 * n**2 >= _HELD_SHARE * memory.free_bytes():
+        if 2 * 8.0 * n**2 >= HELD_SHARE * memory.free_bytes():
             return None
         held, everything = np.empty((n, n)), np.arange(n)
         for rows in np.array_split(everything, -(-n // _TILE_ROWS)):
@@ -138,8 +141,11 @@ class HostPlace:
         )
 
     def sampled(self, *, held: bool) -> FoldSystem | AnchorSystem:
-        needed, free = half_held_bytes(self.problem.n_rows, single=self._single), memory.free_bytes()
-        if needed < _HELD_SHARE * free:
+        needed, free = (
+            half_held_bytes(self.problem.n_rows, single=is_single(self.problem, self.plan)),
+            memory.free_bytes(),
+        )
+        if needed < HELD_SHARE * free:
             return self._anchored()
         if held:
             raise MemoryError(
@@ -148,13 +154,8 @@ class HostPlace:
             )
         return self._folds()
 
-    @property
-    def _single(self) -> bool:
-        """Whether float32 will do where penalties allow: for so many rows that estimates are rough anyway."""
-        return self.problem.n_rows > SINGLE_ROWS and self.plan.precision != "float64" and self.plan.tol > 0
-
     def _anchored(self) -> AnchorSystem:
-        problem, kernel = self.problem, self.plan.kernel
+        problem, kernel, free = self.problem, self.plan.kernel, memory.free_bytes()
         order = np.random.default_rng([20160716, problem.seed]).permutation(problem.n_rows)
         x = problem.covariates
         self.operator = HalfHeld(
@@ -163,10 +164,12 @@ class HostPlace:
             order[::-1],  # the sample last
             weights=problem.weights,
             centred=problem.intercept,
-            dtype=np.float32 if self._single else np.float64,
+            dtype=np.float32 if is_single(problem, self.plan) else np.float64,
             n_jobs=self.plan.n_jobs,
         )
-        return AnchorSystem(self.operator, problem.responses * _roots(problem)[:, None], problem.counts)
+        responses, double = problem.responses * _roots(problem)[:, None], half_held_bytes(problem.n_rows, single=False)
+        fits_double = double < HELD_SHARE * free
+        return AnchorSystem(self.operator, responses, problem.counts, fits_double=fits_double)
 
     def _folds(self) -> FoldSystem:
         problem, operator = self.problem, self.operator

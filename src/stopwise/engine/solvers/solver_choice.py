@@ -23,7 +23,16 @@ from stopwise.engine.solvers.krylov_solver import KrylovSolver
 from stopwise.engine.solvers.landmark_solver import NystromSolver
 from stopwise.engine.solvers.line_solver import LINE_ROWS, LineSolver, on_the_line
 from stopwise.engine.solvers.plan import Plan, Solver
-from stopwise.engine.solvers.solve_places import DEVICE_RANK, HOST_RANK, DevicePlace, HostPlace, Place
+from stopwise.engine.solvers.solve_places import (
+    DEVICE_RANK,
+    HELD_SHARE,
+    HOST_RANK,
+    DevicePlace,
+    HostPlace,
+    Place,
+    half_held_bytes,
+    is_single,
+)
 from stopwise.engine.solvers.solves_solver import SolvesSolver
 from stopwise.engine.solves.costs import (
     DEVICE,
@@ -122,16 +131,17 @@ def _cheapest(problem: Problem, plan: Plan) -> tuple[str, str] | None:
     device = _device_pays(problem, plan)
     rates = DEVICE if device else HOST
     free = device_free_bytes(cuda.device_for(problem.covariates)) if device else free_bytes()
-    held = not device and 2 * 8.0 * n**2 < 0.6 * free
     rank = min(DEVICE_RANK if device else HOST_RANK, n // 4)
+    square = half_held_bytes(n, single=is_single(problem, plan))
+    has_room = not device and square < HELD_SHARE * free
     needed = {
         "dense": math.inf if device else dense_bytes(n, plan.dtype),
-        "factor": 2 * 8.0 * n**2,
-        "preconditioned": 3 * 8.0 * n * rank + (8.0 * n**2 if held else 0.0),
+        "factor": square if not device and n > HOST_EVERY_ROW else 2 * 8.0 * n**2,
+        "preconditioned": square if has_room else 3 * 8.0 * n * rank,
     }
     every_row = DEVICE_EVERY_ROW if device else HOST_EVERY_ROW
     longest = DEVICE_SOLVE if device else HOST_SOLVE
-    costs = engine_costs(n, rates, every_row=every_row, rank=rank, held=held, longest=longest)
+    costs = engine_costs(n, rates, every_row=every_row, rank=rank, longest=longest, has_room=has_room)
     fits = [cost for cost in costs if needed[cost.engine] < 0.8 * free]
     if not fits or fits[0].seconds > (DEVICE_PATIENCE if device else HOST_PATIENCE):
         return None

@@ -23,8 +23,8 @@ from stopwise.engine.operators import Dense
 from stopwise.engine.solvers.dense_solver import decide, noise_of, problem_path
 from stopwise.engine.solvers.krylov_solver import UnsettledWarning
 from stopwise.engine.solvers.plan import Plan, Solution, bare_path, solved, with_left_out
-from stopwise.engine.solvers.solve_places import SINGLE_ROWS, Place, System
-from stopwise.engine.solves.costs import DEVICE_EVERY_ROW, HOST_EVERY_ROW
+from stopwise.engine.solvers.solve_places import Place, System
+from stopwise.engine.solves.costs import DEVICE_EVERY_ROW, HOST_EVERY_ROW, SINGLE_ROWS
 from stopwise.engine.solves.penalty_search import SHORT_STRIDE, STRIDE, FoundPenalty, PenaltySearch
 from stopwise.engine.solves.resolvent_space import ResolventSpace, largest_eigenvalue, resolvent_space
 from stopwise.engine.solves.shifted_descent import ROUGH, Resolvent, ResolventPolynomial, as_resolvents, is_smooth
@@ -175,6 +175,7 @@ class _Run:
         reader = _Reader(system, self.seen, self.progress)
         allowance = self.plan.rule.left_out_allowance
         start, stride = self._start(column), SHORT_STRIDE if self._in_two_steps else STRIDE
+        also: tuple[float, ...] = ()
         while True:
             search = PenaltySearch(
                 lambda penalty: reader(penalty, column),
@@ -189,11 +190,11 @@ class _Run:
                 affordable=system.affordable,
                 stride=stride,
             )
-            found = search.run(start)
+            found = search.run(start, also)
+            start, stride, also = found.lowest_penalty, SHORT_STRIDE, search.still_open()
             if found.regret <= self.plan.tol or found.unread > self.plan.tol or not system.grow():
                 return found
             self.seen.clear()
-            start, stride = found.lowest_penalty, SHORT_STRIDE
 
     @property
     def _middle(self) -> int:

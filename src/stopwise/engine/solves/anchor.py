@@ -6,8 +6,8 @@ and exactly: e_i = [P y]_i / P_ii. A reading then costs next to nothing, and fur
 wide; a penalty that is out of reach gets a factor of its own.
 
 Where chance in the sample leaves the stop open, every row is left out: P_ii at the anchor is exact for all rows, and
-how it changes with the penalty is learned from the sample, by a cubic. The sample also corrects the mean squared error
-and tells how much of the differences between penalties is guessed.
+how it changes with the penalty is learned from the sample, by a cubic. Rows with the largest errors are read like the
+sample. It also corrects the mean squared error, and tells how much of the differences between penalties is guessed.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ _POINT = 6.0
 _BRACKET, _BRACKET_OF_ALL = 2e-3, 1e-4
 """How far apart the two ends of a mean squared left-out error may be, relative to it, where some rows are left out
 (chance is larger than that) and where all are; the value between them is off by about an eighth of it."""
+_HEAVY = 3
+"""Beside the sample, rows with the largest errors are read: one for so many of the sample."""
 _SHARE = 1e-3
 """How much of the equations a solve may leave, relative to the left-out error,"""
 _FINEST = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
@@ -72,7 +74,9 @@ class _Anchor:
         self.penalty, self._factor = penalty, held.factor(penalty)
         self.solver = Reordered(self._factor, held.order)
         self._space = GrowingSpace(self.solver, responses, held.n_samples)
-        self._entries: dict[int, InverseEntries] = {}
+        self._entries: dict[tuple[int, int, int], InverseEntries] = {}
+        self.heaviest: Array | None = None
+        """The rows with the largest left-out residuals here, once they are known."""
 
     def ridge(self, penalty: float, tol: float) -> Array | None:
         """P y at a penalty near; None where too many solves would be needed."""
@@ -97,12 +101,12 @@ class _Anchor:
         out[self.solver.order] = self._factor.inverse_diagonal()
         return out
 
-    def inverse_diagonal(self, penalty: float, rows: slice) -> Array:
+    def inverse_diagonal(self, penalty: float, rows: Array) -> Array:
         """P_ii at a penalty near for some rows of the order that is held, and values on either side of it, (3, m)."""
-        made = self._factor
-        if rows.start not in self._entries:
-            self._entries[rows.start] = InverseEntries(made.lower, rows.start, rows.stop, made.penalty + made.shift)
-        found = np.stack(self._entries[rows.start].at(penalty - self.penalty))
+        made, key = self._factor, (len(rows), int(rows[0]), int(rows[-1]))
+        if key not in self._entries:
+            self._entries[key] = InverseEntries(made.lower, rows, made.penalty + made.shift)
+        found = np.stack(self._entries[key].at(penalty - self.penalty))
         if made.constant is not None:
             found -= made.constant[rows] ** 2 / (made.scale + penalty + made.shift)
         return found
@@ -110,28 +114,36 @@ class _Anchor:
 
 @dataclass(frozen=True)
 class _Guess:
-    """Residuals of the sample at one penalty: true ones, and those that were guessed as if they were not known."""
+    """Residuals of some rows at one penalty: true ones, and those that were guessed as if they were not known."""
 
+    rows: Array
     true: Array
     guessed: Array
+    stand_for: float
+    """Rows that were guessed without knowing better: sqrt(k (k / m - 1)) for m known ones among k."""
 
     def missed(self, other: _Guess) -> float:
-        """Standard deviation of what guesses miss of differences in squares, for one row; the largest."""
-        gap = (self.true**2 - other.true**2) - (self.guessed**2 - other.guessed**2)
-        return float(gap.std(0).max())
+        """Standard error of what guesses miss of differences in sums of squares; of the responses, the largest."""
+        own, others = (each.true**2 - each.guessed**2 for each in (self, other))
+        if np.array_equal(self.rows, other.rows):
+            return self.stand_for * float((own - others).std(0).max())
+        return math.hypot(self.stand_for * float(own.std(0).max()), other.stand_for * float(others.std(0).max()))
 
 
 class AnchorSystem:
     """A matrix of which one half is held and the other takes a factor; `responses` (n, q) are weighted, centred.
 
-    The rows left out are the last ones of a random order; `counts`: observations that each row stands for.
+    The rows left out are the last ones of a random order; `counts`: observations that each row stands for;
+    `fits_double`: memory would hold the matrix in float64, if penalties should ask for it.
     """
 
-    together, affordable = 0.0, 0.0
-    """The share of rows left out at once: each alone; and no penalty takes longer than others."""
+    together = 0.0
+    """The share of rows left out at once: each alone."""
 
-    def __init__(self, held: HalfHeld, responses: Array, counts: Array | None = None) -> None:
-        self._held, self.responses, self._counts = held, responses, counts
+    def __init__(
+        self, held: HalfHeld, responses: Array, counts: Array | None = None, *, fits_double: bool = True
+    ) -> None:
+        self._held, self.responses, self._counts, self._fits_double = held, responses, counts, fits_double
         self.n_samples, self.library, self.tally = held.n_samples, library_of(responses), Tally()
         n = len(responses)
         self._groups = [slice(max(n - LEAST_LEFT_OUT, 0), n)]
@@ -158,6 +170,11 @@ class AnchorSystem:
     def rounding(self) -> float:
         """Of products, relative to the largest eigenvalue."""
         return 1e-6 if self._held.dtype == np.float32 else 1e-12
+
+    @property
+    def affordable(self) -> float:
+        """The smallest penalty that is read: a factor takes as long at any, but float32 would round some away."""
+        return 0.0 if self._fits_double else self._held.finest
 
     @property
     def factored(self) -> float | None:
@@ -188,9 +205,8 @@ class AnchorSystem:
 
     def guessed(self) -> float:
         """Standard error that guesses add to differences of mean squared errors."""
-        known, count, n = list(self._guesses.values()), len(self._sample), len(self.responses)
-        missed = max((a.missed(b) for k, a in enumerate(known) for b in known[:k]), default=0.0)
-        return missed * math.sqrt(n * (n / count - 1)) / self.n_samples
+        known = list(self._guesses.values())
+        return max((a.missed(b) for k, a in enumerate(known) for b in known[:k]), default=0.0) / self.n_samples
 
     def at(self, penalty: float, tol: float = 0.0) -> Reordered:
         """Solves at a penalty: with the factor that is there if it is this penalty's, else with another one."""
@@ -212,10 +228,18 @@ class AnchorSystem:
 
     def _move(self, penalty: float) -> None:
         self._anchor = None  # its memory is the next one's
-        if penalty < self._held.finest:
+        if penalty < 0.99 * self._held.finest:  # which may itself be asked for
+            self._refuse_unless_double(penalty)
             self._held.in_float64()
         self.tally.products += 1
         self._anchor = _Anchor(self._held, penalty, self.responses)
+
+    def _refuse_unless_double(self, penalty: float) -> None:
+        if not self._fits_double:
+            raise MemoryError(
+                f"a penalty of {penalty:g} is below the rounding of float32 ({self._held.finest:g}), and "
+                f'{len(self.responses)} rows in float64 do not fit into memory: use solver="nystrom" or an earlier stop'
+            )
 
     @property
     def _widest(self) -> float:
@@ -238,26 +262,55 @@ class AnchorSystem:
         anchor = self._anchor
         if anchor is None or not self._reaches(anchor.penalty, penalty):
             return None
-        solution = anchor.ridge(penalty, max(_SHARE * self._error, _FINEST[self._held.dtype]))
+        solution = anchor.ridge(penalty, self._tol)
+        places = self._places(anchor)
         while solution is not None:
-            parts = [anchor.inverse_diagonal(penalty, group) for group in self._groups]
-            lefts, rows, residual = penalty * np.concatenate(parts, axis=1), self._sample, penalty * solution
+            lefts = penalty * np.concatenate([anchor.inverse_diagonal(penalty, rows) for rows in places], axis=1)
+            rows, residual = self._held.order[np.concatenate(places)], penalty * solution
             found, *ends = (self._alone(residual, left, rows) for left in lefts)
             gap = np.abs((ends[0] ** 2).sum(0) - (ends[1] ** 2).sum(0))
             if np.all(gap <= self._widest * (found**2).sum(0)):
-                return self._beside(anchor, penalty, residual, lefts[0], found) if self._every_row else found
+                return self._beside(anchor, penalty, residual, lefts[0], found, rows) if self._every_row else found
             if not anchor.extend(self._most_points):
                 break
         return None
 
-    def _beside(self, anchor: _Anchor, penalty: float, residual: Array, left: Array, found: Array) -> Array:
-        """Residuals of all rows, from those `found` for the sample and what a fit leaves of its rows, a P_ii."""
-        here, rows = anchor.penalty * anchor.whole_diagonal, self._sample
+    @property
+    def _tol(self) -> float:
+        return max(_SHARE * self._error, _FINEST[self._held.dtype])
+
+    def _places(self, anchor: _Anchor) -> list[Array]:
+        """Which rows are read, as numbers in the order that is held: the sample, and those with the largest errors."""
+        places = [np.arange(group.start, group.stop) for group in self._groups]
+        if not self._every_row or self._groups[-1].start == 0:
+            return places
+        if anchor.heaviest is None:
+            residual, left = anchor.penalty * anchor.solver.inverse(self.responses), anchor.whole_diagonal
+            errors = self._alone(residual, anchor.penalty * left, np.arange(len(left))) ** 2
+            size = (errors / errors.sum(0).clip(np.finfo(float).tiny)).sum(1)
+            anchor.heaviest = np.argsort(-size)[: len(self._sample) // _HEAVY]
+        heavy = np.flatnonzero(np.isin(self._held.order, np.setdiff1d(anchor.heaviest, self._sample)))
+        return [*places, heavy] if heavy.size else places
+
+    def _beside(
+        self, anchor: _Anchor, penalty: float, residual: Array, left: Array, found: Array, rows: Array
+    ) -> Array:
+        """Residuals of all rows, from those `found` for some `rows` and what a fit leaves of these themselves, a P_ii.
+
+        Chance is in those rows of the sample that are not among the heaviest.
+        """
+        here, n = anchor.penalty * anchor.whole_diagonal, len(self.responses)
         terms = ((here - here.mean()) / max(float(here.std()), 1e-300))[:, None] ** np.arange(4)
         change = np.linalg.lstsq(terms[rows], np.log(left / here[rows]), rcond=None)[0]
-        every = self._alone(residual, np.minimum(here * np.exp(terms @ change), 1.0), np.arange(len(here)))
-        every *= np.sqrt((found**2).sum(0) / (every[rows] ** 2).sum(0).clip(np.finfo(float).tiny))
-        self._guesses[penalty] = _Guess(found, every[rows])
+        every = self._alone(residual, np.minimum(here * np.exp(terms @ change), 1.0), np.arange(n))
+        heavy = np.zeros(0, dtype=int) if anchor.heaviest is None else anchor.heaviest
+        light = ~np.isin(rows, heavy)
+        true, guessed = found[light], every[rows[light]]
+        factor = np.sqrt((true**2).sum(0) / (guessed**2).sum(0).clip(np.finfo(float).tiny))
+        count, whole = int(light.sum()), n - len(heavy)
+        stand_for = math.sqrt(whole * max(whole / max(count, 1) - 1, 0.0))
+        self._guesses[penalty] = _Guess(rows[light], true, factor * guessed, stand_for)
+        every *= factor
         every[rows] = found
         return every
 

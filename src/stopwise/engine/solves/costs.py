@@ -6,6 +6,7 @@ one H200; another machine is faster or slower by about the same factor in every 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 READINGS, ESTIMATE = 7, 13
@@ -19,6 +20,11 @@ HOST_EVERY_ROW, DEVICE_EVERY_ROW = 15_000, 30_000
 FOLD_SHARE, FOLD_ROWS, LEAST_LEFT_OUT = 20, 4_000, 1_500
 """Rows left out together: one in so many, and at most so many; and how many are left out before the stop is judged at
 all, since a standard error from fewer is itself too unsure."""
+
+SINGLE_ROWS = 5_000
+"""From here on a factor in float32 pays, on a processor: in float64 it takes twice the time, a second and more."""
+ANCHOR_POINTS = 3
+"""Points that penalties around an anchor take, of every row left out: two to four in practice."""
 
 DEVICE_ROWS = 3_000
 """From here on a GPU pays: loading torch takes seconds."""
@@ -46,13 +52,17 @@ class Rates:
     """Steps that a solve by conjugate gradients is counted with."""
     launch: float = 0.0
     """Of a step of conjugate gradients, whatever its size: a device waits for the host."""
+    in_place: float = 0.0
+    """A Cholesky factor that overwrites half of a matrix, per n^3,"""
+    column: float = 0.0
+    """and a solve with its triangle, per n^2 and column of many; float32 takes half of both."""
 
     def product(self, n_rows: int, *, held: bool) -> float:
         """Seconds of one product of all pairs of rows with a few columns."""
         return self.launch + float(n_rows) ** 2 * (self.held_entry if held else self.entry)
 
 
-HOST = Rates(1.5e-10, 7e-12, 8e-12, 8e-9, 9e-10, 2e-11, HOST_PRODUCTS)
+HOST = Rates(1.5e-10, 7e-12, 8e-12, 8e-9, 9e-10, 2e-11, HOST_PRODUCTS, in_place=4e-12, column=1.2e-11)
 DEVICE = Rates(6e-13, 1.05e-14, 5.5e-14, 3.5e-12, 3.5e-12, 6e-14, DEVICE_PRODUCTS, 2e-3)
 
 
@@ -70,17 +80,33 @@ def folds(n_rows: int) -> tuple[int, int]:
     return size, -(-LEAST_LEFT_OUT // size)
 
 
-def engine_costs(n_rows: int, rates: Rates, *, every_row: int, rank: int, held: bool, longest: float) -> list[Cost]:
-    """The default rule by all eigenpairs, by a factor and by preconditioned solves (of at most `longest` seconds each,
-    where that is enough), cheapest first."""
+def anchored(n_rows: int, rates: Rates) -> float:
+    """Seconds of the default rule by one factor for all penalties near the stop, or (few rows) by one at each.
+
+    Every row's entry of the inverse is counted once: chance in a sample of rows often asks for it.
+    """
+    n, share = float(n_rows), 0.5 if n_rows > SINGLE_ROWS else 1.0
+    factor, entries = rates.in_place * n**3, rates.inverse * n**3
+    points = 2 * ANCHOR_POINTS * rates.column * n**2 * min(n, LEAST_LEFT_OUT)
+    return share * (entries + min(READINGS * factor, factor + points)) + ESTIMATE * rates.product(n_rows, held=True)
+
+
+def engine_costs(n_rows: int, rates: Rates, *, every_row: int, rank: int, longest: float, has_room: bool) -> list[Cost]:
+    """The default rule by all eigenpairs, by a factor and by preconditioned solves, cheapest first.
+
+    The last: by a matrix and its factor in one square where that `has_room`, else by products (of at most `longest`
+    seconds each, where that is enough).
+    """
     n = float(n_rows)
     reading = rates.cholesky + rates.inverse if n_rows <= every_row else rates.cholesky * folds(n_rows)[1]
-    product = rates.product(n_rows, held=held)
+    product = rates.product(n_rows, held=False)
     solve = max(min(rates.products * product, longest), LEAST_PRODUCTS * product)
-    solves = READINGS * folds(n_rows)[1] + ESTIMATE
+    by_products = rates.low_rank * n * rank**2 + (READINGS * folds(n_rows)[1] + ESTIMATE) * solve
+    one_factor = anchored(n_rows, rates) if has_room else math.inf
+    by_factors = one_factor if n_rows > every_row and has_room else (READINGS * reading + 2 * rates.cholesky) * n**3
     costs = [
+        Cost("preconditioned", min(by_products, one_factor)),
+        Cost("factor", by_factors),
         Cost("dense", rates.eigenpairs * n**3),
-        Cost("factor", (READINGS * reading + 2 * rates.cholesky) * n**3),
-        Cost("preconditioned", rates.low_rank * n * rank**2 + solves * solve),
     ]
     return sorted(costs, key=lambda cost: cost.seconds)

@@ -25,7 +25,7 @@ _ROUNDING = 4e-16
 """Rounding of a Gram matrix in units of its trace: the first shift tried where a penalty below it leaves no factor."""
 _LARGEST_SHIFT = 1e-8
 """A kernel matrix that needs a larger shift, in units of its trace, is not positive semi-definite (root of epsilon)."""
-_BLOCK = 2048
+_BLOCK = 1024
 """Columns of the inverse factor that are made at once."""
 
 

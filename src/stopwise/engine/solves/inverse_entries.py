@@ -21,19 +21,20 @@ _COLUMNS = 64
 
 
 class InverseEntries:
-    """Rows `first` to `last` - 1 of C. The nearer they are to the end, the cheaper the start.
+    """Some `rows` of C. The nearer they are to the end, the cheaper the start.
 
     `smallest`: no eigenvalue of C is below.
     """
 
-    def __init__(self, lower: Array, first: int, last: int, smallest: float) -> None:
+    def __init__(self, lower: Array, rows: Array, smallest: float) -> None:
         self._lower, self._library = lower, library_of(lower)
         self._ends = (0.0, (1 + _ABOVE) / smallest)
-        units = np.zeros((len(lower) - first, last - first), dtype=lower.dtype, order="F")
-        units[np.arange(last - first), np.arange(last - first)] = 1.0
-        units = self._library.solve_lower(lower[first:, first:], units)
+        first = int(rows.min()) if 2 * int(rows.min()) > len(lower) else 0  # a part of L is copied: a quarter at most
+        units = np.zeros((len(lower) - first, len(rows)), dtype=lower.dtype, order="F")
+        units[rows - first, np.arange(len(rows))] = 1.0
+        units = self._library.solve_lower(lower[first:, first:] if first else lower, units)
         self._sizes = _square_sums(units)
-        self._next = np.zeros((len(lower), last - first), dtype=lower.dtype, order="F")
+        self._next = np.zeros((len(lower), len(rows)), dtype=lower.dtype, order="F")
         self._next[first:] = units / np.sqrt(self._sizes).astype(lower.dtype)
         self._before: Array | None = None
         self._diagonal: list[Array] = []

@@ -91,19 +91,37 @@ class PenaltySearch:
     """No reading is made below: its solve would take too long. What another stride might gain is part of the regret."""
     known: dict[float, Array] = field(default_factory=dict)
 
-    def run(self, start: float) -> FoundPenalty:
-        """Readings around `start` until the rule's stop lies between them and interpolation can be trusted there."""
+    def run(self, start: float, also: tuple[float, ...] = ()) -> FoundPenalty:
+        """Readings around `start` until the rule's stop lies between them and interpolation can be trusted there.
+
+        `also`: log penalties to read beside them, such as those that fewer rows left open.
+        """
         smallest = max(self.smallest, self.affordable)
         low, high = math.log(smallest), math.log(max(self.largest, smallest))
         at = min(max(math.log(start), low), high)
         for place in (at + self.stride, at, at - self.stride):  # the cheapest solve first: it starts the next
             self._read(min(max(place, low), high))
+        for place in also:
+            self._read(place)
         while len(self.known) < _MOST_READINGS:
             wanted = self._wanted(low, high)
             if wanted is None:
                 break
             self._read(wanted)
         return self._found(low, high)
+
+    def still_open(self) -> tuple[float, ...]:
+        """Log penalties read whose error might be the smallest of all rows', for all that chance allows."""
+        places = sorted(self.known)
+        squares = np.stack([self.known[place] for place in places]) ** 2
+        gap = squares - squares[int(np.argmin(squares.sum(1)))]
+        above = gap.sum(1) / self.weight <= self._chance(gap)
+        return tuple(place for place, may_be in zip(places, above, strict=True) if may_be)
+
+    def _chance(self, gap: Array) -> Array:
+        """How far means of paired differences (g, m) may be off: sampling, rows left out together, guesses."""
+        unsure = max(1 - self.weight / self.total, min(_TOGETHER * self.together, 1.0))
+        return cast(Array, _SIGMAS * np.hypot(self._spread(gap) * math.sqrt(max(unsure, 0.0)), self.guessed()))
 
     def _read(self, place: float) -> None:
         if place not in self.known:
@@ -181,11 +199,11 @@ class PenaltySearch:
         gap = squares[here] - squares
         share = math.sqrt(self.weight / self.total)
         criterion = float(means[here])
-        unsure, guessed = max(1 - share**2, min(_TOGETHER * self.together, 1.0)), self.guessed()
-        loss = gap.sum(1) / self.weight + _SIGMAS * np.hypot(self._spread(gap) * math.sqrt(unsure), guessed)
+        chance = self._chance(gap)
+        loss = gap.sum(1) / self.weight + chance
         # Another stop than the rule's could be better by what the rule allows; only what sampling adds is lost.
         allowed = float(gap[lowest].sum()) / self.weight
-        sampled = max(float(loss.max()) - allowed, 0.0) if max(unsure, guessed) > 0 else 0.0
+        sampled = max(float(loss.max()) - allowed, 0.0) if float(chance.max()) > 0 else 0.0
         doubt = self._doubt(stop) if min(abs(stop - p) for p in self.known) > 1e-12 else 0.0
         ends_early = self.affordable > self.smallest and best <= low + _FINE
         unread = self._last_gain() if ends_early else 0.0
