@@ -12,7 +12,7 @@ import stopwise as sw
 from commands import run
 from hostile import watchdog
 
-GOOD = "a,b,y\n" + "".join(f"{i},{i % 4},{i % 3}\n" for i in range(20))
+GOOD = "a,b,y\n" + "".join(f"{2 * i},{i % 4},{i % 3}\n" for i in range(20))
 TEXTS = {
     "good.csv": GOOD,
     "nothing.csv": "",

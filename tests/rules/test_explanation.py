@@ -5,6 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import stopwise as sw
 from stopwise.rules.explanation import explain, rounded
@@ -217,3 +220,11 @@ class _Stopped:
 
     def __init__(self, stop):
         self.stop_ = stop
+
+
+def test_a_pipeline_is_explained_by_its_last_step():
+    X, y = wave()
+    pipeline = make_pipeline(StandardScaler(), sw.KernelGradientRegressor(KERNEL))
+    with pytest.raises(NotFittedError):
+        explain(pipeline)
+    assert explain(pipeline.fit(X, y)) == explain(pipeline[-1])

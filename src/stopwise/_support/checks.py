@@ -76,5 +76,5 @@ def _short(value: object) -> str:
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """The end of an error about an unknown name: the known one nearest to it; nothing where none is near."""
-    near = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.7) if isinstance(name, str) else []
+    near = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.6) if isinstance(name, str) else []
     return f"; did you mean {near[0]!r}?" if near else ""

@@ -24,7 +24,8 @@ _FILTERS = {"descent": "Gradient descent", "flow": "Gradient flow", "nu-method":
 
 
 def explain(model: Any) -> str:
-    """A plain account of where a fitted model stopped and what decided it; one line per response."""
+    """A plain account of where a fitted model, or the last step of a pipeline, stopped and why; a line per response."""
+    model = last_step(model)
     if not hasattr(model, "path_"):
         return _under_loss(model.stop_)
     stops = [model.stop_] if isinstance(model.stop_, Stop) else list(model.stop_)
@@ -36,6 +37,11 @@ def explain(model: Any) -> str:
         text += _varying(model, column)
         lines.append(text if single else f"Response {column + 1}: {text}")
     return "\n".join(lines)
+
+
+def last_step(model: Any) -> Any:
+    """The estimator itself: of a pipeline its last step."""
+    return model.steps[-1][1] if hasattr(model, "steps") else model
 
 
 def paths_of(model: Any) -> list[Path]:

@@ -17,7 +17,7 @@ from stopwise.kernels.stationary import Stationary
 from stopwise.path import Path
 from stopwise.rules import Stop
 
-_OF_FITS = ("kernel", "length_scale", "relevance", "rule", "solver")
+_OF_FITS = ("kernel", "length_scale", "relevance", "rule", "unpenalised", "solver")
 """Facts of which a fit has one, however many responses it is for."""
 Model: TypeAlias = KernelGradientRegressor | KernelRidgeRegressor | KernelGradientClassifier
 """A fitted estimator."""
@@ -107,6 +107,7 @@ def describe(model: Model) -> dict[str, Any]:
         "step_sum": plain(model.step_sum_),
         "reason": pick([stop.reason.name for stop in stops]),
         "degrees_of_freedom": plain(path.degrees_of_freedom()),
+        "unpenalised": path.n_fixed,
         "rmse_fit": plain(path.residual_norm()),
         "rmse_loo": plain(rmse_leave_one_out(path)),
         "solver": model.solver_,
@@ -138,6 +139,7 @@ def _describe_loss(model: Model) -> dict[str, Any]:
         "step_sum": plain(stop.step_sum),
         "reason": stop.reason.name,
         "degrees_of_freedom": plain(fitted.degrees_of_freedom),
+        "unpenalised": None,
         "rmse_fit": None,
         "rmse_loo": None,
         "solver": model.solver_,
