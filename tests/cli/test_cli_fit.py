@@ -14,7 +14,7 @@ from stopwise.views import comparison
 FIT_KEYS = [
     *("rows", "features", "target", "kernel", "length_scale", "relevance", "noise_std", "hilbert_radius", "rule"),
     *("constant", "iteration", "step_sum", "reason", "degrees_of_freedom", "unpenalised", "rmse_fit"),
-    *("rmse_loo", "solver", "seconds", "warnings", "model", "report", "table", "encoded"),
+    *("rmse_loo", "loo_rows", "solver", "seconds", "warnings", "model", "report", "table", "encoded"),
 ]
 NASTY = [
     "<script>alert(1)</script>",

@@ -228,3 +228,15 @@ def test_a_pipeline_is_explained_by_its_last_step():
     with pytest.raises(NotFittedError):
         explain(pipeline)
     assert explain(pipeline.fit(X, y)) == explain(pipeline[-1])
+
+
+def test_an_unsettled_stop_says_how_much_the_fit_depends_on_it():
+    X, y = wave(n=300)
+    model = sw.KernelRidgeRegressor(KERNEL, solver="nystrom", n_landmarks=20).fit(X, y)
+    certainty = replace(model.stop_.certainty, bracket=(3.0, 40.0))
+    text = explain(_with(model, replace(model.stop_, reason=sw.Reason.BUDGET, certainty=certainty)))
+    first, last = (model.path_.fit(step_sum) for step_sum in (3.0, 40.0))
+    assert (
+        f"between step_sum 3 and 40, where fitted values differ by {np.sqrt(np.mean((last - first) ** 2)):.2g} " in text
+    )
+    assert text.endswith("More landmarks would narrow that.")

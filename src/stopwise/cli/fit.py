@@ -173,6 +173,12 @@ _WRITTEN = (("table", "table"), ("columns", "encoded"))
 """Headings and keys of what is said about the table: how it was written, and what became of its columns."""
 
 
+def _leave_one_out(result: dict[str, Any]) -> str:
+    """The error of rows left out, and how many they were where those are not all."""
+    of = f" of {number(result['loo_rows'])} rows" if isinstance(result["loo_rows"], int) else ""
+    return f"leave-one-out {number(result['rmse_loo'])}{of}"
+
+
 def print_summary(result: dict[str, Any], why: str) -> None:
     """The short account of a fit."""
     count = len(result["features"])
@@ -191,7 +197,7 @@ def print_summary(result: dict[str, Any], why: str) -> None:
         quality = [
             ("noise level", number(result["noise_std"])),
             ("radius", number(result["hilbert_radius"])),
-            ("error", f"root mean square {number(result['rmse_fit'])}, leave-one-out {number(result['rmse_loo'])}"),
+            ("error", f"root mean square {number(result['rmse_fit'])}, {_leave_one_out(result)}"),
         ]
     beside = f", beside {slopes} of the linear part" if slopes > 0 else ""
     facts = [

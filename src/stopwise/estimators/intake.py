@@ -72,8 +72,8 @@ def numbers_only() -> Iterator[None]:
             ) from error
         if "Input X contains NaN" in str(error):
             raise ValueError(
-                "Input X contains NaN. Fill those entries or leave the rows out, or fit a pandas or polars frame, whose "
-                "gaps are filled in (sw.tables.TableEncoder)"
+                "Input X contains NaN. Fill those entries or leave the rows out, or fit a pandas or polars frame, "
+                "whose gaps are filled in (sw.tables.TableEncoder)"
             ) from error
         if "setting an array element" in str(error):
             raise ValueError(f"rows of X (or of y) must all have the same number of entries: {error}") from error
