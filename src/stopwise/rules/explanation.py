@@ -194,14 +194,16 @@ def _budget(stop: Stop, path: Path) -> str:
     bracket = None if stop.certainty is None else stop.certainty.bracket
     if bracket is None or not math.isfinite(bracket[1]):
         return ": the spectrum was not settled within its budget, and the exact stop may lie elsewhere."
+    told = (
+        ": the spectrum was not settled within its budget. As far as it tells, the exact stop lies between step_sum "
+        f"{bracket[0]:.4g} and {bracket[1]:.4g}."
+    )
+    if stop.certainty is None or stop.certainty.landmarks is None:
+        return told
+    # Landmarks know their own path whole; an unfinished spectrum knows only a part of the change.
     change, left = float(path.change(*bracket)), float(path.residual_norm(stop.step_sum))
     share = f", {100 * change / left:.2g}% of what is left of y" if left > 0 else ""
-    more = "" if stop.certainty is None or stop.certainty.landmarks is None else " More landmarks would narrow that."
-    return (
-        ": the spectrum was not settled within its budget. As far as it tells, the exact stop lies between step_sum "
-        f"{bracket[0]:.4g} and {bracket[1]:.4g}, where fitted values differ by {change:.2g} (root mean square{share})."
-        f"{more}"
-    )
+    return f"{told} Between them fitted values change by {change:.2g} (root mean square{share})."
 
 
 _WHY: dict[Reason, Callable[[Stop, Path], str]] = {
