@@ -28,7 +28,8 @@ matrix, so that left-out errors there are good to a thousandth. Data free of noi
 class LeftOut:
     """Squared errors at each row when one observation of it is left out, by the leverage shortcut.
 
-    Exact for a ridge path at each penalty. Rows are observations: copies of a row are one of them already.
+    Exact for a ridge path at each penalty. Rows are observations: copies of a row are one of them already. A row that
+    the unpenalised part fits whatever it says, since no other has that feature, tells of no stop and has no error.
     """
 
     path: Path
@@ -51,7 +52,10 @@ class LeftOut:
         """Weight times squared error, (g, rows)."""
         left, residual = self.path.leverage_left(step_sums), self.path.residual_rows(step_sums)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(left > _LEAST_LEFT, self._weights * (residual / left) ** 2, np.inf)
+            errors = np.where(left > _LEAST_LEFT, self._weights * (residual / left) ** 2, np.inf)
+        if self.path.fixed is not None:
+            errors[:, (self.path.fixed**2).sum(axis=1) >= (1 - _LEAST_LEFT) * self._counts] = 0.0
+        return cast(Array, errors)
 
     def mean(self, step_sums: Array) -> Array:
         """The mean over samples at each clock reading, in tiles."""
