@@ -11,6 +11,7 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise._support.checks import is_finite
 from stopwise._support.minimum import lowest_on_log_scale
+from stopwise.copies import left_out_weights
 from stopwise.filters import Ridge
 from stopwise.path import Path
 from stopwise.rules.base import Data, Reason, Rule, Stop, clock_grid, stop_at
@@ -42,14 +43,15 @@ class LeftOut:
 
     @property
     def _weights(self) -> Array:
-        return self._rows if self.path.root_weights is None else self.path.root_weights**2
+        given = self.path.root_weights
+        return self._rows if given is None else left_out_weights(given**2, self.path.counts)
 
     @property
     def _counts(self) -> Array:
         return self._rows if self.path.counts is None else self.path.counts
 
     def __call__(self, step_sums: Array) -> Array:
-        """Weight times squared error, (g, rows)."""
+        """Squared errors times what they count for, (g, rows)."""
         left, residual = self.path.leverage_left(step_sums), self.path.residual_rows(step_sums)
         with np.errstate(divide="ignore", invalid="ignore"):
             errors = np.where(left > _LEAST_LEFT, self._weights * (residual / left) ** 2, np.inf)
