@@ -17,7 +17,15 @@ from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.tiles import Tiled
 from stopwise.engine.solvers.plan import Plan
 from stopwise.engine.solves.anchor import AnchorSystem
-from stopwise.engine.solves.costs import DEVICE, DEVICE_SOLVE, HOST, HOST_SOLVE, LEAST_LEFT_OUT, SINGLE_ROWS
+from stopwise.engine.solves.costs import (
+    DEVICE,
+    DEVICE_SOLVE,
+    HOST,
+    HOST_SOLVE,
+    LEAST_LEFT_OUT,
+    LEAST_PRODUCTS,
+    SINGLE_ROWS,
+)
 from stopwise.engine.solves.factor import centred_gram
 from stopwise.engine.solves.half_held import HalfHeld
 from stopwise.engine.solves.systems import FactorSystem, FoldSystem, RawGram
@@ -169,7 +177,8 @@ class HostPlace:
         )
         responses, double = problem.responses * _roots(problem)[:, None], half_held_bytes(problem.n_rows, single=False)
         fits_double = double < HELD_SHARE * free
-        return AnchorSystem(self.operator, responses, problem.counts, fits_double=fits_double)
+        shares = problem.left_out_shares(np.arange(problem.n_rows))
+        return AnchorSystem(self.operator, responses, problem.counts, shares=shares, fits_double=fits_double)
 
     def _folds(self) -> FoldSystem:
         problem, operator = self.problem, self.operator
@@ -185,7 +194,7 @@ class HostPlace:
             intercept=problem.intercept,
             rank=min(HOST_RANK, max(problem.n_rows // 4, 1)),
             seed=problem.seed,
-            products=HOST_SOLVE / HOST.product(problem.n_rows, held=False),
+            products=max(HOST_SOLVE / HOST.product(problem.n_rows, held=False), LEAST_PRODUCTS),
         )
 
 
@@ -267,5 +276,5 @@ class DevicePlace:
             rank=min(DEVICE_RANK, max(problem.n_rows // 4, 1)),
             seed=problem.seed,
             single=single,
-            products=DEVICE_SOLVE / DEVICE.product(problem.n_rows, held=False),
+            products=max(DEVICE_SOLVE / DEVICE.product(problem.n_rows, held=False), LEAST_PRODUCTS),
         )

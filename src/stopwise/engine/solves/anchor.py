@@ -133,17 +133,25 @@ class _Guess:
 class AnchorSystem:
     """A matrix of which one half is held and the other takes a factor; `responses` (n, q) are weighted, centred.
 
-    The rows left out are the last ones of a random order; `counts`: observations that each row stands for;
-    `fits_double`: memory would hold the matrix in float64, if penalties should ask for it.
+    The rows left out are the last ones of a random order; `counts`: observations that each row stands for; `shares`:
+    what squares are multiplied by in comparisons; `fits_double`: memory would hold the matrix in float64, if penalties
+    should ask for it.
     """
 
     together = 0.0
     """The share of rows left out at once: each alone."""
 
     def __init__(
-        self, held: HalfHeld, responses: Array, counts: Array | None = None, *, fits_double: bool = True
+        self,
+        held: HalfHeld,
+        responses: Array,
+        counts: Array | None = None,
+        *,
+        shares: Array | None = None,
+        fits_double: bool = True,
     ) -> None:
         self._held, self.responses, self._counts, self._fits_double = held, responses, counts, fits_double
+        self._shares = np.ones(len(responses)) if shares is None else shares
         self.n_samples, self.library, self.tally = held.n_samples, library_of(responses), Tally()
         n = len(responses)
         self._groups = [slice(max(n - LEAST_LEFT_OUT, 0), n)]
@@ -170,6 +178,11 @@ class AnchorSystem:
     def rounding(self) -> float:
         """Of products, relative to the largest eigenvalue."""
         return 1e-6 if self._held.dtype == np.float32 else 1e-12
+
+    @property
+    def search_tol(self) -> float:
+        """How far fitted values may be off, relative to the responses, before it would be seen."""
+        return min(max(0.02 * self._error, 1e-6), 1e-4)
 
     @property
     def affordable(self) -> float:
@@ -305,7 +318,8 @@ class AnchorSystem:
         every = self._alone(residual, np.minimum(here * np.exp(terms @ change), 1.0), np.arange(n))
         heavy = np.zeros(0, dtype=int) if anchor.heaviest is None else anchor.heaviest
         light = ~np.isin(rows, heavy)
-        true, guessed = found[light], every[rows[light]]
+        root = np.sqrt(self._shares[rows[light], None])
+        true, guessed = root * found[light], root * every[rows[light]]
         factor = np.sqrt((true**2).sum(0) / (guessed**2).sum(0).clip(np.finfo(float).tiny))
         count, whole = int(light.sum()), n - len(heavy)
         stand_for = math.sqrt(whole * max(whole / max(count, 1) - 1, 0.0))

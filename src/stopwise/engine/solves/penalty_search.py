@@ -15,6 +15,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.rules import Rule
+from stopwise.rules.prudent import SIGMAS
 
 STRIDE, SHORT_STRIDE = math.log(4.0), math.log(2.0)
 """Distance of the first readings, in log penalty: from a start that few rows gave, and from a good one."""
@@ -25,10 +26,10 @@ _FINE = 0.02
 _ORDER = 5
 """Readings that an interpolating polynomial goes through."""
 _MOST_READINGS = 24
-_SIGMAS, _TOGETHER, _READ_OFF = 2.5, 8.0, 4.0
-"""What a bound allows for: standard errors of a sampled difference; the variance that leaving rows out together adds,
-in units of their share; and times the gap between two orders of interpolation. Chosen so that at most one in a hundred
-of 200 random problems exceeds the bound (tests/engine/solvers/test_solves_solver.py)."""
+_TOGETHER, _READ_OFF = 8.0, 4.0
+"""What a bound allows for beside `SIGMAS`: the variance that leaving rows out together adds, in units of their share;
+and times the gap between two orders of interpolation. Chosen so that at most one in a hundred of 200 random problems
+exceeds the bound (tests/engine/solvers/test_solves_solver.py)."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ class PenaltySearch:
     """`left_out(penalty)`: left-out residuals of some rows in weighted coordinates, (m,).
 
     `weight`: the samples that these rows stand for; `total`: those that all rows stand for, for whose standard
-    error the allowance is meant. Equal where every row is read.
+    error the allowance is meant. Equal where every row is read. `shares`: what their squares are multiplied by
+    (`left_out_weights` over weights), None for one.
     """
 
     left_out: Callable[[float], Array]
@@ -79,6 +81,7 @@ class PenaltySearch:
     total: float
     smallest: float
     largest: float
+    shares: Array | None = None
     allowance: float = 0.5
     together: float = 0.0
     """The share of rows left out at once, zero for one row: errors are then not quite those of leave-one-out."""
@@ -113,7 +116,7 @@ class PenaltySearch:
     def still_open(self) -> tuple[float, ...]:
         """Log penalties read whose error might be the smallest of all rows', for all that chance allows."""
         places = sorted(self.known)
-        squares = np.stack([self.known[place] for place in places]) ** 2
+        squares = self._squares(np.stack([self.known[place] for place in places]))
         gap = squares - squares[int(np.argmin(squares.sum(1)))]
         above = gap.sum(1) / self.weight <= self._chance(gap)
         return tuple(place for place, may_be in zip(places, above, strict=True) if may_be)
@@ -121,7 +124,7 @@ class PenaltySearch:
     def _chance(self, gap: Array) -> Array:
         """How far means of paired differences (g, m) may be off: sampling, rows left out together, guesses."""
         unsure = max(1 - self.weight / self.total, min(_TOGETHER * self.together, 1.0))
-        return cast(Array, _SIGMAS * np.hypot(self._spread(gap) * math.sqrt(max(unsure, 0.0)), self.guessed()))
+        return cast(Array, SIGMAS * np.hypot(self._spread(gap) * math.sqrt(max(unsure, 0.0)), self.guessed()))
 
     def _read(self, place: float) -> None:
         if place not in self.known:
@@ -141,11 +144,15 @@ class PenaltySearch:
                 return place
         return None
 
+    def _squares(self, residuals: Array) -> Array:
+        """Squared residuals times their shares."""
+        return cast(Array, residuals**2 if self.shares is None else self.shares * residuals**2)
+
     def _last_gain(self) -> float:
         """By what share the smallest penalty's error is below that of the next reading; infinite for one reading."""
         if len(self.known) < 2:
             return math.inf
-        least, second = (float((self.known[place] ** 2).sum()) for place in sorted(self.known)[:2])
+        least, second = (float(self._squares(self.known[place]).sum()) for place in sorted(self.known)[:2])
         return max(second - least, 0.0) / max(least, np.finfo(float).tiny)
 
     def _interpolated(self, at: Array, order: int = _ORDER) -> Array:
@@ -165,7 +172,7 @@ class PenaltySearch:
         """How far two orders of interpolation are apart in the mean squared error, relative to it."""
         at = np.array([place])
         order = min(_ORDER, len(self.known))
-        many, few = ((self._interpolated(at, points) ** 2).sum() for points in (order, order - 1))
+        many, few = (self._squares(self._interpolated(at, points)).sum() for points in (order, order - 1))
         return abs(float(many - few)) / max(float(many), np.finfo(float).tiny)
 
     def _grid(self) -> Array:
@@ -176,7 +183,7 @@ class PenaltySearch:
     def _decide(self) -> tuple[float, float, tuple[Array, Array, Array]]:
         """Log penalties of the smallest error and of the stop; and the grid with squares and mean errors on it."""
         grid = self._grid()
-        squares = self._interpolated(grid) ** 2
+        squares = self._squares(self._interpolated(grid))
         means = squares.sum(1) / self.weight
         at = int(np.argmin(means))
         gap = squares - squares[at]
