@@ -63,6 +63,7 @@ class Rates:
 
 
 HOST = Rates(1.5e-10, 7e-12, 8e-12, 8e-9, 9e-10, 2e-11, HOST_PRODUCTS, in_place=4e-12, column=1.2e-11)
+"""The last two from one thread: 6.8e-12 and 2.1e-11 s at 8,000 rows, over 1.7 for two cores."""
 DEVICE = Rates(6e-13, 1.05e-14, 5.5e-14, 3.5e-12, 3.5e-12, 6e-14, DEVICE_PRODUCTS, 2e-3)
 
 
