@@ -178,7 +178,9 @@ class HostPlace:
         responses, double = problem.responses * _roots(problem)[:, None], half_held_bytes(problem.n_rows, single=False)
         fits_double = double < HELD_SHARE * free
         shares = problem.left_out_shares(np.arange(problem.n_rows))
-        return AnchorSystem(self.operator, responses, problem.counts, shares=shares, fits_double=fits_double)
+        system = AnchorSystem(self.operator, responses, problem.counts, shares=shares, fits_double=fits_double)
+        system.grow()  # a sample alone may miss the few rows that errors lie in
+        return system
 
     def _folds(self) -> FoldSystem:
         problem, operator = self.problem, self.operator

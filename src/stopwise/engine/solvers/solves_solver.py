@@ -3,7 +3,7 @@
     a stop on some rows (all pairs) -> readings on all rows around it -> the stop -> the filter as solves at one shift
 
 "factor" has a factor at each penalty, and leaves every row out, exactly. "preconditioned" has one factor near the stop
-for all penalties, or products alone where that does not fit (and on a device), and leaves out a sample.
+for all penalties, or products alone where that does not fit (and on a device); some of its rows are guessed or sampled.
 """
 
 from __future__ import annotations

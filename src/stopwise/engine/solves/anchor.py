@@ -5,7 +5,7 @@ diagonal entries of the inverse there (`InverseEntries`). Together they leave ou
 and exactly: e_i = [P y]_i / P_ii. A reading then costs next to nothing, and further points only where a bracket is too
 wide; a penalty that is out of reach gets a factor of its own.
 
-Where chance in the sample leaves the stop open, every row is left out: P_ii at the anchor is exact for all rows, and
+Where a sample alone would not do, every row is left out (`grow`): P_ii at the anchor is exact for all rows, and
 how it changes with the penalty is learned from the sample, by a cubic. Rows with the largest errors are read like the
 sample. It also corrects the mean squared error, and tells how much of the differences between penalties is guessed.
 """
@@ -20,7 +20,7 @@ import numpy as np
 
 from stopwise._support.array_library import library_of
 from stopwise._support.arrays import Array
-from stopwise.engine.solves.costs import LEAST_LEFT_OUT
+from stopwise.engine.solves.costs import LEAST_LEFT_OUT, SINGLE_ROWS
 from stopwise.engine.solves.factor import Factor
 from stopwise.engine.solves.half_held import HalfHeld
 from stopwise.engine.solves.inverse_entries import InverseEntries
@@ -36,6 +36,8 @@ _POINT = 6.0
 _BRACKET, _BRACKET_OF_ALL = 2e-3, 1e-4
 """How far apart the two ends of a mean squared left-out error may be, relative to it, where some rows are left out
 (chance is larger than that) and where all are; the value between them is off by about an eighth of it."""
+_EVERY_ROW = SINGLE_ROWS
+"""Up to here every row is left out, with a factor at each penalty: a sample may miss the few rows that err most."""
 _HEAVY = 3
 """Beside the sample, rows with the largest errors are read: one for so many of the sample."""
 _SHARE = 1e-3
@@ -88,8 +90,8 @@ class _Anchor:
 
     def extend(self, most: int) -> bool:
         """One more point for the rows that have the fewest; False where all have `most`."""
-        fewest = min(self._entries.values(), key=lambda entries: entries.points)
-        if fewest.points >= most:
+        fewest = min(self._entries.values(), key=lambda entries: entries.points, default=None)
+        if fewest is None or fewest.points >= most:
             return False
         fewest.extend()
         return True
@@ -104,6 +106,8 @@ class _Anchor:
     def inverse_diagonal(self, penalty: float, rows: Array) -> Array:
         """P_ii at a penalty near for some rows of the order that is held, and values on either side of it, (3, m)."""
         made, key = self._factor, (len(rows), int(rows[0]), int(rows[-1]))
+        if penalty == self.penalty and len(rows) == len(made.lower):
+            return np.stack([self.whole_diagonal[self.solver.order]] * 3)
         if key not in self._entries:
             self._entries[key] = InverseEntries(made.lower, rows, made.penalty + made.shift)
         found = np.stack(self._entries[key].at(penalty - self.penalty))
@@ -154,7 +158,7 @@ class AnchorSystem:
         self._shares = np.ones(len(responses)) if shares is None else shares
         self.n_samples, self.library, self.tally = held.n_samples, library_of(responses), Tally()
         n = len(responses)
-        self._groups = [slice(max(n - LEAST_LEFT_OUT, 0), n)]
+        self._groups = [slice(0 if n <= _EVERY_ROW else max(n - LEAST_LEFT_OUT, 0), n)]
         self._anchor: _Anchor | None = None
         self._every_row = False
         self._guesses: dict[float, _Guess] = {}
@@ -212,7 +216,7 @@ class AnchorSystem:
         first = self._groups[-1].start
         if first > 0 and self._every_row:
             self._groups.append(slice(max(first - (len(self.responses) - first), 0), first))
-        self._every_row = True
+        self._every_row = self._every_row or first > 0
         self._guesses.clear()
         return first > 0
 
@@ -266,6 +270,8 @@ class AnchorSystem:
 
     def _reaches(self, anchor: float, penalty: float) -> bool:
         """Whether so many points will do: k of them leave about 2 s^(2k + 1) (Golub & Meurant), s as below."""
+        if self._most_points == 0:
+            return penalty == anchor
         root = math.sqrt(penalty / anchor)
         ratio = abs(root - 1) / (root + 1)
         return bool(2 * ratio ** (2 * self._most_points + 1) <= self._widest)
