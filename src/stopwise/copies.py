@@ -27,6 +27,10 @@ COPIES = 0.5
 _QUERIES, _NEIGHBOURS = 1_000, 20_000
 """Groups of equal X whose nearest other rows are looked up, and among how many distinct rows."""
 _TILE = 100
+_UNKNOWN = 0.1
+"""What left-out rows do not know of the function over the noise, as a ratio of variances, in the mean over rows:
+df / (n - df), here one degree of freedom in eleven observations. Where it is more, a row of great weight still counts
+for too much; where it is less, for too little, which costs a percent of the error."""
 _CHANCE = 1e-3
 """A common factor of all counts that chance explains with less than this probability is how often all was repeated."""
 
@@ -57,6 +61,18 @@ class Observations:
     def is_table(self) -> bool:
         """Whether the rows are those of the given table, in their order."""
         return len(self.first) == len(self.row_of)
+
+
+def left_out_weights(weights: Array, counts: Array | None = None) -> Array:
+    """What each row's squared left-out error counts for where stops are compared, adding up as the weights do.
+
+    The error of a row of weight w has variance sigma^2 / w + tau^2, tau what the other rows do not know of the function
+    there, and its inverse is the best weight: w / (1 + r w), r = tau^2 / sigma^2. So a row given a thousand times, or
+    known without noise, does not decide alone. r is the same for all stops: else their errors could not be compared. Of
+    a row of several observations one is left out at a time, and w is that one's.
+    """
+    weighed = weights / (1 + _UNKNOWN * (weights if counts is None else weights / counts))
+    return cast(Array, weighed * (weights.sum() / weighed.sum()))
 
 
 def find_observations(covariates: Any, responses: Array, weights: Array | None = None) -> Observations:

@@ -11,6 +11,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.torch import on_host
+from stopwise.copies import left_out_weights
 from stopwise.kernels import Kernel, Precomputed
 
 
@@ -103,6 +104,13 @@ class Problem:
     def root_weights(self) -> Array | None:
         """sqrt of the weights, or None."""
         return None if self.weights is None else np.sqrt(self.weights)
+
+    def left_out_shares(self, rows: Array) -> Array | None:
+        """What squared left-out errors of some rows, by weight, are multiplied by where stops are compared."""
+        if self.weights is None:
+            return None
+        weights = self.weights[rows]
+        return left_out_weights(weights, None if self.counts is None else self.counts[rows]) / weights
 
     def in_y_units(self, column: int) -> Array:
         """One response as it was given."""

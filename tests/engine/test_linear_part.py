@@ -13,7 +13,7 @@ from stopwise.engine.solvers.plan import Plan, Solution
 from stopwise.filters import Ridge
 from stopwise.noise import Known
 from stopwise.problem import Problem, make_problem, make_trend
-from stopwise.rules import Fixed
+from stopwise.rules import Fixed, Prudent
 
 KERNEL = sw.kernels.Matern(1.3)
 
@@ -50,6 +50,22 @@ def test_the_fit_is_ridge_with_free_slopes(weighted: bool) -> None:
     predicted = KERNEL(new, X) @ solution.dual_coef + solution.intercept + new @ solution.slopes
     assert np.allclose(predicted, expected, rtol=1e-7)
     assert np.allclose(solution.path.fit(), written_out(X, y, w, w.sum() / 50.0, X), rtol=1e-7)
+
+
+def test_a_row_with_a_feature_of_its_own_tells_the_rule_nothing() -> None:
+    """Its slope fits it whatever it says: the smallest error is at the penalty of the fit without row and feature."""
+    X, y, _ = data(60)
+    alone = np.zeros((60, 1))
+    alone[7] = 1.0
+    penalties = []
+    for features, rows in ((np.hstack([X, alone]), np.arange(60)), (X, np.delete(np.arange(60), 7))):
+        scales = (0.8, 200.0, 1.0, 1e9)[: features.shape[1]]
+        plan = Plan(kernel=sw.kernels.Matern(scales), filter=Ridge(), rule=Prudent(), noise=Known(1.0))
+        problem = make_problem(features[rows], y[rows, :1], None, intercept=True, seed=0).with_trend()
+        stop = DenseSolver().solve(problem, plan).stops[0]
+        assert stop.evidence.lowest_step_sum
+        penalties.append(len(rows) / stop.evidence.lowest_step_sum)
+    assert penalties[0] == pytest.approx(penalties[1], rel=1e-3)
 
 
 def test_left_out_residuals_are_those_of_fits_without_the_row() -> None:

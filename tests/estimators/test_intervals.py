@@ -90,13 +90,64 @@ def test_directions_left_to_the_prior_change_the_mean_variance_by_less_than_said
     X, y, _ = sample(400)
     fitted = sw.KernelRidgeRegressor(sw.kernels.Gaussian(0.4), solver="nystrom", n_landmarks=200).fit(X, y)._fitted
     basis, clock = fitted.path.spectrum.basis, interval_calibration.scale_clock(fitted)
-    free = posterior.Free(True, None, 400.0)
-    every = posterior.posterior_of_landmarks(basis.rows, basis.rotation, fitted.path.spectrum.eigenvalues, free)
+    spectrum, free = fitted.path.spectrum, posterior.Free(True, None, 400.0)
+    every = posterior.posterior_of_landmarks(basis.rows, basis.rotation, spectrum.eigenvalues, spectrum.trace, free)
     some = every.visible(clock)
     assert len(some.eigenvalues) < 0.7 * len(every.eigenvalues)
     more = some.variance(X, clock) - every.variance(X, clock)
     assert np.all(more >= -1e-12)
     assert 0 < more.mean() <= 1e-4 * every.variance(X, clock).mean()
+
+
+def landmark_posterior(kernel, intercept, n=500, n_landmarks=150):
+    """Rows, the posterior through landmarks with all directions and with 20, and a clock reading of a rough fit."""
+    X, y, _ = sample(n)
+    settings = {"solver": "nystrom", "n_landmarks": n_landmarks, "rule": sw.rules.Fixed(step_sum=5e4)}
+    fitted = sw.KernelRidgeRegressor(kernel, fit_intercept=intercept, **settings).fit(X, y)._fitted
+    spectrum, free = fitted.path.spectrum, posterior.Free(intercept, None, float(n))
+    parts = spectrum.basis.rows, spectrum.basis.rotation, spectrum.eigenvalues, spectrum.trace
+    every, clock = posterior.posterior_of_landmarks(*parts, free), np.array([5e4])
+    return X, every, every.visible(clock, 20), clock
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_faint_directions_share_what_the_leading_ones_leave(intercept):
+    _, every, few, clock = landmark_posterior(sw.kernels.Matern(0.5), intercept)
+    assert few.seen.shape[1] == 20
+    new = np.random.default_rng(1).uniform(-1, 2, size=(40, 2))
+    eta, n, values = clock[0], 500.0, every.eigenvalues
+    image, t = every.images(new)
+    prior = every._less_free(new, every.kernel(new, every.rows) @ np.hstack([every.weighted, every.seen]))[0]
+    kept = np.argsort(-values)[:20]
+    dropped = np.setdiff1d(np.arange(len(values)), kept)
+    dropped = dropped[np.isin(values[dropped], few.faint)]
+    left = values[dropped].sum() + every.unseen
+    told = sum(values[j] * eta * values[j] / (1 + eta * values[j]) for j in dropped) / left
+    expected = np.zeros(40)
+    for i in range(40):
+        seen = image[i, kept] ** 2 / (n * values[kept])
+        share = seen.sum() / prior[i]
+        near = min(1.0, share / (values[kept].sum() / (values[kept].sum() + left)))
+        variance = prior[i] - (seen * eta * values[kept] / (1 + eta * values[kept])).sum()
+        expected[i] = eta / n * (variance - told * near * (prior[i] - seen.sum())) + (t[i] ** 2).sum()
+    assert np.any(expected < 0.8 * replace(few, faint=np.zeros(0)).variance(new, clock)[:, 0])
+    np.testing.assert_allclose(few.variance(new, clock)[:, 0], expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", [sw.kernels.Laplace(0.5), sw.kernels.Matern(0.5)], ids=str)
+def test_a_variance_from_few_directions_is_that_of_all_in_the_mean_and_the_prior_far_away(kernel):
+    X, every, few, clock = landmark_posterior(kernel, intercept=False)
+    new = np.random.default_rng(2).uniform(size=(400, 2))
+    assert few.variance(X, clock).mean() == pytest.approx(every.variance(X, clock).mean(), rel=0.05)
+    alone = replace(few, faint=np.zeros(0))
+    shared, alone = (
+        np.sqrt((1 + each.variance(new, clock)) / (1 + every.variance(new, clock))) for each in (few, alone)
+    )
+    assert abs(shared.mean() - 1) < 0.07
+    assert shared.std() < 0.2
+    assert alone.mean() > 1.25
+    far = np.full((1, 2), 60.0)
+    np.testing.assert_allclose(few.variance(far, clock), every.variance(far, clock), rtol=1e-3)
 
 
 @pytest.mark.parametrize("solver", ["dense", "nystrom", "krylov"])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stopwise.copies import Observations, equal_rows, find_observations
+from stopwise.copies import Observations, equal_rows, find_observations, left_out_weights
 
 
 def smooth(seed=0, n=120, d=2):
@@ -129,3 +129,15 @@ def test_zero_has_two_signs_and_one_value():
     numbers = equal_rows(np.array([[0.0, 1.0], [-0.0, 1.0], [2.0, 1.0]]))
     assert numbers[0] == numbers[1] != numbers[2]
     assert equal_rows(np.array([[0.0], [1.0]])) is None
+
+
+def test_a_left_out_error_counts_by_the_inverse_of_its_variance():
+    """Noise sigma^2 / w and an unknown part of a tenth of sigma^2; of several observations one is left out."""
+    weights, counts = np.array([0.5, 1.0, 4.0, 900.0]), np.array([1.0, 1.0, 2.0, 3.0])
+    each = weights / counts
+    for given, variance, times in ((None, 1 / weights + 0.1, 1.0), (counts, 1 / each + 0.1, counts)):
+        found = left_out_weights(weights, given)
+        np.testing.assert_allclose(found / found[0], times * variance[0] / variance, rtol=1e-12)
+        assert found.sum() == pytest.approx(weights.sum(), rel=1e-12)
+    np.testing.assert_allclose(left_out_weights(np.full(5, 1.0)), 1.0, rtol=1e-15)
+    np.testing.assert_allclose(left_out_weights(counts, counts), counts, rtol=1e-15)

@@ -71,6 +71,22 @@ def test_copies_do_not_make_the_noise_look_small():
     assert float(copied.path_.degrees_of_freedom()) == pytest.approx(float(plain.path_.degrees_of_freedom()), rel=0.5)
 
 
+@pytest.mark.filterwarnings("ignore::stopwise.estimators.doubts.TrustWarning")
+@pytest.mark.parametrize("solver", ["dense", "factor", "line", "preconditioned"])
+def test_a_row_given_hundreds_of_times_does_not_decide_the_stop(solver):
+    """A sensor's zeros, 627 of 1,000 rows, beside a smooth truth without noise: by its weight it would outweigh all."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(373, 1))
+    X[0] = 0.0
+    y = np.cos(3 * X[:, 0])
+    y[0] = 0.0
+    rows, new = np.append(np.arange(373), np.zeros(627, dtype=int)), np.linspace(0.2, 0.9, 50)[:, None]
+    settings = {"tol": 0.5} if solver == "preconditioned" else {}
+    model = sw.KernelRidgeRegressor(sw.kernels.Matern(0.5), solver=solver, **settings).fit(X[rows], y[rows])
+    assert len(model.X_fit_) == 373
+    np.testing.assert_allclose(model.predict(new), np.cos(3 * new[:, 0]), atol=0.05)
+
+
 @pytest.mark.parametrize("kind", ["binary", "poisson"])
 def test_chance_ties_are_what_the_same_responses_moved_a_little_are(kind):
     rng = np.random.default_rng(0)

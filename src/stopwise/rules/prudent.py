@@ -12,6 +12,7 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise._support.checks import is_finite
 from stopwise._support.minimum import lowest_on_log_scale
+from stopwise.copies import left_out_weights
 from stopwise.filters import Ridge
 from stopwise.path import Path
 from stopwise.rules.base import Data, Reason, Rule, Stop, clock_grid, stop_at
@@ -35,7 +36,8 @@ class LeftOut:
     """Squared errors at each row when one observation of it is left out, by the leverage shortcut.
 
     Exact for a ridge path at each penalty. Rows are observations: copies of a row are one of them already. The rows
-    at hand may be a random sample of those that the path was fitted to.
+    at hand may be a random sample of those that the path was fitted to. A row that the unpenalised part fits whatever
+    it says, since no other has that feature, tells of no stop and has no error.
     """
 
     path: Path
@@ -48,7 +50,8 @@ class LeftOut:
 
     @property
     def _weights(self) -> Array:
-        return self._rows if self.path.root_weights is None else self.path.root_weights**2
+        given = self.path.root_weights
+        return self._rows if given is None else left_out_weights(given**2, self.path.counts)
 
     @property
     def _counts(self) -> Array:
@@ -60,10 +63,13 @@ class LeftOut:
         return min(float(self._weights.sum()) / self.path.n_samples, 1.0)
 
     def __call__(self, step_sums: Array) -> Array:
-        """Weight times squared error, (g, rows)."""
+        """Squared errors times what they count for, (g, rows)."""
         left, residual = self.path.leverage_left(step_sums), self.path.residual_rows(step_sums)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(left > _LEAST_LEFT, self._weights * (residual / left) ** 2, np.inf)
+            errors = np.where(left > _LEAST_LEFT, self._weights * (residual / left) ** 2, np.inf)
+        if self.path.fixed is not None:
+            errors[:, (self.path.fixed**2).sum(axis=1) >= (1 - _LEAST_LEFT) * self._counts] = 0.0
+        return cast(Array, errors)
 
     def mean(self, step_sums: Array) -> Array:
         """The mean over samples at each clock reading, in tiles."""

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise.copies import left_out_weights
 from stopwise.engine.line.fits import fit_at
 from stopwise.engine.line.merged_rows import LineRows
 from stopwise.engine.line.scores import left_out_errors, left_out_row_errors
@@ -25,7 +26,7 @@ _FEW_PLACES = 3_000
 
 @dataclass(frozen=True)
 class ExactStop:
-    """One response of rows on a line; errors are squared and left out, by place."""
+    """One response of rows on a line; errors are squared and left out, by place, and count as `left_out_weights`."""
 
     rows: LineRows
     space: StateSpace
@@ -41,7 +42,15 @@ class ExactStop:
     def errors(self, log_penalties: Array) -> Array:
         """By row or by place, (units, penalties)."""
         fit = fit_at(self.rows, self.space, np.exp(log_penalties), intercept=self.intercept)
-        return left_out_row_errors(fit, self.column) if self._by_row else left_out_errors(fit)[:, :, self.column]
+        weighted = left_out_row_errors(fit, self.column) if self._by_row else left_out_errors(fit)[:, :, self.column]
+        return weighted * self._shares[:, None]
+
+    @cached_property
+    def _shares(self) -> Array:
+        """What errors by weight are multiplied by."""
+        rows = self.rows
+        weights, counts = (rows.row_weights, rows.row_counts) if self._by_row else (rows.weights, rows.counts)
+        return left_out_weights(weights, counts) / weights
 
     def excess(self, errors: Array, best: Array) -> tuple[Array, Array]:
         """How much larger mean errors are than the best's, and the standard error of the paired difference."""

@@ -98,6 +98,7 @@ class KrylovLeftOut:
             total=problem.n_samples,
             smallest=least,
             largest=1e3 * part.n_samples * path.spectrum.largest_bound,
+            shares=problem.left_out_shares(rows),
             allowance=plan.rule.left_out_allowance or 0.0,
             together=len(rows) / problem.n_rows,
             agree=1e-3,

@@ -176,6 +176,7 @@ class _Run:
                 total=system.n_samples,
                 smallest=n * problem.kernel_scale(self.plan.kernel) / CEILING,
                 largest=1e3 * n * largest,
+                shares=problem.left_out_shares(system.rows_left_out),
                 allowance=0.0 if allowance is None else allowance,
                 together=system.together,
                 agree=_AGREE_IN_FOLDS if system.together > 0 else _AGREE,

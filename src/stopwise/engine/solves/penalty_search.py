@@ -72,7 +72,8 @@ class PenaltySearch:
     """`left_out(penalty)`: left-out residuals of some rows in weighted coordinates, (m,).
 
     `weight`: the samples that these rows stand for; `total`: those that all rows stand for, for whose standard
-    error the allowance is meant. Equal where every row is read.
+    error the allowance is meant. Equal where every row is read. `shares`: what their squares are multiplied by
+    (`left_out_weights` over weights), None for one.
     """
 
     left_out: Callable[[float], Array]
@@ -80,6 +81,7 @@ class PenaltySearch:
     total: float
     smallest: float
     largest: float
+    shares: Array | None = None
     allowance: float = 0.5
     together: float = 0.0
     """The share of rows left out at once, zero for one row: errors are then not quite those of leave-one-out."""
@@ -122,11 +124,15 @@ class PenaltySearch:
                 return place
         return None
 
+    def _squares(self, residuals: Array) -> Array:
+        """Squared residuals times their shares."""
+        return cast(Array, residuals**2 if self.shares is None else self.shares * residuals**2)
+
     def _last_gain(self) -> float:
         """By what share the smallest penalty's error is below that of the next reading; infinite for one reading."""
         if len(self.known) < 2:
             return math.inf
-        least, second = (float((self.known[place] ** 2).sum()) for place in sorted(self.known)[:2])
+        least, second = (float(self._squares(self.known[place]).sum()) for place in sorted(self.known)[:2])
         return max(second - least, 0.0) / max(least, np.finfo(float).tiny)
 
     def _interpolated(self, at: Array, order: int = _ORDER) -> Array:
@@ -146,7 +152,7 @@ class PenaltySearch:
         """How far two orders of interpolation are apart in the mean squared error, relative to it."""
         at = np.array([place])
         order = min(_ORDER, len(self.known))
-        many, few = ((self._interpolated(at, points) ** 2).sum() for points in (order, order - 1))
+        many, few = (self._squares(self._interpolated(at, points)).sum() for points in (order, order - 1))
         return abs(float(many - few)) / max(float(many), np.finfo(float).tiny)
 
     def _grid(self) -> Array:
@@ -157,7 +163,7 @@ class PenaltySearch:
     def _decide(self) -> tuple[float, float, tuple[Array, Array, Array]]:
         """Log penalties of the smallest error and of the stop; and the grid with squares and mean errors on it."""
         grid = self._grid()
-        squares = self._interpolated(grid) ** 2
+        squares = self._squares(self._interpolated(grid))
         means = squares.sum(1) / self.weight
         at = int(np.argmin(means))
         gap = squares - squares[at]

@@ -17,6 +17,7 @@ from stopwise.estimators.prediction.intervals import Calibration, Ratios, Uncert
 from stopwise.estimators.prediction.optimism import optimism
 from stopwise.estimators.prediction.other_kernels import OtherKernels, Others, has_length_scale, sample_places
 from stopwise.estimators.prediction.posterior import (
+    DIRECTIONS,
     Free,
     LinePosterior,
     Posterior,
@@ -82,9 +83,11 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
     some, counts = on_host(rows[asked]), _counts(fitted.path)[asked]
     noise, variance = (counts / fitted.path.row_weights[asked])[:, None], posterior.variance(some, clock)
     path, copies = fitted.path.along(Ridge()), _copies(fitted.path)
-    residuals = _residuals(path, fitted.step_sums, asked)
-    if isinstance(_basis(fitted).rows, FeatureRows):
-        left, own = _landmark_left(path, fitted.step_sums, asked), 1 - _landmark_left(path, clock, asked)
+    vectors = _landmark_vectors(path, asked)
+    residuals = _residuals(path, fitted.step_sums, asked, vectors)
+    if vectors is not None:
+        left, own = (_landmark_left(path, at, asked, vectors) for at in (fitted.step_sums, clock))
+        own = 1 - own
     elif known:
         left, own = 1 - posterior.variance(some, fitted.step_sums) / noise, variance / noise
     else:
@@ -97,7 +100,7 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
     if copies is not None:  # one of them left out, and predicted as a new observation of weight one is
         each = copies[asked, None]
         # Ridge stands for other filters where a row is left out, and less well where its copies stay in.
-        again = _without_itself(_residuals(fitted.path, fitted.step_sums, asked), 1 - (1 - left) / each)
+        again = _without_itself(_residuals(fitted.path, fitted.step_sums, asked, vectors), 1 - (1 - left) / each)
         ratios = np.where(each > 1, again, missed) / _scale(1 + beside, itself, own / each)
         given = Given(ratios, copies[asked])
     by_rows = None if isinstance(fitted.kernel, Precomputed) else some.astype(np.float64, copy=False)
@@ -152,27 +155,27 @@ def _path_left(path: Path, step_sums: Array, rows: Array) -> Array:
     return np.column_stack([path.column(j).leverage_left(at)[rows] for j, at in enumerate(step_sums)])
 
 
-def _residuals(path: Path, step_sums: Array, rows: Array) -> Array:
+def _residuals(path: Path, step_sums: Array, rows: Array, vectors: Array | None) -> Array:
     """What a filter leaves of the responses at some rows at the stop of each, (rows, q), units of y."""
-    if isinstance(cast(Basis, path.spectrum.basis).rows, FeatureRows):
+    if vectors is not None:
         gains = path.filter.gain(path.spectrum.eigenvalues, step_sums).T
-        fit = _landmark_vectors(path, rows) @ (gains * path.coefficients.reshape(len(gains), -1))
+        fit = vectors @ (gains * path.coefficients.reshape(len(gains), -1))
         left = np.asarray(path.response)[rows].reshape(fit.shape) - fit
         return cast(Array, left / np.sqrt(path.row_weights[rows, None]) * path.scale)
     each = [path.column(j).residual_rows(np.asarray(at))[rows] for j, at in enumerate(step_sums)]
     return cast(Array, np.column_stack(each) * path.scale)
 
 
-def _landmark_vectors(path: Path, rows: Array) -> Array:
-    """Eigenvectors at some rows, from the features of these alone: no pass over all rows."""
+def _landmark_vectors(path: Path, rows: Array) -> Array | None:
+    """Of landmarks, eigenvectors at some rows from the features of these alone: no pass over all rows."""
     basis = cast(Basis, path.spectrum.basis)
-    return cast(Array, basis.rows[rows] @ basis.rotation)
+    return cast(Array, basis.rows[rows] @ basis.rotation) if isinstance(basis.rows, FeatureRows) else None
 
 
-def _landmark_left(path: Path, step_sums: Array, rows: Array) -> Array:
+def _landmark_left(path: Path, step_sums: Array, rows: Array, vectors: Array) -> Array:
     """1 - h of some rows of a fit through landmarks at readings, one per response."""
     gains, weights = path.filter.gain(path.spectrum.eigenvalues, step_sums).T, path.row_weights[rows, None]
-    leverage = _landmark_vectors(path, rows) ** 2 @ gains + (weights / path.n_samples if path.intercept else 0.0)
+    leverage = vectors**2 @ gains + (weights / path.n_samples if path.intercept else 0.0)
     return cast(Array, 1 - leverage / _counts(path)[rows, None])
 
 
@@ -206,8 +209,9 @@ def _known_posterior(fitted: Fitted, rows: Array) -> Posterior | LinePosterior |
         return None if space is None else LinePosterior(space, rows, weights, path.intercept)
     free = Free(path.intercept, fitted.trend, path.n_samples)
     if isinstance(basis.rows, FeatureRows):
-        found = posterior_of_landmarks(basis.rows, np.asarray(basis.rotation), path.spectrum.eigenvalues, free)
-        return found if len(rows) <= STANDING_ROWS else found.visible(scale_clock(fitted))
+        values, trace = path.spectrum.eigenvalues, path.spectrum.trace
+        found = posterior_of_landmarks(basis.rows, np.asarray(basis.rotation), values, trace, free)
+        return found if len(rows) <= STANDING_ROWS else found.visible(scale_clock(fitted), DIRECTIONS)
     if path.spectrum.complete and len(basis.rows) == basis.width:
         pairs = path.spectrum.eigenvalues, np.asarray(basis.vectors, dtype=np.float64)
         return posterior_of_pairs(kernel, on_host(rows), weights, pairs, free, path.n_samples)

@@ -9,7 +9,7 @@ they make up for, and they add |t(x)|^2. All filters share the clock eta.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -25,6 +25,9 @@ from stopwise.problem import Trend
 
 _UNSEEN = 1e-4
 """Share of the mean variance over the rows that directions left out may change."""
+DIRECTIONS = 80
+"""Leading eigenvectors that a variance through landmarks is made from. A value of the kernel takes as long as about 60
+multiplications, so that the variance takes at most twice the time of a prediction, however many landmarks there are."""
 
 
 class Variance(Protocol):
@@ -57,7 +60,8 @@ class Posterior:
     K is the matrix less what is free. With t the free columns of the m rows and V the eigenvectors, k(x, rows) @ `seen`
     - t(x)' `rest` is the kernel between x and V less what is free, and k(x, rows) @ `weighted` that between x and t;
     `square` is t'K t. `diagonal` stands for k(x, x) of a precomputed kernel, and `columns` say which of all training
-    rows these are.
+    rows these are. `faint` are eigenvalues of directions that were left out, and `unseen` the mean over the rows of
+    what no direction sees of k(x, x).
     """
 
     kernel: Kernel
@@ -71,6 +75,8 @@ class Posterior:
     n_observations: float
     diagonal: float = 0.0
     columns: Array | None = None
+    faint: Array = field(default_factory=lambda: np.zeros(0))
+    unseen: float = 0.0
 
     def variance(self, new: Array, step_sums: Array) -> Array:
         """Var f(x) / noise variance at each new row and each clock reading, (m, q); nothing of size m x rows."""
@@ -95,17 +101,25 @@ class Posterior:
         product = predict_in_tiles(self.kernel, self._known(new), self.rows, np.hstack([self.weighted, self.seen]))
         return self._less_free(new, product)[1:]
 
-    def visible(self, step_sums: Array) -> Posterior:
+    def visible(self, step_sums: Array, most: int | None = None) -> Posterior:
         """The same less the last directions, which together change the mean variance over the rows by 1e-4 of it.
 
         A direction of eigenvalue l adds (eta l)^2 / (1 + eta l) to the sum of variances over the rows if left to the
-        prior, and eta l / (1 + eta l) if not.
+        prior, and eta l / (1 + eta l) if not. Beyond the `most` leading ones directions are `faint`.
         """
         grown = self.eigenvalues * step_sums.max(initial=0.0)
         order = np.argsort(grown, kind="stable")
         gains = grown / (1 + grown)
-        kept = np.sort(order[np.cumsum((grown * gains)[order]) > _UNSEEN * gains.sum()])
-        return replace(self, eigenvalues=self.eigenvalues[kept], seen=self.seen[:, kept], rest=self.rest[:, kept])
+        kept = order[np.cumsum((grown * gains)[order]) > _UNSEEN * gains.sum()]
+        faint, kept = (kept[:0], kept) if most is None else (kept[:-most], kept[-most:])
+        kept = np.sort(kept)
+        return replace(
+            self,
+            eigenvalues=self.eigenvalues[kept],
+            seen=self.seen[:, kept],
+            rest=self.rest[:, kept],
+            faint=self.eigenvalues[faint],
+        )
 
     def _known(self, new: Array) -> Array:
         """New rows as the kernel takes them: of a precomputed matrix the columns of these rows."""
@@ -125,7 +139,24 @@ class Posterior:
     def _left(self, prior: Array, seen: Array, step_sums: Array) -> Array:
         """(eta / n) (k(x, x) - sum_j c_j^2 / (m lambda_j + m / eta)), never negative."""
         known = step_sums / (self.free.total * (1 + np.outer(self.eigenvalues, step_sums)))
-        return cast(Array, step_sums / self.n_observations * np.maximum(prior[:, None] - seen @ known, 0.0))
+        told = seen @ known + self._told_faintly(prior, seen, step_sums)
+        return cast(Array, step_sums / self.n_observations * np.maximum(prior[:, None] - told, 0.0))
+
+    def _told_faintly(self, prior: Array, seen: Array, step_sums: Array) -> Array | float:
+        """What faint directions tell of k(x, x), (m, q): as much as in the mean over the rows.
+
+        They share what the others leave of k(x, x): in the mean the part sum_j l_j (eta l_j / (1 + eta l_j)) over
+        sum_j l_j and what is unseen. Where the others see less of k(x, x) than in the mean, so do they, and nothing
+        away from the data.
+        """
+        if not self.faint.size:
+            return 0.0
+        left, strong = float(self.faint.sum()) + self.unseen, float(self.eigenvalues.sum())
+        grown = np.outer(step_sums, self.faint)
+        part = (grown / (1 + grown)) @ self.faint / left
+        seen_part = seen @ (1 / (self.free.total * self.eigenvalues)) / np.maximum(prior, np.finfo(float).tiny)
+        near = np.minimum(seen_part * ((strong + left) / strong), 1.0)
+        return np.outer(prior * np.maximum(1 - seen_part, 0.0) * near, part)
 
 
 @dataclass(frozen=True)
@@ -182,7 +213,9 @@ def posterior_of_rows(
     return posterior_of_pairs(kernel, rows, weights, (np.maximum(values, 0.0), vectors), free, n_observations, columns)
 
 
-def posterior_of_landmarks(features: FeatureRows, rotation: Array, eigenvalues: Array, free: Free) -> Posterior:
+def posterior_of_landmarks(
+    features: FeatureRows, rotation: Array, eigenvalues: Array, trace: float, free: Free
+) -> Posterior:
     """The posterior of all rows seen through landmarks; what these do not see of k(x, x) is left to the prior.
 
     With phi(x) = k(x, L) P the features and `rotation` W / sqrt(n lambda), an eigenvector's value at a row is
@@ -202,4 +235,5 @@ def posterior_of_landmarks(features: FeatureRows, rotation: Array, eigenvalues: 
         float(mean @ mean) * np.outer(constant, constant),
         free,
         free.total,
+        unseen=max(trace - float(eigenvalues.sum()), 0.0),
     )
