@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -291,6 +292,13 @@ class Path:
 
     # ---- leave-one-out ----------------------------------------------------------------------------------------
 
+    @cached_property
+    def _square(self) -> bool:
+        """Whether there is an eigenvector for each row, and no row is missing: then they are complete."""
+        weights = self.row_weights
+        all_there = float(weights.sum()) >= (1 - 1e-9) * self.n_samples
+        return len(self.spectrum.eigenvalues) == weights.size and all_there
+
     def leverage_left(self, step_sum: ArrayLike) -> Array:
         """1 - h_ii by row, h the smoother with its intercept; (n,) or (g, n).
 
@@ -304,7 +312,7 @@ class Path:
         counts = np.ones(weights.size) if self.counts is None else self.counts
         fixed = weights / self.n_samples if self.intercept else np.zeros(weights.size)
         fixed = fixed if self.fixed is None else (self.fixed**2).sum(axis=1)
-        if len(values) == weights.size:
+        if self._square:
             left = basis.squared(self.filter.shrinkage(values, sums).T).T + (counts - 1.0 - fixed)
         else:
             gains = self.filter.gain(values, sums)
@@ -319,7 +327,7 @@ class Path:
     def residual_rows(self, sums: Array) -> Array:
         """y - f by row in problem units, from S itself so that a tiny residual keeps its digits."""
         rows = self._by_row(self.filter.shrinkage(self.spectrum.eigenvalues, sums))
-        if self.response is None or len(self.spectrum.eigenvalues) == len(self.response):
+        if self.response is None or self._square:
             return rows
         given = self.response if self.root_weights is None else (self.response.T / self.root_weights).T
         return cast(Array, rows + (given - self._rows(self.coefficients)))

@@ -71,7 +71,8 @@ def test_parts_fitted_apart_merge_to_the_single_fit(seed, cls):
     merged = parts[0]
     for part in parts[1:]:
         merged.merge(part)
-    assert np.abs(merged.predict(covariates) - whole.predict(covariates)).max() <= 1e-8
+    # Where an error is flat its smallest value is known to half the digits.
+    assert np.abs(merged.predict(covariates) - whole.predict(covariates)).max() <= 1e-7
     at_once = estimator(cls).partial_fit(covariates, y)  # what keeps no rows knows the estimate's noise alone
     ours, theirs = (model.predict(covariates, return_std=True)[1] for model in (merged, at_once))
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)

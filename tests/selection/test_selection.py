@@ -8,7 +8,7 @@ import stopwise as sw
 from stopwise.kernels.base import Scaled, parts
 from stopwise.problem import make_problem
 from stopwise.selection.candidates import Part, judge, left_out
-from stopwise.selection.choice import worse_unseen
+from stopwise.selection.choice import not_refuted
 from stopwise.selection.length_scales import Host
 from stopwise.selection.rows import look_at_features, make_sample
 
@@ -236,16 +236,20 @@ def test_a_truth_rough_along_the_axes_gets_a_product_of_kernels():
     assert "product" in sw.KernelRidgeRegressor().fit(X, y).selection_.chosen["kernel"]
 
 
-def test_length_scales_that_do_worse_on_unseen_rows_lose_to_one_for_all():
+def test_what_does_worse_on_unseen_rows_is_refuted(monkeypatch):
     rng = np.random.default_rng(14)
-    X = rng.normal(size=(300, 4))
-    y = np.sin(X.sum(axis=1)) + 0.1 * rng.normal(size=300)
+    X = rng.normal(size=(600, 4))
+    y = np.sin(X.sum(axis=1)) + 0.1 * rng.normal(size=600)
     rows = make_sample(make_problem(X, y[:, None], None, intercept=True, seed=0), look_at_features(X, None), 600)
     sample, place = rows.first(200), Host()
     good = judge(sample, [Part(1.0, sw.kernels.Gaussian(), np.full(4, 2.0))], place, per_feature=False)
     wrong = judge(sample, [Part(1.0, sw.kernels.Gaussian(), np.array([2.0, 2.0, 2.0, 1e3]))], place, per_feature=True)
-    assert worse_unseen(wrong, good, rows, place)
-    assert not worse_unseen(good, wrong, rows, place)
+    assert not_refuted([wrong, good], rows, place) == [good]
+    few = rows.first(300)  # of fewer than the sample, only the best by score is asked, if it has many length scales
+    assert not_refuted([wrong, good], few, place) == [good, wrong]
+    monkeypatch.setattr("stopwise.selection.choice._ranked", lambda all: sorted(all, key=lambda c: not c.per_feature))
+    assert not_refuted([wrong, good], few, place) == [good]
+    assert not_refuted([wrong, good], rows.first(205), place) == [wrong, good]
 
 
 def test_several_responses_share_one_kernel():
@@ -270,7 +274,8 @@ def test_the_sample_is_drawn_from_distinct_rows_only():
 @pytest.mark.filterwarnings("ignore::stopwise.estimators.doubts.TrustWarning")
 def test_what_unseen_rows_speak_against_has_no_share_in_an_average(monkeypatch):
     X, y = data(120)
-    monkeypatch.setattr("stopwise.selection.choice.worse_unseen", lambda *rows: True)
+    one_scale = lambda finalists, *rows: [c for c in finalists if not c.per_feature]  # noqa: E731
+    monkeypatch.setattr("stopwise.selection.choice.not_refuted", one_scale)
     kernel = sw.KernelRidgeRegressor().fit(X, y).kernel_
     parts = [kernel]
     while any(isinstance(part, sw.kernels.Sum) for part in parts):

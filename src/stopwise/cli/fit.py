@@ -202,9 +202,10 @@ def print_summary(result: dict[str, Any], why: str) -> None:
         ("solver", result["solver"]),
     ]
     if result.get("landmarks"):
-        low, high = result["bracket"]
-        seen = f"{result['landmarks']:,} landmarks that capture {100 * result['captured']:.4g} % of the trace"
-        facts.append(("bracket", f"step_sum {number(low)} to {number(high)}, with {seen}"))
+        ends = result["bracket"]
+        seen = f"{result['landmarks']:,} that capture {100 * result['captured']:.4g} % of the trace"
+        between = "" if ends is None else f"; the stop lies between step_sum {number(ends[0])} and {number(ends[1])}"
+        facts.append(("landmarks", seen + between))
     if result["seconds"] is not None:
         facts.append(("time", f"{number(result['seconds'], 3)} s"))
     facts += [(name, shown(result[name], 300)) for name in ("model", "report") if result[name]]

@@ -15,6 +15,7 @@ from stopwise._support.arrays import Array
 from stopwise._support.threads import blas_threads, limit_of
 from stopwise._support.torch import on_host
 from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Stream, make_landmarks, moments_of
+from stopwise.engine.landmarks.row_sample import sample_rows
 from stopwise.engine.landmarks.sampling import Choice, Uniform, as_points
 from stopwise.engine.solvers.dense_solver import refit_dense
 from stopwise.engine.solvers.landmark_solver import HeldRows, solve_stream
@@ -308,6 +309,8 @@ def _refit_landmarks(fitted: Fitted, problem: Problem, plan: Plan, rows: Feature
     cross = rows.T @ weighted + np.outer(rows.mean, total)
     moments = stream.moments.of_mean_weight_one()
     given = stream.moments.weight / moments.weight
-    moments = replace(moments, cross=cross, response_sum=total, response_square=(weighted**2).sum(axis=0))
+    sample = sample_rows(problem.covariates, y, problem.weights, problem.counts)
+    squares = (weighted**2).sum(axis=0)
+    moments = replace(moments, cross=cross, response_sum=total, response_square=squares, sample=sample)
     stream = replace(stream, moments=moments.reweighted(given), shift=problem.offset, unit=problem.scale)
     return solve_stream(stream, plan, fitted.solver, HeldRows(problem))

@@ -10,6 +10,7 @@ from typing import Any
 from stopwise import filters, kernels, landmarks, losses, noise, path, problem, rules, schedules, spectrum
 from stopwise.engine.landmarks.decomposition import Spread
 from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Moments, Stream
+from stopwise.engine.landmarks.row_sample import RowSample
 from stopwise.estimators.calibration import Calibration
 from stopwise.estimators.fitted import Fitted
 from stopwise.estimators.intake import Intake
@@ -66,7 +67,7 @@ _ROOMS: dict[str, tuple[type[Any], ...]] = {
     "spectrum": (spectrum.Basis, spectrum.Density, spectrum.Spectrum),
     "path": (path.Path,),
     "problem": (problem.Trend,),
-    "landmarks": (landmarks.Uniform, landmarks.Leverage, Landmarks, Moments, FeatureRows, Spread, Stream),
+    "landmarks": (landmarks.Uniform, landmarks.Leverage, Landmarks, Moments, RowSample, FeatureRows, Spread, Stream),
     "selection": (Selection,),
     "estimators": (Intake, Fitted),
     "tables": (FittedTable, Recipe, Numbers, Dates, Categories),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -25,12 +26,18 @@ CEILING = 1e12
 matrix, so that left-out errors there are good to a thousandth. Data free of noise are predicted better up to here."""
 
 
+SIGMAS = 2.5
+"""Standard errors of a sampled difference that a bound on what sampling may lose allows for: one in a hundred is
+beyond (tests/engine/solvers/test_solves_solver.py)."""
+
+
 @dataclass(frozen=True)
 class LeftOut:
     """Squared errors at each row when one observation of it is left out, by the leverage shortcut.
 
-    Exact for a ridge path at each penalty. Rows are observations: copies of a row are one of them already. A row that
-    the unpenalised part fits whatever it says, since no other has that feature, tells of no stop and has no error.
+    Exact for a ridge path at each penalty. Rows are observations: copies of a row are one of them already. The rows
+    at hand may be a random sample of those that the path was fitted to. A row that the unpenalised part fits whatever
+    it says, since no other has that feature, tells of no stop and has no error.
     """
 
     path: Path
@@ -50,6 +57,11 @@ class LeftOut:
     def _counts(self) -> Array:
         return self._rows if self.path.counts is None else self.path.counts
 
+    @cached_property
+    def _share(self) -> float:
+        """Of all observations, those that the rows at hand stand for."""
+        return min(float(self._weights.sum()) / self.path.n_samples, 1.0)
+
     def __call__(self, step_sums: Array) -> Array:
         """Squared errors times what they count for, (g, rows)."""
         left, residual = self.path.leverage_left(step_sums), self.path.residual_rows(step_sums)
@@ -63,19 +75,38 @@ class LeftOut:
         """The mean over samples at each clock reading, in tiles."""
         count = max(1, self.entries // self._weights.size)
         parts = [self(step_sums[i : i + count]).sum(axis=1) for i in range(0, len(step_sums), count)]
-        return cast(Array, np.concatenate(parts) / self.path.n_samples)
+        return cast(Array, np.concatenate(parts) / (self._share * self.path.n_samples))
 
     def excess(self, step_sums: Array, best: Array) -> tuple[Array, Array]:
-        """How much larger the mean is than that of the errors `best`, and the standard error of this difference."""
-        n, counts = self.path.n_samples, self._counts
+        """How much larger the mean is than that of the errors `best`, and the standard error of this difference.
+
+        The standard error is that of all rows, of which those at hand may be a sample.
+        """
+        n, counts = self._share * self.path.n_samples, self._counts
         at_once = max(1, self.entries // counts.size)
         above, spread = [], []
         for i in range(0, len(step_sums), at_once):
             gap = (self(step_sums[i : i + at_once]) - best) / counts
             mean = gap @ counts / n
             above.append(mean)
-            spread.append(np.sqrt((gap - mean[:, None]) ** 2 @ counts) / n)
+            spread.append(np.sqrt((gap - mean[:, None]) ** 2 @ counts * self._share) / n)
         return np.concatenate(above), np.concatenate(spread)
+
+    def regret(self, step_sum: float, lowest: float) -> float:
+        """What a sample of rows may lose at a stop, as a share of the error there; zero where all rows are at hand.
+
+        Any other stop may be better on all rows by more than it is on these: by `SIGMAS` standard errors of the
+        difference. What the rule allowed itself between the stop and the `lowest` error is no loss.
+        """
+        if self._share >= 1 - 1e-12:
+            return 0.0
+        here = self(np.array([step_sum]))[0]
+        grid = _thinned(clock_grid(self.path))
+        above, spread = self.excess(np.append(grid, lowest), here)
+        gain = -above + SIGMAS * spread * math.sqrt(1 / self._share - 1)
+        return max(float(gain[np.isfinite(gain)].max()) + float(above[-1]), 0.0) / float(
+            self.mean(np.array([step_sum]))[0]
+        )
 
 
 @dataclass(frozen=True)
@@ -85,8 +116,8 @@ class Prudent(Rule):
     The error is ridge's on the same eigenvectors, where leaving a row out is exact at any penalty; another filter stops
     at the same reading of the clock they share (its own shortcut fails near interpolation). The standard error is that
     of the paired difference over observations, so the rule is early only where the data cannot tell the two apart.
-    Where single rows are not at hand (sums over rows,
-    streamed), the paper's inequality with the estimate's own norm decides: Critical(hilbert_radius="self").
+    Where rows are many, a random sample of them stands for all. Where there are none (eigenvalues alone), the paper's
+    inequality with the estimate's own norm decides: Critical(hilbert_radius="self").
     """
 
     allowance: float = 0.5

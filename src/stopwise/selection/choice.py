@@ -2,10 +2,10 @@
 
 One list of candidates: each kernel with one length scale for all features and with one per feature, and each of these
 with a linear part left unpenalised. They are learned on a few hundred distinct rows and ranked by one score; the best
-are learned further on more rows, and length scales per feature must not do worse than one for all on rows that took no
-part. One rule for ties: candidates whose left-out error is within one standard error of the best's share its place as
-an average of kernels; in a small sample all do, by their posterior odds. Everything happens in standard deviations of
-the features and of y, so units do not matter; the kernel that comes out is in the features' own units.
+are learned further on more rows, and none of them may do worse than another on rows that took no part. One rule for
+ties: candidates whose left-out error is within one standard error of the best's share its place as an average of
+kernels; in a small sample all do, by their posterior odds. Everything happens in standard deviations of the features
+and of y, so units do not matter; the kernel that comes out is in the features' own units.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Budget:
     every_kernel: bool = False
     """or the best of each kernel by its evidence: with more rows more length scales pay, and rougher kernels."""
     unseen_rows: int = 2_000
-    """So many others say whether length scales per feature are worse than one."""
+    """So many others may speak against a candidate."""
     steps_together: int = 8
     first_steps: int = 5
     steps: int = 18
@@ -86,7 +86,7 @@ def effort(n_rows: int) -> tuple[Budget, Place]:
     """How much to look at, and where: more of a large table, since a length scale that is off costs every row.
 
     A processor learns on up to 1,500 rows (about a minute on one core), a GPU on up to 5,000: seconds for each kernel,
-    so that there as many are learned as there are kernels, since which of them is best is seen late.
+    so that there (and of very many rows) as many are learned as there are kernels: which is best is seen late.
     """
     if n_rows >= DEVICE_ROWS and has_gpu():
         rows, more = np.clip([n_rows // 10, n_rows // 5], [300, 600], [1_200, _DEVICE_MOST])
@@ -100,7 +100,7 @@ def effort(n_rows: int) -> tuple[Budget, Place]:
         )
         return budget, Device(pick_device())
     more = int(np.clip(n_rows // 10, 600, 1_500))
-    return Budget(rows=min(600, more // 2), more_rows=more), Host()
+    return Budget(rows=min(600, more // 2), more_rows=more, every_kernel=n_rows >= _MANY_ROWS), Host()
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,8 @@ class Search:
         finalists = self._finalists(tried, sample)
         if sample.n_rows < self.budget.small_rows:
             return self._mixed(finalists), tried
-        best = _ranked(finalists)[0]
+        trusted = finalists if self.forced else not_refuted(finalists, rows, self.place)
+        best = _ranked(trusted)[0]
         if self._may_be_linear(sample):
             line = judge(sample.with_linear(), [], self.place, per_feature=False)
             tried.append(line)
@@ -222,11 +223,7 @@ class Search:
                 # What slopes leave may still curve: the smoothest kernel, at a scale that slopes do not explain.
                 best = self._typical(sample.with_linear(), self.kernels[0])
                 return best, [*tried, *finalists]
-        one = [c for c in _ranked(finalists) if not c.per_feature]
-        rivals = finalists
-        if best.per_feature and one and not self.forced and worse_unseen(best, one[0], rows, self.place):
-            best, rivals = one[0], one  # what unseen rows speak against has no share either
-        best = self._averaged(best, rivals)
+        best = self._averaged(best, trusted)  # what unseen rows speak against has no share either
         return best, [*tried, *(c for c in finalists if c not in tried)]
 
     def _listed(self, sample: Sample) -> list[Candidate]:
@@ -358,11 +355,27 @@ def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda c: round(c.score, 9))
 
 
-def worse_unseen(best: Candidate, other: Candidate, rows: Sample, place: Place) -> bool:
-    """Whether the best predicts rows outside the sample worse than another, by more than one standard error."""
-    unseen = np.arange(best.sample.n_rows, rows.n_rows)
+def not_refuted(finalists: list[Candidate], rows: Sample, place: Place) -> list[Candidate]:
+    """Those that rows outside the sample do not speak against: no other predicts them better by a standard error.
+
+    Where such rows are fewer than the sample, they may refute length scales per feature alone, which are most easily
+    learned wrong, and by the best with one length scale.
+    """
+    seen = finalists[0].sample.n_rows
+    unseen = np.arange(seen, rows.n_rows)
     if unseen.size < LEAST_ROWS:
-        return False
-    errors = [c.errors_at(rows, unseen, place) for c in (best, other)]
-    gap = errors[0] - errors[1]
+        return finalists
+    errors = [c.errors_at(rows, unseen, place) for c in _ranked(finalists)]
+    ranked = list(zip(_ranked(finalists), errors, strict=True))
+    if unseen.size >= seen:
+        least = min(errors, key=lambda each: float(each.mean()))
+        return [c for c, each in ranked if not _worse(each, least)]
+    one = [(c, each) for c, each in ranked if not c.per_feature]
+    refuted = ranked[0][0].per_feature and one and _worse(ranked[0][1], one[0][1])
+    return [c for c, _ in (one if refuted else ranked)]
+
+
+def _worse(errors: Array, than: Array) -> bool:
+    """Whether errors are larger than others by more than one standard error of the difference."""
+    gap = errors - than
     return float(gap.mean()) > float(gap.std()) / math.sqrt(gap.size)

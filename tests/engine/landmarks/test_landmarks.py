@@ -88,7 +88,7 @@ def test_weights_are_frequencies():
     repeated = nystrom(kernel, points).fit(covariates[rows], y[rows])
     assert weighted.stop_.iteration == repeated.stop_.iteration
     np.testing.assert_allclose(weighted.predict(covariates), repeated.predict(covariates), atol=1e-9)
-    np.testing.assert_allclose(weighted.stop_.details["bracket"], repeated.stop_.details["bracket"], rtol=1e-9)
+    np.testing.assert_allclose(weighted.stop_.evidence.lowest, repeated.stop_.evidence.lowest, rtol=1e-9)
 
 
 # ---- fewer landmarks: bounds and brackets ---------------------------------------------------------------------------
@@ -204,17 +204,26 @@ def test_auto_says_when_memory_ended_its_growth(monkeypatch):
     fitted = nystrom(sw.kernels.Laplace(0.05), "auto").fit(covariates, y)
     assert fitted.stop_.details["grown_until"] == "memory budget"
     assert fitted.stop_.details["landmarks"] == 100
-    assert fitted.stop_.reason is sw.Reason.BUDGET
+    assert "as many as the memory budget allows" in sw.explain(fitted)
+    bracketed = nystrom(sw.kernels.Laplace(0.05), "auto", rule=sw.rules.Critical()).fit(covariates, y)
+    assert bracketed.stop_.reason is sw.Reason.BUDGET
 
 
-def test_auto_says_when_time_ended_its_growth_and_leaves_out_a_last_step_that_adds_little(monkeypatch):
+def test_auto_says_when_time_ended_its_growth(monkeypatch):
     covariates, y = data(13, 300)
-    for most, taken in ((170, 128), (200, 200)):
-        monkeypatch.setattr("stopwise.engine.solvers.landmark_solver.BUDGET_OPERATIONS", 3 * 300 * most**2 + 1)
-        fitted = nystrom(sw.kernels.Laplace(0.05), "auto").fit(covariates, y)
-        assert fitted.stop_.details["grown_until"] == "time budget"
-        assert fitted.stop_.details["landmarks"] == taken
-        assert fitted.stop_.reason is sw.Reason.BUDGET
+    monkeypatch.setattr("stopwise.engine.solvers.landmark_solver.BUDGET_OPERATIONS", 3 * 300 * 170**2 + 1)
+    fitted = nystrom(sw.kernels.Laplace(0.05), "auto").fit(covariates, y)
+    assert fitted.stop_.details["grown_until"] == "time budget"
+    assert fitted.stop_.details["landmarks"] == 170
+
+
+def test_auto_takes_no_more_landmarks_than_left_out_rows_ask_for(monkeypatch):
+    monkeypatch.setattr("stopwise.engine.solvers.landmark_solver.FIRST_SIZE", 5)
+    covariates, y = data(12, 900)
+    counts = [nystrom(sw.kernels.Gaussian(scale), "auto").fit(covariates, y).stop_.certainty for scale in (1.0, 0.02)]
+    assert counts[0].grown_until == "settled"
+    assert counts[0].landmarks < 100
+    assert counts[1].landmarks == 900
 
 
 # ---- what landmarks cannot do ---------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import scipy.linalg
 
 from stopwise._support.arrays import Array
 from stopwise._support.memory import row_tiles
+from stopwise.engine.landmarks.row_sample import RowSample, sample_rows
 from stopwise.kernels import Kernel, Precomputed, Rows
 
 _CUT = 4.0
@@ -111,6 +112,8 @@ class Moments:
     weight: float
     n_rows: int
     n_observations: float
+    sample: RowSample | None = None
+    """Some of the rows, for rules that judge a stop by single rows; None in files of the first version."""
 
     def __add__(self, other: Moments) -> Moments:
         return Moments(
@@ -123,6 +126,7 @@ class Moments:
             self.weight + other.weight,
             self.n_rows + other.n_rows,
             self.n_observations + other.n_observations,
+            None if self.sample is None or other.sample is None else self.sample + other.sample,
         )
 
     def merge(self, other: Moments) -> Moments:
@@ -141,6 +145,7 @@ class Moments:
             self.weight,
             self.n_rows,
             self.n_observations,
+            None if self.sample is None else self.sample.mapped(factor, shift),
         )
 
     def of_mean_weight_one(self) -> Moments:
@@ -160,6 +165,7 @@ class Moments:
             self.weight * by,
             self.n_rows,
             self.n_observations,
+            None if self.sample is None else self.sample.reweighted(by),
         )
 
 
@@ -196,7 +202,9 @@ def moments_of(
     counted_rows = n if weights is None else int(np.count_nonzero(weights))
     squares = np.asarray((counted * responses).sum(axis=0))
     seen = _observations(n, weights, counts)
-    return Moments(gram, cross, feature_sum, counted.sum(axis=0), squares, diagonal_sum, weight, counted_rows, seen)
+    sample = sample_rows(covariates, responses, weights, counts)
+    sums = (gram, cross, feature_sum, counted.sum(axis=0), squares, diagonal_sum)
+    return Moments(*sums, weight, counted_rows, seen, sample)
 
 
 def _observations(n_rows: int, weights: Array | None, counts: Array | None) -> float:

@@ -13,14 +13,19 @@ from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Stream, m
 from stopwise.engine.landmarks.landmark_left_out import Smoother, left_out_squares, lowest_in_few_passes
 from stopwise.engine.landmarks.sampling import Choice, Index, Uniform, as_points
 from stopwise.engine.solvers.plan import Plan, Solution
+from stopwise.filters import Ridge
 from stopwise.path import Path
 from stopwise.problem import Problem
 from stopwise.rules import Certainty, Data, LeaveOneOut, Reason, Stop, minimise
+from stopwise.rules.prudent import LeftOut
+from stopwise.spectrum import Basis
 
 FIRST_SIZE = 128
-BUDGET_BYTES = 256 * 2**20
+BUDGET_BYTES = 2**30
 """What n_landmarks="auto" may take for its m-by-m matrices."""
 _MATRICES = 6
+_GROWTH = 4
+"""How many times more landmarks a further pass takes."""
 BUDGET_OPERATIONS = 6e12
 """And for one pass over rows in memory, of 3 n m^2 operations: about two minutes on two cores."""
 
@@ -111,29 +116,47 @@ def _solve_choice(source: RowSource, plan: Plan, choice: Choice, seed: int, name
 
 
 def _grow(source: RowSource, plan: Plan, seed: int, name: str, most: int) -> Solution:
-    """Twice the landmarks until the bracket is settled, memory or time is spent, or every row is one.
+    """More landmarks until they change little, memory or time is spent, or every row is one.
 
-    The last step is taken where it adds at least half: a pass costs as the square of their number.
+    As many as are affordable last, and before them a quarter, a sixteenth and so on: a pass costs as the square of
+    their number, so that all before the last cost a fifteenth of it.
     """
     limits = {"all rows": source.n_rows, "memory budget": int(np.sqrt(BUDGET_BYTES / (8 * _MATRICES)))}
     limits["time budget"] = most
     limit = min(limits, key=limits.__getitem__)
-    count = min(FIRST_SIZE, limits[limit])
-    while True:
-        solution = _solve_choice(source, plan, Uniform(count), seed, name)
-        settled = all(stop.certainty.settled for stop in solution.stops if stop.certainty)
-        further = min(2 * count, limits[limit])
-        if settled or further < (1.5 * count if limit == "time budget" else count + 1):
-            break
-        count = further
-    return replace(solution, stops=[_grown(stop, "settled" if settled else limit) for stop in solution.stops])
+    sizes = [limits[limit]]
+    while sizes[0] > _GROWTH * FIRST_SIZE:
+        sizes.insert(0, sizes[0] // _GROWTH)
+    solution = _solve_choice(source, plan, Uniform(sizes.pop(0)), seed, name)
+    enough = _enough(None, solution, plan.tol)
+    while sizes and not enough:
+        before, solution = solution, _solve_choice(source, plan, Uniform(sizes.pop(0)), seed, name)
+        enough = _enough(before, solution, plan.tol)
+    return replace(solution, stops=[_grown(stop, "settled" if enough else limit) for stop in solution.stops])
+
+
+def _enough(before: Solution | None, now: Solution, tol: float) -> bool:
+    """Whether more landmarks would change little: a bracket is settled, or a left-out error fell by at most tol."""
+
+    def each(stop: Stop, earlier: Stop | None) -> bool:
+        assert stop.certainty is not None
+        error = stop.evidence.lowest
+        if stop.certainty.bracket is not None or error is None:
+            return stop.certainty.settled
+        return (
+            earlier is not None and earlier.evidence.lowest is not None and earlier.evidence.lowest <= (1 + tol) * error
+        )
+
+    earlier = [None] * len(now.stops) if before is None else before.stops
+    return all(each(stop, other) for stop, other in zip(now.stops, earlier, strict=True))
 
 
 def _grown(stop: Stop, reached: str) -> Stop:
     """A stop that says why no more landmarks were taken."""
     assert stop.certainty is not None
     certainty = replace(stop.certainty, grown_until=reached)
-    return replace(stop, reason=stop.reason if certainty.settled else Reason.BUDGET, certainty=certainty)
+    open_ended = certainty.bracket is not None and not certainty.settled
+    return replace(stop, reason=Reason.BUDGET if open_ended else stop.reason, certainty=certainty)
 
 
 def solve_stream(stream: Stream, plan: Plan, name: str, source: RowSource | None = None) -> Solution:
@@ -201,19 +224,28 @@ def _decide(
 ) -> tuple[Stop, float]:
     """The stop of one response with its bracket, and the noise level (problem units).
 
-    Rules are shown sums alone, so that rows at hand, in batches or on a cluster lead to the same stop; an oracle knows
-    the truth by row and gets the rows.
+    Rules are shown sums and a sample of rows, which merge, so that rows at hand, in batches or on a cluster lead to the
+    same stop; an oracle knows the truth by row and gets the rows.
     """
     one = path.column(column)
     if not plan.rule.needs_truth:
-        one = replace(one, spectrum=replace(one.spectrum, basis=None), response=None)
+        one = _sampled(one, stream, parts, column)
     sigma = _noise(plan, one) / float(stream.unit[column])
-    data = Data(stream.moments.n_rows, seed=stream.seed)
+    data = Data(
+        stream.moments.n_rows, seed=stream.seed, kernel_scale=stream.moments.diagonal_sum / stream.moments.weight
+    )
+    regret: float | None = None
+    bracket: Bracket | None
     if isinstance(plan.rule, LeaveOneOut):
         stop = _leave_one_out(stream, plan.rule, one, parts, column, source, weight_unit)
         stop = stop.with_evidence(rule=plan.rule.name)
         bracket = Bracket(stop, stop)
         settled = parts.captured >= 1 - max(plan.tol, 1e-9)
+    elif plan.rule.left_out_allowance is not None and one.response is not None:
+        stop = plan.rule.decide(one, sigma, data)
+        errors = LeftOut(one.along(Ridge()))
+        regret = errors.regret(stop.step_sum, stop.evidence.lowest_step_sum or 0.0)
+        bracket, settled = None, regret <= plan.tol
     else:
         stop = plan.rule.decide(one, sigma, data)
         bracket = bracket_stop(one, plan.rule, sigma, data, stop, parts)
@@ -221,11 +253,29 @@ def _decide(
     certainty = Certainty(
         engine="nystrom",
         settled=settled,
-        bracket=bracket.ends,
+        regret=regret,
+        bracket=None if bracket is None else bracket.ends,
         landmarks=len(stream.landmarks.points),
         captured=parts.captured,
     )
     return replace(stop, certainty=certainty), sigma
+
+
+def _sampled(path: Path, stream: Stream, parts: Decomposition, column: int) -> Path:
+    """The path of one response with the rows of the stream's sample in place of all."""
+    sample, moments = stream.moments.sample, stream.moments
+    if sample is None:
+        return replace(path, spectrum=replace(path.spectrum, basis=None), response=None)
+    roots = np.sqrt(sample.weights)
+    rows = FeatureRows(stream.landmarks, sample.covariates, roots, parts.mean)
+    mean = float(moments.response_sum[column]) / moments.weight if stream.intercept else 0.0
+    return replace(
+        path,
+        spectrum=replace(path.spectrum, basis=Basis(rows @ parts.row_rotation)),
+        response=roots * (sample.responses[:, column] - mean),
+        root_weights=roots,
+        counts=sample.counts,
+    )
 
 
 def _leave_one_out(

@@ -15,6 +15,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.rules import Rule
+from stopwise.rules.prudent import SIGMAS
 
 STRIDE, SHORT_STRIDE = math.log(4.0), math.log(2.0)
 """Distance of the first readings, in log penalty: from a start that few rows gave, and from a good one."""
@@ -25,10 +26,10 @@ _FINE = 0.02
 _ORDER = 5
 """Readings that an interpolating polynomial goes through."""
 _MOST_READINGS = 24
-_SIGMAS, _TOGETHER, _READ_OFF = 2.5, 8.0, 4.0
-"""What a bound allows for: standard errors of a sampled difference; the variance that leaving rows out together adds,
-in units of their share; and times the gap between two orders of interpolation. Chosen so that at most one in a hundred
-of 200 random problems exceeds the bound (tests/engine/solvers/test_solves_solver.py)."""
+_TOGETHER, _READ_OFF = 8.0, 4.0
+"""What a bound allows for beside `SIGMAS`: the variance that leaving rows out together adds, in units of their share;
+and times the gap between two orders of interpolation. Chosen so that at most one in a hundred of 200 random problems
+exceeds the bound (tests/engine/solvers/test_solves_solver.py)."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ class PenaltySearch:
         share = math.sqrt(self.weight / self.total)
         criterion = float(means[here])
         unsure = max(1 - share**2, min(_TOGETHER * self.together, 1.0))
-        loss = gap.sum(1) / self.weight + _SIGMAS * self._spread(gap) * math.sqrt(unsure)
+        loss = gap.sum(1) / self.weight + SIGMAS * self._spread(gap) * math.sqrt(unsure)
         # Another stop than the rule's could be better by what the rule allows; only what sampling adds is lost.
         allowed = float(gap[lowest].sum()) / self.weight
         sampled = max(float(loss.max()) - allowed, 0.0) if unsure > 0 else 0.0
