@@ -53,5 +53,9 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'stopwise' has no attribute {name!r}")
     module, function = _LAZY[name]
-    found = import_module(module)
+    try:
+        found = import_module(module)
+    except ModuleNotFoundError as problem:
+        needs = f'sw.{name} needs {problem.name}: pip install "stopwise[report]"'
+        raise ModuleNotFoundError(needs, name=problem.name) from None
     return found if function is None else getattr(found, function)

@@ -159,6 +159,21 @@ class Path:
             chosen=None if self.chosen is None else (self.chosen[index],),
         )
 
+    def at_rows(self, rows: Array) -> Path:
+        """The same fit seen at some of its rows: residuals and leverages of these, sums over all."""
+        basis = self.spectrum.basis
+        if basis is None or self.spectrum.diagonal_left is not None:
+            raise ValueError("the rows of this path cannot be told apart")
+        part = replace(basis, rows=basis.rows.part(rows) if hasattr(basis.rows, "part") else basis.rows[rows])
+        return replace(
+            self,
+            spectrum=replace(self.spectrum, basis=part),
+            response=None if self.response is None else self.response[rows],
+            root_weights=None if self.root_weights is None else self.root_weights[rows],
+            counts=None if self.counts is None else self.counts[rows],
+            fixed=None if self.fixed is None else self.fixed[rows],
+        )
+
     def along(self, filter: Filter) -> Path:
         """The same data along another filter (bound here)."""
         return replace(self, filter=as_filter(filter).bind(self.spectrum.largest_bound), chosen=None)
@@ -285,6 +300,11 @@ class Path:
         squared = self._evaluate(lambda path, sums: path.mean_squared_residual(sums), step_sum, iteration)
         return cast(Array, self.scale * np.sqrt(squared))
 
+    def change(self, first: float, last: float) -> Array:
+        """Root mean square difference of the fitted values at two clock readings, in the units of y."""
+        gains = self.filter.gain(self.spectrum.eigenvalues, np.array([first, last]))
+        return cast(Array, self.scale * np.sqrt((gains[1] - gains[0]) ** 2 @ self.coefficients**2 / self.n_samples))
+
     def hilbert_norm(self, step_sum: Readings = None, *, iteration: Readings = None) -> Array:
         """||f||_H of the estimate (intercept aside), in the units of y."""
         squared = self._evaluate(lambda path, sums: path.squared_hilbert_norm(sums), step_sum, iteration)
@@ -325,12 +345,11 @@ class Path:
         return cast(Array, left / counts)
 
     def residual_rows(self, sums: Array) -> Array:
-        """y - f by row in problem units, from S itself so that a tiny residual keeps its digits."""
-        rows = self._by_row(self.filter.shrinkage(self.spectrum.eigenvalues, sums))
+        """y - f by row in problem units; of a whole basis from S itself, so that a tiny residual keeps its digits."""
         if self.response is None or self._square:
-            return rows
+            return self._by_row(self.filter.shrinkage(self.spectrum.eigenvalues, sums))
         given = self.response if self.root_weights is None else (self.response.T / self.root_weights).T
-        return cast(Array, rows + (given - self._rows(self.coefficients)))
+        return cast(Array, given - self._fit(sums))
 
     def _leave_one_out(self, sums: Array) -> Array:
         left, residual = self.beside_responses(self.leverage_left(sums)), self.residual_rows(sums)

@@ -13,8 +13,8 @@ from stopwise.views import comparison
 
 FIT_KEYS = [
     *("rows", "features", "target", "kernel", "length_scale", "relevance", "noise_std", "hilbert_radius", "rule"),
-    *("constant", "iteration", "step_sum", "reason", "degrees_of_freedom", "rmse_fit", "rmse_loo", "solver"),
-    *("seconds", "warnings", "model", "report", "table", "encoded"),
+    *("constant", "iteration", "step_sum", "reason", "degrees_of_freedom", "unpenalised", "rmse_fit"),
+    *("rmse_loo", "loo_rows", "solver", "seconds", "warnings", "model", "report", "table", "encoded"),
 ]
 NASTY = [
     "<script>alert(1)</script>",
@@ -245,3 +245,36 @@ def test_no_reason_is_without_a_sentence():
     from stopwise.rules.explanation import _WHY
 
     assert set(_WHY) == set(Reason)
+
+
+def test_a_linear_part_is_told_with_its_degrees_of_freedom(tmp_path, rng):
+    X = rng.normal(size=(200, 3))
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=X @ [1.0, -2.0, 3.0] + 0.3 * rng.normal(size=200))
+    frame.to_csv(tmp_path / "line.csv", index=False)
+    told = run("fit", str(tmp_path / "line.csv"), "--target", "y").stdout
+    assert "and a linear part" in told
+    assert ", beside 3 of the linear part" in told
+    assert run_json("fit", str(tmp_path / "line.csv"), "--target", "y", "--json")["unpenalised"] == 4
+    one = run("fit", str(tmp_path / "line.csv"), "--target", "y", "--kernel", "gaussian").stdout
+    assert "linear part" not in one
+
+
+def test_a_model_that_is_not_saved_is_said_to_be(table, tmp_path):
+    command = ["fit", str(table[0]), "--target", "y", "--kernel", "gaussian"]
+    assert "not saved: add --out" in run(*command).stdout
+    assert "not saved" not in run(*command, "--out", str(tmp_path / "m.stopwise")).stdout
+
+
+def test_a_column_that_counts_the_rows_is_pointed_out_unless_asked_for(tmp_path, rng):
+    frame = pd.DataFrame({"number": range(1, 31), "a": rng.normal(size=30), "y": rng.normal(size=30)})
+    frame.to_csv(tmp_path / "numbered.csv", index=False)
+    command = ["fit", str(tmp_path / "numbered.csv"), "--target", "y", "--kernel", "gaussian"]
+    assert "'number' counts the rows and is used as a feature" in run(*command).stderr
+    for more in (["--id", "number"], ["--exclude", "a"], ["--features", "number,a"]):
+        assert "counts the rows" not in run(*command, *more).stderr
+
+
+def test_a_comparison_has_held_out_errors_where_rows_are_held_out(table):
+    command = ["compare", str(table[0]), "--target", "y", "--kernel", "gaussian"]
+    assert "held-out" not in run(*command).stdout
+    assert "held-out" in run(*command, "--holdout", "0.25").stdout

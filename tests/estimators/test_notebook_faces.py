@@ -65,6 +65,7 @@ def test_names_of_other_libraries_are_understood(kernel, data):
     ("setting", "meant"),
     [
         ({"kernel": "gausian"}, "gaussian"),
+        ({"kernel": "rfb"}, "rbf"),
         ({"rule": "prudnt"}, "prudent"),
         ({"filter": "decent"}, "descent"),
         ({"noise_std": "hal-marron"}, "hall-marron"),

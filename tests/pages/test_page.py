@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import sys
 from html.parser import HTMLParser
 
 import numpy as np
@@ -10,6 +11,8 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import stopwise as sw
 import stopwise.exceptions
@@ -412,6 +415,22 @@ def test_outliers_are_marked_and_named():
 def test_a_report_of_an_unfitted_model_says_so():
     with pytest.raises(NotFittedError):
         sw.report(sw.KernelGradientRegressor(), "nowhere.html")
+
+
+def test_a_pipelines_report_is_that_of_its_last_step(rng):
+    X = rng.normal(size=(40, 1)) * 7 + 3
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=40)
+    pipeline = make_pipeline(StandardScaler(), sw.KernelGradientRegressor("gaussian")).fit(X, y)
+    of_step = report.render(pipeline[-1], X=pipeline[0].transform(X), y=y)
+    assert data_of(report.render(pipeline, X=X, y=y)) == data_of(of_step)
+
+
+def test_without_jinja2_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    for name in [name for name in sys.modules if name.startswith("stopwise.pages")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(ModuleNotFoundError, match=r'sw.report needs jinja2: pip install "stopwise\[report\]"'):
+        _ = sw.report
 
 
 def test_a_fit_whose_noise_neighbours_share_has_a_report_without_intervals(tmp_path):

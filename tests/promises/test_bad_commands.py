@@ -12,7 +12,7 @@ import stopwise as sw
 from commands import run
 from hostile import watchdog
 
-GOOD = "a,b,y\n" + "".join(f"{i},{i % 4},{i % 3}\n" for i in range(20))
+GOOD = "a,b,y\n" + "".join(f"{2 * i},{i % 4},{i % 3}\n" for i in range(20))
 TEXTS = {
     "good.csv": GOOD,
     "nothing.csv": "",
@@ -22,7 +22,7 @@ TEXTS = {
     "ragged.csv": "a,b,y\n1,2,3\n1,2\n",
     "wide.csv": "a,b,y\n1,2,3\n1,2,3,4\n",
     "quote.csv": 'a,b,y\n1,"2,3\n4,5,6\n',
-    "words.csv": "a,b,y\n" + "".join(f"{i},word{i},1\n" for i in range(30)),
+    "words.csv": "a,b,y\n" + "".join(f"{2 * i},word{i},1\n" for i in range(30)),
     "answer.csv": "a,b,y\n1,2,yes\n2,3,no\n4,5,yes\n",
     "gap.csv": "a,b,y\n1,,3\n4,5,6\n7,8,9\n",
     "hole.csv": "a,b,y\n1,2,\n4,5,6\n7,8,9\n",
@@ -79,7 +79,7 @@ header.csv --target y | a fit needs at least 2 rows; the table has 0
 one.csv --target y | a fit needs at least 2 rows; the table has 1
 ragged.csv --target y | ragged.csv, line 3: 2 fields where the header has 3
 wide.csv --target y | wide.csv, line 3: 4 fields where the header has 3
-words.csv --target y --many error | the text column 'b' has 30 levels
+words.csv --target y --many error | the text column 'b' names rows: 30 values in 30 rows
 answer.csv --target y --as y=text | the column 'y' must hold numbers, but it holds text (row 1: 'yes')
 gap.csv --target y --missing refuse | 1 of 3 rows have missing values (row 1), in 'b': choose --missing impute
 hole.csv --target y --missing refuse | 1 of 3 rows have missing values (row 1), in 'y'

@@ -100,7 +100,7 @@ stream.partial_fit(X, y, np.full(20, -1.0)) | sample_weight must be finite and a
 model.refit(None) | Input y contains NaN
 model.refit(y[:3]) | y must have one entry for each of the 20 rows of the fit, got shape (3,)
 model.refit(y * nan) | Input y contains NaN
-model.refit(["a"] * 20) | could not convert string to float: 'a': an array must hold numbers
+model.refit(["a"] * 20) | text in y is for sw.KernelGradientClassifier
 stream.refit(y) | refit needs the rows of the fit
 model.merge(E()) | holds no sums to merge
 E().set_params(kernal=3) | Invalid parameter 'kernal'

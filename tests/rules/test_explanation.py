@@ -5,6 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import stopwise as sw
 from stopwise.rules.explanation import explain, rounded
@@ -217,3 +220,22 @@ class _Stopped:
 
     def __init__(self, stop):
         self.stop_ = stop
+
+
+def test_a_pipeline_is_explained_by_its_last_step():
+    X, y = wave()
+    pipeline = make_pipeline(StandardScaler(), sw.KernelGradientRegressor(KERNEL))
+    with pytest.raises(NotFittedError):
+        explain(pipeline)
+    assert explain(pipeline.fit(X, y)) == explain(pipeline[-1])
+
+
+def test_an_unsettled_stop_says_how_much_the_fit_depends_on_it():
+    X, y = wave(n=300)
+    model = sw.KernelRidgeRegressor(KERNEL, solver="nystrom", n_landmarks=20).fit(X, y)
+    certainty = replace(model.stop_.certainty, bracket=(3.0, 40.0))
+    text = explain(_with(model, replace(model.stop_, reason=sw.Reason.BUDGET, certainty=certainty)))
+    first, last = (model.path_.fit(step_sum) for step_sum in (3.0, 40.0))
+    change, left = np.sqrt(np.mean((last - first) ** 2)), np.sqrt(np.mean((y - model.predict(X)) ** 2))
+    assert "between step_sum 3 and 40. Between them fitted values change by" in text
+    assert text.endswith(f"by {change:.2g} (root mean square, {100 * change / left:.2g}% of what is left of y).")

@@ -140,7 +140,7 @@ def test_text_of_many_levels_is_pooled_dropped_or_refused(rng):
     frame = pd.DataFrame({"x": rng.normal(size=300), "t": [f"l{at * at % 60}" for at in range(300)]})
     count = frame["t"].nunique()
     assert count > 10
-    with pytest.warns(UserWarning, match="rarest levels of 't' count as one"):
+    with pytest.warns(UserWarning, match="rarest levels? of 't' and any new one count as"):
         pooled = TableEncoder(max_levels=5).fit(frame)
     assert sum(name.startswith("t=") for name in pooled.get_feature_names_out()) == 6
     assert pooled.pooled_ == {"t": count - 5}
@@ -252,3 +252,24 @@ def test_levels_of_a_category_share_a_length_scale_and_numbers_have_their_own(rn
     scales = model.kernel_.scales
     assert np.ptp(scales[2:]) == 0
     assert len(set(scales[:3])) == 3
+
+
+def test_warnings_point_at_the_line_that_called(rng):
+    frame = pd.DataFrame({"a": rng.normal(size=30), "name": [f"row {i}" for i in range(30)]})
+    pipeline = make_pipeline(TableEncoder(), sw.KernelGradientRegressor("gaussian"))
+    for model in (TableEncoder(), sw.KernelGradientRegressor("gaussian"), pipeline):
+        with pytest.warns(UserWarning, match="'name' \\(it names rows") as warned:
+            model.fit(frame, rng.normal(size=30))
+        assert warned[0].filename == __file__
+
+
+def test_a_comparison_of_a_frame_is_on_the_path_of_its_fit(rng):
+    frame = pd.DataFrame({"a": rng.normal(size=90), "kind": rng.choice(["x", "y", "z"], 90)})
+    y = frame["a"] ** 2 + (frame["kind"] == "x") + 0.1 * rng.normal(size=90)
+    model = sw.KernelGradientRegressor(random_state=0).fit(frame, y)
+    compared = sw.compare(frame, y)
+    assert compared.model.kernel_ == model.kernel_
+    assert compared.rows[0].step_sum == model.stop_.step_sum
+    matrix = TableEncoder().fit(frame, y).transform(frame)
+    assert sw.compare(matrix, y).model.kernel_ == model.kernel_
+    assert sw.compare(frame, y, holdout=0.3).n_holdout == 27

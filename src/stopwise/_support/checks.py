@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import sys
 from collections.abc import Iterable
 from numbers import Real
 from typing import TypeGuard, cast
@@ -76,5 +77,16 @@ def _short(value: object) -> str:
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """The end of an error about an unknown name: the known one nearest to it; nothing where none is near."""
-    near = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.7) if isinstance(name, str) else []
+    near = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.6) if isinstance(name, str) else []
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+_INSIDE = ("stopwise", "sklearn", "joblib")
+
+
+def calling_level() -> int:
+    """The `stacklevel` of a warning at the line that called the library, through scikit-learn and joblib or not."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _INSIDE:
+        frame, level = frame.f_back, level + 1
+    return level

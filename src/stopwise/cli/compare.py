@@ -42,7 +42,7 @@ def as_object(comparison: Comparison, target: str, figure: Path | None, notes: N
     }
 
 
-@click.command(epilog=options.DATA_HELP)
+@click.command(epilog=options.DATA_HELP, short_help="Say where each rule stops, beside ridge.")
 @click.argument("data", type=options.FILE, required=False)
 @click.option("--example", type=click.Choice(sorted(EXAMPLES)), help="Compare on simulated data instead of a file.")
 @table_options
@@ -89,6 +89,7 @@ def _print(result: dict[str, Any]) -> None:
     facts += [] if classes else [("noise level", number(result["noise_std"]))]
     print_facts(f"Rules for '{shown(result['target'])}'", [*facts, ("time", f"{number(result['seconds'], 3)} s")])
     columns = _OF_CLASSES if classes else _OF_NUMBERS
+    columns = {name: key for name, key in columns.items() if result["holdout_rows"] or not key.endswith("_holdout")}
     lines = [[row["rule"], *(_cell(key, row[key]) for key in columns.values())] for row in result["rules"]]
     print_table(["rule", *columns], lines)
 

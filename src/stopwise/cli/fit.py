@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import click
+import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.cli import options
@@ -172,10 +173,17 @@ _WRITTEN = (("table", "table"), ("columns", "encoded"))
 """Headings and keys of what is said about the table: how it was written, and what became of its columns."""
 
 
+def _leave_one_out(result: dict[str, Any]) -> str:
+    """The error of rows left out, and how many they were where those are not all."""
+    of = f" of {number(result['loo_rows'])} rows" if isinstance(result["loo_rows"], int) else ""
+    return f"leave-one-out {number(result['rmse_loo'])}{of}"
+
+
 def print_summary(result: dict[str, Any], why: str) -> None:
     """The short account of a fit."""
     count = len(result["features"])
-    kernel = shown(result["kernel"])
+    slopes = max(np.ravel(result["unpenalised"] or 0)) - 1
+    kernel = shown(result["kernel"]) + (" and a linear part" if slopes > 0 else "")
     if result["length_scale"] is not None:
         kernel += f", length scale {number(result['length_scale'])}"
     steps = f"{number(result['iteration'])} steps, " if result["iteration"] is not None else ""
@@ -189,15 +197,16 @@ def print_summary(result: dict[str, Any], why: str) -> None:
         quality = [
             ("noise level", number(result["noise_std"])),
             ("radius", number(result["hilbert_radius"])),
-            ("error", f"root mean square {number(result['rmse_fit'])}, leave-one-out {number(result['rmse_loo'])}"),
+            ("error", f"root mean square {number(result['rmse_fit'])}, {_leave_one_out(result)}"),
         ]
+    beside = f", beside {slopes} of the linear part" if slopes > 0 else ""
     facts = [
         *((label, shown(result[key], 300)) for label, key in _WRITTEN if result.get(key)),
         ("data", f"{result['rows']:,} rows, {count} feature{'' if count == 1 else 's'} ({quoted(result['features'])})"),
         ("kernel", kernel),
         ("stop", f"{steps}step_sum {number(result['step_sum'])} (rule {result['rule']})"),
         ("why", why),
-        ("complexity", f"{number(result['degrees_of_freedom'])} degrees of freedom"),
+        ("complexity", f"{number(result['degrees_of_freedom'])} degrees of freedom{beside}"),
         *quality,
         ("solver", result["solver"]),
     ]
@@ -208,5 +217,6 @@ def print_summary(result: dict[str, Any], why: str) -> None:
         facts.append(("landmarks", seen + between))
     if result["seconds"] is not None:
         facts.append(("time", f"{number(result['seconds'], 3)} s"))
-    facts += [(name, shown(result[name], 300)) for name in ("model", "report") if result[name]]
+    facts.append(("model", shown(result["model"] or "not saved: add --out model.stopwise to keep it", 300)))
+    facts += [("report", shown(result["report"], 300))] if result["report"] else []
     print_facts(f"Fitted '{shown(result['target'])}'", facts)

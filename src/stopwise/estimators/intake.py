@@ -68,7 +68,12 @@ def numbers_only() -> Iterator[None]:
         if "could not convert string" in str(error):
             raise ValueError(
                 f"{error}: an array must hold numbers; pass a frame, whose text is encoded, or encode it first "
-                "(sw.tables.TableEncoder)"
+                "(sw.tables.TableEncoder); text in y is for sw.KernelGradientClassifier"
+            ) from error
+        if "Input X contains NaN" in str(error):
+            raise ValueError(
+                "Input X contains NaN. Fill those entries or leave the rows out, or fit a pandas or polars frame, "
+                "whose gaps are filled in (sw.tables.TableEncoder)"
             ) from error
         if "setting an array element" in str(error):
             raise ValueError(f"rows of X (or of y) must all have the same number of entries: {error}") from error

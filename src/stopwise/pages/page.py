@@ -21,7 +21,7 @@ from stopwise.pages import summary
 from stopwise.pages.loss_page import loss_parts
 from stopwise.pages.packing import LONGEST_NAME, as_script
 from stopwise.pages.payload import ResponsePayload, SharedPayload
-from stopwise.rules.explanation import explain
+from stopwise.rules.explanation import explain, last_step
 from stopwise.tables import shown
 from stopwise.views.curves import chosen
 from stopwise.views.effects import MOST_EFFECTS, effect, level_for, strongest_pair
@@ -43,7 +43,9 @@ def render(
     command: str | None = None,
     warnings: Sequence[str] = (),
 ) -> str:
-    """The report of a fitted model as HTML."""
+    """The report of a fitted model as HTML; of a pipeline that of its last step, with X as that step sees it."""
+    if hasattr(model, "steps"):
+        X, model = None if X is None else model[:-1].transform(X), last_step(model)
     targets = target_names(target, y, response_names(model), len(stops_of(model)))
     under_loss = groups_of(model) is None and isinstance(fitted_of(model), LossFitted)
     parts = loss_parts(model, rows_of(model, X, y), targets) if under_loss else _all_parts(model, X, y, targets)

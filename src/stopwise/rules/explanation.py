@@ -24,7 +24,8 @@ _FILTERS = {"descent": "Gradient descent", "flow": "Gradient flow", "nu-method":
 
 
 def explain(model: Any) -> str:
-    """A plain account of where a fitted model stopped and what decided it; one line per response."""
+    """A plain account of where a fitted model, or the last step of a pipeline, stopped and why; a line per response."""
+    model = last_step(model)
     if not hasattr(model, "path_"):
         return _under_loss(model.stop_)
     stops = [model.stop_] if isinstance(model.stop_, Stop) else list(model.stop_)
@@ -36,6 +37,11 @@ def explain(model: Any) -> str:
         text += _varying(model, column) + _landmarks(stop)
         lines.append(text if single else f"Response {column + 1}: {text}")
     return "\n".join(lines)
+
+
+def last_step(model: Any) -> Any:
+    """The estimator itself: of a pipeline its last step."""
+    return model.steps[-1][1] if hasattr(model, "steps") else model
 
 
 def paths_of(model: Any) -> list[Path]:
@@ -199,10 +205,16 @@ def _budget(stop: Stop, path: Path) -> str:
     bracket = None if stop.certainty is None else stop.certainty.bracket
     if bracket is None or not math.isfinite(bracket[1]):
         return ": the spectrum was not settled within its budget, and the exact stop may lie elsewhere."
-    return (
+    told = (
         ": the spectrum was not settled within its budget. As far as it tells, the exact stop lies between step_sum "
         f"{bracket[0]:.4g} and {bracket[1]:.4g}."
     )
+    if stop.certainty is None or stop.certainty.landmarks is None:
+        return told
+    # Landmarks know their own path whole; an unfinished spectrum knows only a part of the change.
+    change, left = float(path.change(*bracket)), float(path.residual_norm(stop.step_sum))
+    share = f", {100 * change / left:.2g}% of what is left of y" if left > 0 else ""
+    return f"{told} Between them fitted values change by {change:.2g} (root mean square{share})."
 
 
 _WHY: dict[Reason, Callable[[Stop, Path], str]] = {

@@ -98,13 +98,12 @@ def _categories(name: str, column: Column, choices: Choices) -> tuple[Encoding, 
             return f"it is always '{shown(next(iter(counts)))}'"
         return Categories(name, tuple(sorted(counts)), flag=gaps > 0), 0
     _check_numbers(name, column, counts)
+    naming = f"names rows: {len(counts):,} values in {present:,} rows" if _names_rows(counts, present) else ""
     if choices.many == "error":
-        raise TableError(
-            f"the text column '{shown(name)}' has {len(counts):,} levels, more than {choices.max_levels}: leave it "
-            "out, pool the rare ones, or raise the number of levels"
-        )
-    if _names_rows(counts, present):
-        return f"it names rows: {len(counts):,} values in {present:,} rows"
+        many = f"has {len(counts):,} levels, more than {choices.max_levels}: pool the rare ones, raise the number or"
+        raise TableError(f"the text column '{shown(name)}' {naming + ':' if naming else many} leave it out")
+    if naming:
+        return f"it {naming}"
     if choices.many == "drop":
         return f"it has {len(counts):,} levels"
     common = sorted(counts, key=lambda level: (-counts[level], level))[: choices.max_levels]

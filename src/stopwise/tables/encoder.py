@@ -13,9 +13,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
+from stopwise._support.checks import calling_level
 from stopwise.tables.dates import PARTS, check_parts
 from stopwise.tables.describing import Choices, Described, describe
-from stopwise.tables.encodings import Floats
+from stopwise.tables.encodings import OTHER, Floats
 from stopwise.tables.frames import as_table, is_frame
 from stopwise.tables.names import quoted, shown
 from stopwise.tables.recipe import Encoded, FeatureMatrix, Recipe
@@ -111,12 +112,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _say(self) -> None:
         """Warn of columns that were left out, or whose levels were pooled."""
         if self.left_out_:
-            warnings.warn(f"columns left out: {_reasons(self.left_out_)}", UserWarning, stacklevel=3)
+            warnings.warn(f"columns left out: {_reasons(self.left_out_)}", UserWarning, stacklevel=calling_level())
         for name, count in self.pooled_.items():
+            rarest = "rarest level" if count == 1 else f"{count:,} rarest levels"
             warnings.warn(
-                f"the {count:,} rarest levels of '{shown(name)}' count as one: it has more than {self.max_levels}",
+                f"the {rarest} of '{shown(name)}' and any new one count as '{OTHER}': it has more than "
+                f"{self.max_levels}",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=calling_level(),
             )
 
     def transform(self, X: Any) -> Floats:

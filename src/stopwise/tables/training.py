@@ -92,7 +92,21 @@ def prepare(table: Table, roles: Roles, chosen: Sequence[str], missing: str = "i
         notes = (f"'{shown(roles.target)}' holds text: a classifier of its {count} values is fitted", *notes)
     if answer.kind is Kind.BOOLEAN:
         notes = (f"'{shown(roles.target)}' is true or false: it is fitted as the numbers 1 and 0", *notes)
+    notes += _counting(table, [] if roles.features or len(chosen) < 2 else chosen)
     return Training(table.select(chosen).take(~leave), response[~leave], roles, notes)
+
+
+def _counting(table: Table, names: Sequence[str]) -> tuple[str, ...]:
+    """Notes on columns that count the rows from 0 or 1: as features they tell rows apart, which new rows cannot use."""
+    count = np.arange(table.n_rows)
+    numbers = {name: table.columns[name].as_numbers for name in names if table.columns[name].kind is Kind.NUMBER}
+    found = [
+        name for name, values in numbers.items() if values[0] in (0, 1) and np.array_equal(values - values[0], count)
+    ]
+    return tuple(
+        f"'{shown(name)}' counts the rows and is used as a feature: if it only names them, say --id '{shown(name)}'"
+        for name in found
+    )
 
 
 def _any(masks: list[Mask], rows: int) -> Mask:

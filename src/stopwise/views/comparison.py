@@ -14,6 +14,9 @@ from stopwise.estimators.prediction.host import predict_in_tiles
 from stopwise.filters import Ridge
 from stopwise.path import Path
 from stopwise.rules import Critical, Fixed, Reason, Stop, as_rule, clock_grid, stop_at
+from stopwise.tables.encoder import TableEncoder
+from stopwise.tables.frames import as_table, is_frame
+from stopwise.tables.recipe import FeatureMatrix
 from stopwise.views.facts import Model, rmse_leave_one_out
 
 RULES: dict[str, Any] = {
@@ -128,12 +131,12 @@ def check_holdout(share: float) -> None:
         raise ValueError(f"holdout must be at least 0 and below 1, got {share!r}")
 
 
-def compare(X: Array, y: Array, *, holdout: float = 0.0, seed: int = 0, **settings: Any) -> Comparison:
+def compare(X: Any, y: ArrayLike, *, holdout: float = 0.0, seed: int = 0, **settings: Any) -> Comparison:
     """Fit once, then let every rule choose its stop on that path.
 
     Parameters
     ----------
-    X, y : arrays
+    X, y : arrays or frames
         Rows and one response.
     holdout : float
         The share of rows kept aside to measure every rule's error on; 0 for none.
@@ -144,15 +147,25 @@ def compare(X: Array, y: Array, *, holdout: float = 0.0, seed: int = 0, **settin
     """
     started = time.perf_counter()
     check_holdout(holdout)
-    X, y = np.asarray(X), np.asarray(y, dtype=np.float64)
+    y = np.asarray(y, dtype=np.float64)
     order = np.random.default_rng(seed).permutation(len(y)) if holdout else np.arange(len(y))
     held, kept = np.split(order, [round(len(y) * holdout)])
     if len(kept) < 2 * _FOLDS:
         raise ValueError(f"a comparison needs at least {2 * _FOLDS} rows to fit to, got {len(kept)}")
     held, kept = np.sort(held), np.sort(kept)
+    X = _as_numbers(X, y, kept)
     model = KernelGradientRegressor(random_state=seed, **settings).fit(X[kept], y[kept])
     rows = _rows(model, X[kept], y[kept], _Judge(model, X[held], y[held]), seed)
     return Comparison(tuple(rows), model, len(kept), len(held), time.perf_counter() - started)
+
+
+def _as_numbers(X: Any, y: Array, kept: Array) -> Array:
+    """Rows of numbers: of a frame by an encoder that saw the kept rows alone; columns that belong together stay so."""
+    if not is_frame(X):
+        return X if isinstance(X, FeatureMatrix) else np.asarray(X)
+    table = as_table(X)
+    seen = np.bincount(kept, minlength=len(y)).astype(bool)
+    return TableEncoder().fit(table.take(seen), y[seen]).transform(table)
 
 
 def _rows(model: Model, X: Array, y: Array, judge: _Judge, seed: int) -> list[Row]:

@@ -17,7 +17,9 @@ from stopwise.kernels.stationary import Stationary
 from stopwise.path import Path
 from stopwise.rules import Stop
 
-_OF_FITS = ("kernel", "length_scale", "relevance", "rule", "solver")
+MADE_ANEW = 50_000
+"""Rows of the leave-one-out error where every row has to be made again."""
+_OF_FITS = ("kernel", "length_scale", "relevance", "rule", "unpenalised", "loo_rows", "solver")
 """Facts of which a fit has one, however many responses it is for."""
 Model: TypeAlias = KernelGradientRegressor | KernelRidgeRegressor | KernelGradientClassifier
 """A fitted estimator."""
@@ -73,8 +75,28 @@ def stops_of(model: Model) -> list[Stop]:
     return [model.stop_] if isinstance(model.stop_, Stop) else list(model.stop_)
 
 
+def rows_left_out(path: Path) -> Array | None:
+    """The rows of the leave-one-out error: those that the solver left out, a draw where rows are made anew, or all.
+
+    Features of landmarks are made anew for every look: a pass over a million rows takes minutes, and 50,000 of them
+    tell a root mean square to 0.3 percent. None for all.
+    """
+    if path.left_out is not None:
+        return path.left_out_rows
+    basis = path.spectrum.basis
+    if basis is None or isinstance(basis.rows, np.ndarray) or len(basis.rows) <= MADE_ANEW:
+        return None
+    return np.sort(np.random.default_rng(0).permutation(len(basis.rows))[:MADE_ANEW])
+
+
 def rmse_leave_one_out(path: Path, step_sum: ArrayLike | None = None) -> Array | None:
-    """Root mean squared leave-one-out residual (rows counted by weight); None where leverages are unknown."""
+    """Root mean squared leave-one-out residual of `rows_left_out`, by weight; None where leverages are unknown."""
+    rows = rows_left_out(path)
+    if path.left_out is not None:
+        at_stop = step_sum is None or tuple(np.ravel(step_sum)) == path.chosen
+        squares = (path.left_out**2).sum(axis=0) / path.row_weights[rows].sum()
+        return cast(Array, path.scale * np.sqrt(squares)) if at_stop else None
+    path = path if rows is None else path.at_rows(rows)
     try:
         residuals = np.asarray(path.leave_one_out(step_sum))
     except ValueError:
@@ -91,6 +113,7 @@ def describe(model: Model) -> dict[str, Any]:
         parts = [describe(part) for part in parts_of(model, groups)]
         return {name: _one_each(groups, name, [part[name] for part in parts]) for name in parts[0]}
     stops, path = stops_of(model), model.path_
+    rows = rows_left_out(path)
 
     def pick(values: list[Any]) -> Any:
         return values[0] if isinstance(model.stop_, Stop) else values
@@ -107,8 +130,10 @@ def describe(model: Model) -> dict[str, Any]:
         "step_sum": plain(model.step_sum_),
         "reason": pick([stop.reason.name for stop in stops]),
         "degrees_of_freedom": plain(path.degrees_of_freedom()),
+        "unpenalised": path.n_fixed,
         "rmse_fit": plain(path.residual_norm()),
         "rmse_loo": plain(rmse_leave_one_out(path)),
+        "loo_rows": len(rows) if rows is not None and len(rows) < path.row_weights.size else None,
         "solver": model.solver_,
     }
 
@@ -138,8 +163,10 @@ def _describe_loss(model: Model) -> dict[str, Any]:
         "step_sum": plain(stop.step_sum),
         "reason": stop.reason.name,
         "degrees_of_freedom": plain(fitted.degrees_of_freedom),
+        "unpenalised": None,
         "rmse_fit": None,
         "rmse_loo": None,
+        "loo_rows": None,
         "solver": model.solver_,
         "loss": fitted.loss.name,
         "left_out_loss": plain(stop.evidence.criterion),

@@ -90,13 +90,14 @@ def test_left_out_errors_of_a_sample_are_those_of_fits_without_the_row(few):
     left_out = [number[row.tobytes()] for row in sample.covariates]
     F = np.c_[np.ones(len(X)), stream.landmarks.features(X)]
     penalty = np.diag(np.r_[0, np.full(F.shape[1] - 1, len(X) / at)])
-    total, counted = 0.0, weights / (1 + weights / 10)
+    shares = weights / (1 + weights / 10)
+    total = 0.0
     for i in left_out:
         kept = weights * (np.arange(len(X)) != i)
         theta = np.linalg.solve(F.T @ (kept[:, None] * F) + penalty, F.T @ (kept * y))
-        total += counted[i] * (y[i] - F[i] @ theta) ** 2
+        total += shares[i] * (y[i] - F[i] @ theta) ** 2
     error = model.stop_.evidence.criterion * float(np.ravel(model.path_.scale)[0]) ** 2
-    assert error == pytest.approx(total / counted[left_out].sum(), rel=1e-6)
+    assert error == pytest.approx(total / shares[left_out].sum(), rel=1e-6)
 
 
 def test_what_a_sample_loses_is_rarely_more_than_its_regret(few):

@@ -250,6 +250,11 @@ class FeatureRows:
         features = self.landmarks.features(self.covariates[rows]).astype(np.float64, copy=False) - self.mean
         return features if self.root_weights is None else cast(Array, features * self.root_weights[rows, None])
 
+    def part(self, rows: Array) -> FeatureRows:
+        """Some of the rows, still to be made."""
+        root = None if self.root_weights is None else self.root_weights[rows]
+        return replace(self, covariates=self.covariates[rows], root_weights=root)
+
     def tiles(self) -> Iterator[slice]:
         """Slices that cover all rows."""
         return row_tiles(len(self), max(self.shape[1], len(self.landmarks.points)))

@@ -23,21 +23,26 @@ from stopwise.engine.solvers.plan import Plan, Solution, Solver, with_left_out
 from stopwise.engine.solves.penalty_search import FoundPenalty, PenaltySearch
 from stopwise.filters import Ridge
 from stopwise.problem import Problem
-from stopwise.rules import GCV, Certainty, Fixed, Reason, Stop
+from stopwise.rules import Certainty, Fixed, Reason, Stop
 from stopwise.rules.prudent import CEILING
 
 _SHARE, _MOST_ROWS = 20, 8_000
 """Rows left out: one in so many, and at most so many."""
 
+_REACH = 4.0
+"""How many times smaller a penalty than the one started from a space is made to serve; then the square of it more."""
 Predict = Callable[[Problem, Plan, Array, Array], Array]
 """(rows to learn from, plan, new rows, dual weights) -> k(new, rows) @ dual weights."""
 
 
 class KrylovLeftOut:
-    """A Krylov solver asked the default rule; `predict` multiplies rows left out with the others'."""
+    """A Krylov solver asked the default rule.
 
-    def __init__(self, inner: Solver, predict: Predict) -> None:
-        self.inner, self.predict, self.name = inner, predict, inner.name
+    `predict` multiplies rows left out with the others'; `start` is the penalty that some rows ask for.
+    """
+
+    def __init__(self, inner: Solver, predict: Predict, start: Callable[[Problem, Plan], float]) -> None:
+        self.inner, self.predict, self.start, self.name = inner, predict, start, inner.name
 
     def solve(self, problem: Problem, plan: Plan) -> Solution:
         if problem.responses.shape[1] != 1 or plan.rule.left_out_allowance is None:
@@ -58,10 +63,24 @@ class KrylovLeftOut:
 
     def _search(self, problem: Problem, plan: Plan, rows: Array) -> tuple[FoundPenalty, int]:
         others = np.setdiff1d(np.arange(problem.n_rows), rows)
-        part = problem.subset(others, plan.kernel)
+        part, start = problem.subset(others, plan.kernel), self.start(problem, plan)
+        furthest = problem.n_samples * problem.kernel_scale(plan.kernel) / CEILING
+        products, reach = 0, start / _REACH
+        while True:
+            found, more = self._within(problem, plan, rows, part, start, max(reach, furthest))
+            products += more
+            if not found.at_end or reach <= furthest or math.isinf(found.regret):
+                return found, products
+            start, reach = reach, reach / _REACH**2
+
+    def _within(
+        self, problem: Problem, plan: Plan, rows: Array, part: Problem, start: float, least: float
+    ) -> tuple[FoundPenalty, int]:
+        """The stop among penalties of at least `least`, in a space that is made to serve there; and its products."""
+        scout = replace(plan, rule=Fixed(step_sum=part.n_samples / least), filter=Ridge(), noise_given=1.0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnsettledWarning)  # the scout's own stop is not used
-            space = self.inner.solve(part, replace(plan, rule=GCV("local"), filter=Ridge()))
+            space = self.inner.solve(part, scout)
         new = problem.covariates[rows]
         roots = np.ones(len(rows)) if problem.root_weights is None else problem.root_weights[rows]
         path = space.path.column(0)
@@ -72,8 +91,7 @@ class KrylovLeftOut:
             level = float(part.offset[0]) - (0.0 if space.mean_row is None else float(space.mean_row @ dual))
             return cast(Array, roots * (problem.responses[rows, 0] - fitted - level))
 
-        scale = problem.kernel_scale(plan.kernel)
-        least = max(problem.n_samples * scale / CEILING, part.n_samples / path.step_sum_cap)
+        least = max(least, part.n_samples / path.step_sum_cap)
         search = PenaltySearch(
             left_out,
             weight=float((roots**2).sum()),
@@ -85,9 +103,9 @@ class KrylovLeftOut:
             together=len(rows) / problem.n_rows,
             agree=1e-3,
         )
-        start = part.n_samples / max(space.stops[0].step_sum, 1e-3 / max(path.spectrum.largest_bound, 1e-280))
         found = search.run(min(max(start, least), search.largest))
-        beyond = found.at_end and least > problem.n_samples * scale / CEILING
+        sure = space.stops[0].certainty
+        beyond = found.at_end and sure is not None and not sure.settled
         return (replace(found, regret=math.inf) if beyond else found), space.path.spectrum.products
 
 

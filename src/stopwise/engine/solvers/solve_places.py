@@ -16,7 +16,7 @@ from stopwise.engine.gpu.plain_tiles import free_bytes
 from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.tiles import Tiled
 from stopwise.engine.solvers.plan import Plan
-from stopwise.engine.solves.costs import DEVICE, DEVICE_SOLVE, HOST, HOST_SOLVE
+from stopwise.engine.solves.costs import DEVICE, DEVICE_SOLVE, HOST, HOST_SOLVE, LEAST_PRODUCTS
 from stopwise.engine.solves.factor import centred_gram
 from stopwise.engine.solves.systems import FactorSystem, FoldSystem, RawGram
 from stopwise.kernels import Precomputed
@@ -147,7 +147,7 @@ class HostPlace:
             intercept=problem.intercept,
             rank=rank,
             seed=problem.seed,
-            products=HOST_SOLVE / HOST.product(problem.n_rows, held=self._held is not None),
+            products=max(HOST_SOLVE / HOST.product(problem.n_rows, held=self._held is not None), LEAST_PRODUCTS),
         )
 
 
@@ -229,5 +229,5 @@ class DevicePlace:
             rank=min(DEVICE_RANK, max(problem.n_rows // 4, 1)),
             seed=problem.seed,
             single=single,
-            products=DEVICE_SOLVE / DEVICE.product(problem.n_rows, held=False),
+            products=max(DEVICE_SOLVE / DEVICE.product(problem.n_rows, held=False), LEAST_PRODUCTS),
         )

@@ -26,7 +26,7 @@ from stopwise.engine.solvers.solve_places import Place
 from stopwise.engine.solves.costs import DEVICE_EVERY_ROW, HOST_EVERY_ROW
 from stopwise.engine.solves.penalty_search import SHORT_STRIDE, STRIDE, FoundPenalty, PenaltySearch
 from stopwise.engine.solves.resolvent_space import ResolventSpace, largest_eigenvalue, resolvent_space
-from stopwise.engine.solves.shifted_descent import ROUGH, Resolvent, ResolventPolynomial, as_resolvents, is_smooth
+from stopwise.engine.solves.shifted_descent import Resolvent, ResolventPolynomial, as_resolvents, is_smooth
 from stopwise.engine.solves.systems import FactorSystem, FoldSystem
 from stopwise.engine.spectrum.block_krylov import with_diagonal
 from stopwise.engine.spectrum.eigenpairs import dense_spectrum
@@ -46,9 +46,9 @@ from few rows a penalty may come out too small, where a solve takes ten times th
 _PROBES = {"factor": 63, "preconditioned": 7}
 """Random signs beside the responses, which tell sums over all eigenvalues: many where a solve is two triangles."""
 _ACCURACY = 1e-6
-"""How far the filter's approximation may be off; for many rows a rough one will do,"""
+"""How far the filter's approximation may be off; for many rows one that is fine beside the estimate's error will do,"""
 _MANY = {"factor": 60_000, "preconditioned": 10_000}
-"""which is from here on: there each solve takes seconds, and the error of the estimate is a hundred times larger."""
+"""which is from here on: there each solve takes seconds."""
 _RIDGE_STEPS = {"factor": 4, "preconditioned": 2}
 """Solves that span ridge's path around its stop; the estimate itself takes one."""
 _AGREE, _AGREE_IN_FOLDS = 1e-4, 1e-3
@@ -236,8 +236,11 @@ class _Run:
             float(np.exp(np.log(reached[reached > 0]).mean())) if np.any(reached > 0) else 1.0 / max(largest, 1e-280)
         )
         many = problem.n_rows > _MANY[self.name]
-        polynomial = as_resolvents(bound, middle, largest, ROUGH if many else _ACCURACY)
-        solver = self.system.at(polynomial.penalty(n, middle), 1e-2 * self.plan.tol if many else 1e-5 * self.plan.tol)
+        accuracy, tol = _ACCURACY, 1e-5 * self.plan.tol
+        if many:
+            accuracy, tol = self.system.search_tol, self.system.search_tol / 5
+        polynomial = as_resolvents(bound, middle, largest, accuracy)
+        solver = self.system.at(polynomial.penalty(n, middle), tol)
         space = self._space(solver, polynomial, reached, middle)
         self.progress.show("the estimate")
         dual = solver.inverse(space.before_last_solve(bound, reached), space.after_last_solve(bound, reached))

@@ -22,7 +22,7 @@ all, since a standard error from fewer is itself too unsure."""
 
 DEVICE_ROWS = 3_000
 """From here on a GPU pays: loading torch takes seconds."""
-HOST_PATIENCE, DEVICE_PATIENCE = 1_000.0, 600.0
+HOST_PATIENCE, DEVICE_PATIENCE = 1_000.0, 1_000.0
 """Seconds, by these pessimistic counts, beyond which landmarks (on a GPU: a Krylov space) serve better."""
 HOST_SOLVE, DEVICE_SOLVE = 30.0, 10.0
 """Seconds that one solve by products may take: penalties that would take longer are not read,"""

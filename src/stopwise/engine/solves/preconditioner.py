@@ -140,7 +140,9 @@ def randomly_pivoted(
             lower = library.cholesky(block[drawn[accepted]][:, accepted] + 0.0)
         if lower is None:
             break
-        new = library.solve_lower(lower, block[:, accepted].T).T
+        # By its small inverse: triangular solves with a million columns take a second each on a device.
+        inverse = library.solve_lower(lower, library.unit_columns(len(accepted), np.arange(len(accepted))))
+        new = block[:, accepted] @ inverse.T
         rows[:, count : count + len(accepted)] = new
         left = (left - (new * new).sum(1)).clip(0.0)
         left[drawn[accepted]] = 0.0

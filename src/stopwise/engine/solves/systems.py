@@ -79,6 +79,9 @@ class FactorSystem:
     rounding = 1e-12
     """Of products, relative to the largest eigenvalue."""
 
+    search_tol = 1e-4
+    """How far fitted values may be off, relative to the responses, before it would be seen."""
+
     affordable = 0.0
     """A factor takes as long at any penalty."""
 
