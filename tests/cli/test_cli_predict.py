@@ -126,7 +126,9 @@ def test_missing_values_are_refused_left_blank_or_filled(fitted, tmp_path):
     blank = run_json("predict", path, tmp_path / "new.csv", "--missing", "drop")
     assert [i for i, value in enumerate(blank["prediction"]) if value is None] == [0, 49]
     assert (blank["missing"], blank["unpredicted"]) == (2, 2)
+    assert blank["warnings"][-1] == "2 of 50 rows have missing values and no prediction"
     filled = run_json("predict", path, tmp_path / "new.csv")
+    assert filled["warnings"][-1] == "2 of 50 rows have missing values, which are filled in"
     # No gap among the text of training: a gap is then none of the known levels.
     expected = by_library(path, new.assign(a=new["a"].fillna(frame["a"].median())))
     assert_equal(path, filled["prediction"], expected)

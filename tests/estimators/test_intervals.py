@@ -91,12 +91,17 @@ def test_directions_left_to_the_prior_change_the_mean_variance_by_less_than_said
     fitted = sw.KernelRidgeRegressor(sw.kernels.Gaussian(0.4), solver="nystrom", n_landmarks=200).fit(X, y)._fitted
     basis, clock = fitted.path.spectrum.basis, interval_calibration.scale_clock(fitted)
     spectrum, free = fitted.path.spectrum, posterior.Free(True, None, 400.0)
-    every = posterior.posterior_of_landmarks(basis.rows, basis.rotation, spectrum.eigenvalues, spectrum.trace, free)
+    every = posterior.posterior_of_landmarks(basis.rows, basis.rotation, spectrum, free)
     some = every.visible(clock)
     assert len(some.eigenvalues) < 0.7 * len(every.eigenvalues)
     more = some.variance(X, clock) - every.variance(X, clock)
     assert np.all(more >= -1e-12)
     assert 0 < more.mean() <= 1e-4 * every.variance(X, clock).mean()
+
+
+@pytest.fixture
+def twenty(monkeypatch):
+    monkeypatch.setattr(posterior, "DIRECTIONS", 20)
 
 
 def landmark_posterior(kernel, intercept, n=500, n_landmarks=150):
@@ -105,13 +110,12 @@ def landmark_posterior(kernel, intercept, n=500, n_landmarks=150):
     settings = {"solver": "nystrom", "n_landmarks": n_landmarks, "rule": sw.rules.Fixed(step_sum=5e4)}
     fitted = sw.KernelRidgeRegressor(kernel, fit_intercept=intercept, **settings).fit(X, y)._fitted
     spectrum, free = fitted.path.spectrum, posterior.Free(intercept, None, float(n))
-    parts = spectrum.basis.rows, spectrum.basis.rotation, spectrum.eigenvalues, spectrum.trace
-    every, clock = posterior.posterior_of_landmarks(*parts, free), np.array([5e4])
-    return X, every, every.visible(clock, 20), clock
+    parts, clock = (spectrum.basis.rows, spectrum.basis.rotation, spectrum, free), np.array([5e4])
+    return X, posterior.posterior_of_landmarks(*parts), posterior.posterior_of_landmarks(*parts, clock), clock
 
 
 @pytest.mark.parametrize("intercept", [False, True])
-def test_faint_directions_share_what_the_leading_ones_leave(intercept):
+def test_faint_directions_share_what_the_leading_ones_leave(intercept, twenty):
     _, every, few, clock = landmark_posterior(sw.kernels.Matern(0.5), intercept)
     assert few.seen.shape[1] == 20
     new = np.random.default_rng(1).uniform(-1, 2, size=(40, 2))
@@ -135,7 +139,7 @@ def test_faint_directions_share_what_the_leading_ones_leave(intercept):
 
 
 @pytest.mark.parametrize("kernel", [sw.kernels.Laplace(0.5), sw.kernels.Matern(0.5)], ids=str)
-def test_a_variance_from_few_directions_is_that_of_all_in_the_mean_and_the_prior_far_away(kernel):
+def test_a_variance_from_few_directions_is_that_of_all_in_the_mean_and_the_prior_far_away(kernel, twenty):
     X, every, few, clock = landmark_posterior(kernel, intercept=False)
     new = np.random.default_rng(2).uniform(size=(400, 2))
     assert few.variance(X, clock).mean() == pytest.approx(every.variance(X, clock).mean(), rel=0.05)

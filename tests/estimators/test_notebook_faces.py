@@ -75,3 +75,16 @@ def test_names_of_other_libraries_are_understood(kernel, data):
 def test_a_misspelt_name_is_asked_about(setting, meant, data):
     with pytest.raises(ValueError, match=f"did you mean '{meant}'"):
         sw.KernelGradientRegressor(**setting).fit(*data)
+
+
+@pytest.mark.parametrize("holdout", [0.0, 0.25])
+def test_a_comparison_is_a_table_of_what_is_known(data, holdout):
+    found = sw.compare(*data, kernel="gaussian", holdout=holdout)
+    lines = str(found).splitlines()
+    assert len(lines) == 1 + len(found.rows)
+    assert ("rmse holdout" in lines[0]) == bool(holdout)
+    assert lines[1].startswith("prudent ")
+    assert f"{found.rows[0].rmse_loo:.4g}" in lines[1]
+    page = found._repr_html_()
+    assert page.count("<tr>") == len(lines)
+    assert "critical, self" in page

@@ -425,6 +425,18 @@ def test_a_pipelines_report_is_that_of_its_last_step(rng):
     assert data_of(report.render(pipeline, X=X, y=y)) == data_of(of_step)
 
 
+@pytest.mark.parametrize("given", [False, True])
+def test_a_pipeline_that_encodes_a_frame_has_the_report_of_the_fit_to_the_frame(rng, given):
+    frame = pd.DataFrame({"size": rng.normal(size=80), "kind": rng.choice(["a", "b", "c"], 80)})
+    y = pd.Series(frame["size"] + (frame["kind"] == "a") + 0.1 * rng.normal(size=80), name="price")
+    pipeline = make_pipeline(sw.tables.TableEncoder(), sw.KernelGradientRegressor("gaussian")).fit(frame, y)
+    alone = sw.KernelGradientRegressor("gaussian").fit(frame, y)
+    data = {"X": frame, "y": y} if given else {}
+    assert data_of(report.render(pipeline, **data)) == data_of(report.render(alone, **data))
+    with pytest.raises(NotFittedError):
+        report.render(make_pipeline(sw.tables.TableEncoder(), sw.KernelGradientRegressor()))
+
+
 def test_without_jinja2_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     for name in [name for name in sys.modules if name.startswith("stopwise.pages")]:

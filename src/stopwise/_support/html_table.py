@@ -1,4 +1,4 @@
-"""A table in HTML for notebooks: text escaped, nothing but inline style."""
+"""A table for people: as text in columns, and in HTML for notebooks (escaped, nothing but inline style)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from html import escape
 
 _STYLE = "border-collapse: collapse; font-family: system-ui, sans-serif; font-size: 0.92em; margin: 0.4em 0"
 _CELL = "padding: 0.2em 1em 0.2em 0; text-align: left; vertical-align: top"
+
+
+def text_table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Names of columns and rows of text, each column as wide as its widest cell."""
+    lines = [names, *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(names))]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
 
 def html_table(heading: str, names: Sequence[str], rows: Iterable[Sequence[str]], bold: int | None = None) -> str:

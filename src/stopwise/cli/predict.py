@@ -88,18 +88,14 @@ class Tally:
 
     def sentences(self) -> list[str]:
         """What a reader should know, in words."""
-        lines = []
-        if self.outside:
-            where = ", ".join(f"'{shown(name)}' ({count:,})" for name, count in self.features.most_common(5))
-            count = f"{self.outside:,} of {self.rows:,} rows"
-            lines.append(f"{count} lie outside the range of the training data (extrapolation): {where}")
-        if self.unseen:
-            lines.append(f"{self.unseen:,} rows have text never seen in training; its features are all 0 there")
-        if self.missing:
-            lines.append(f"{self.missing:,} rows have missing values")
-        if self.unpredicted:
-            lines.append(f"{self.unpredicted:,} rows have no prediction")
-        return lines
+        where = ", ".join(f"'{shown(name)}' ({count:,})" for name, count in self.features.most_common(5))
+        found = {
+            f"lie outside the range of the training data (extrapolation): {where}": self.outside,
+            "have text never seen in training, which counts as none of the known levels": self.unseen,
+            "have missing values, which are filled in": 0 if self.unpredicted else self.missing,
+            "have missing values and no prediction": self.unpredicted,
+        }
+        return [f"{count:,} of {self.rows:,} rows {words}" for words, count in found.items() if count]
 
 
 class Predictor:

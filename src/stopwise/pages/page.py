@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
 from functools import cache, partial
 from importlib import resources
 from typing import Any
@@ -22,7 +24,7 @@ from stopwise.pages.loss_page import loss_parts
 from stopwise.pages.packing import LONGEST_NAME, as_script
 from stopwise.pages.payload import ResponsePayload, SharedPayload
 from stopwise.rules.explanation import explain, last_step
-from stopwise.tables import shown
+from stopwise.tables import TableEncoder, shown
 from stopwise.views.curves import chosen
 from stopwise.views.effects import MOST_EFFECTS, effect, level_for, strongest_pair
 from stopwise.views.facts import Model, number, stops_of
@@ -43,9 +45,9 @@ def render(
     command: str | None = None,
     warnings: Sequence[str] = (),
 ) -> str:
-    """The report of a fitted model as HTML; of a pipeline that of its last step, with X as that step sees it."""
+    """The report of a fitted model, or of the last step of a pipeline, as HTML."""
     if hasattr(model, "steps"):
-        X, model = None if X is None else model[:-1].transform(X), last_step(model)
+        model, X = _last_step_of(model, X)
     targets = target_names(target, y, response_names(model), len(stops_of(model)))
     under_loss = groups_of(model) is None and isinstance(fitted_of(model), LossFitted)
     parts = loss_parts(model, rows_of(model, X, y), targets) if under_loss else _all_parts(model, X, y, targets)
@@ -63,6 +65,26 @@ def render(
         command=None if command is None else shown(command, 4000),
         **(parts | {"data": as_script(parts["data"])}),
     )
+
+
+def _last_step_of(pipeline: Any, X: object) -> tuple[Any, object]:
+    """The estimator of a pipeline, and X as it sees it.
+
+    After nothing but a `TableEncoder` it is the fit to the frame itself, and is shown as that.
+    """
+    model, before = last_step(pipeline), pipeline[:-1]
+    stops_of(model)  # an unfitted one says so
+    encoder = before.steps[0][1] if len(before.steps) == 1 else None
+    if not isinstance(encoder, TableEncoder) or encoder.recipe_ is None or groups_of(model) is not None:
+        return model, None if X is None else before.transform(X)
+    framed = copy(model)
+    framed._fitted = replace(
+        fitted_of(model),
+        columns_in=tuple(encoder.feature_names_in_),
+        feature_names=encoder.get_feature_names_out(),
+        recipe=encoder.recipe_,
+    )
+    return framed, X
 
 
 def target_names(target: str | Sequence[str] | None, y: object, known: Sequence[str] | None, count: int) -> list[str]:

@@ -2,12 +2,14 @@
 
 These kernels have a finite state, so evidence and leave-one-out error of every row cost a few passes (a Gaussian has
 none). They are scored on bins that are an eighth as wide as the fit's detail, which no score can tell from single rows.
-The score is the one of `scores`: evidence plus log left-out error, each at its own best penalty.
+The score is the one of `scores`: evidence plus log left-out error, each at its own best penalty; of kernels that it can
+barely tell apart the roughest is taken.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -22,6 +24,9 @@ LEAST_PLACES = 300
 """With fewer distinct places the menu with the Gaussian is as quick, and no worse."""
 _PLACES = 2_048
 """Bins of the first search."""
+_BARELY = 4.0
+"""Scores, times the number of values, that differ by less tell nothing: a score is two log likelihoods, each times -2,
+and twice the log of a Bayes factor up to 2 is "not worth more than a bare mention" (Kass & Raftery 1995)."""
 _SMOOTHNESS = {1: 0.5, 2: 1.5, 3: 2.5}
 
 
@@ -59,11 +64,14 @@ def choose(problem: Problem, given: Kernel | None, block: int | None = None) -> 
     if block is not None:
         rows = _means(rows, block)
     found = [best_scale(rows, p, intercept=problem.intercept, most_places=_PLACES) for p in states_of(given)]
-    best = min(found, key=lambda each: round(each.score, 9))
+    # Where neighbours share their noise, a rougher kernel would follow it: there no tie is broken towards it.
+    n_values = math.inf if block is not None else rows.n_samples * rows.responses.shape[1]
+    best = roughest_of_the_best(found, n_values)
     unit = float(spread[0] * problem.scale[0]) if len(spread) == 1 else 1.0
     table = [_row(each, unit, each is best) for each in sorted(found, key=lambda each: each is not best)]
     kernel = _kernel(best.states, best.length_scale)
-    told = f"{kernel.name} has the lowest score on {_count(rows.n_places)} places of one covariate"
+    tie = "" if best.score == min(each.score for each in found) else ", up to what the rows can tell,"
+    told = f"{kernel.name} has the lowest score{tie} on {_count(rows.n_places)} places of one covariate"
     feature: Row = {
         "feature": 0,
         "used": True,
@@ -72,6 +80,15 @@ def choose(problem: Problem, given: Kernel | None, block: int | None = None) -> 
         "relevance": 1.0,
     }
     return kernel, Selection(tuple(table), (feature,), told, best.n_places, rows.n_places, problem.n_samples)
+
+
+def roughest_of_the_best(found: Sequence[ScaleFound], n_values: float) -> ScaleFound:
+    """The kernel with the lowest score, or the roughest of those that `n_values` responses barely tell from it.
+
+    A penalty mends a kernel that is too rough, and none that is too smooth.
+    """
+    barely = min(each.score for each in found) + _BARELY / n_values
+    return min((each for each in found if each.score <= barely), key=lambda each: each.states)
 
 
 def _means(rows: LineRows, block: int) -> LineRows:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
-from stopwise._support.html_table import html_table
+from stopwise._support.html_table import html_table, text_table
 from stopwise.problem import Problem
 from stopwise.selection.candidates import Candidate
 from stopwise.selection.rows import Features
@@ -83,10 +83,8 @@ class Selection(Sequence[Row]):
         return pd.DataFrame(list(self.tried))
 
     def __str__(self) -> str:
-        rows = [_COLUMNS, *(tuple(_text(row.get(name)) for name in _COLUMNS) for row in self.tried)]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([*lines, self.reason])
+        rows = [[_text(row.get(name)) for name in _COLUMNS] for row in self.tried]
+        return f"{text_table(_COLUMNS, rows)}\n{self.reason}"
 
 
 def _text(value: Any) -> str:

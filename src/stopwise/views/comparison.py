@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.model_selection import KFold
 
 from stopwise._support.arrays import Array, ArrayLike
+from stopwise._support.html_table import html_table, text_table
 from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.prediction.host import predict_in_tiles
@@ -17,7 +18,7 @@ from stopwise.rules import Critical, Fixed, Reason, Stop, as_rule, clock_grid, s
 from stopwise.tables.encoder import TableEncoder
 from stopwise.tables.frames import as_table, is_frame
 from stopwise.tables.recipe import FeatureMatrix
-from stopwise.views.facts import Model, rmse_leave_one_out
+from stopwise.views.facts import Model, number, rmse_leave_one_out
 
 RULES: dict[str, Any] = {
     "prudent": "prudent",
@@ -59,6 +60,21 @@ class Comparison:
     def table(self) -> list[dict[str, Any]]:
         """The rows as dictionaries."""
         return [asdict(row) for row in self.rows]
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        """Names of the columns that some row fills, and every cell as text."""
+        table = self.table()
+        names = [name for name in table[0] if any(row[name] is not None for row in table)]
+        cells = [[number(row[name], missing="") for name in names] for row in table]
+        return [name.replace("_", " ") for name in names], cells
+
+    def __str__(self) -> str:
+        return text_table(*self._cells())
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        held = f", {self.n_holdout:,} held out" if self.n_holdout else ""
+        return html_table(f"Where each rule stops: {self.n_rows:,} rows{held}.", *self._cells())
 
 
 def predict_at(model: Model, X: Array, step_sums: ArrayLike, path: Path | None = None) -> Array:

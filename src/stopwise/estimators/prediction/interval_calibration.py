@@ -17,7 +17,6 @@ from stopwise.estimators.prediction.intervals import Calibration, Ratios, Uncert
 from stopwise.estimators.prediction.optimism import optimism
 from stopwise.estimators.prediction.other_kernels import OtherKernels, Others, has_length_scale, sample_places
 from stopwise.estimators.prediction.posterior import (
-    DIRECTIONS,
     Free,
     LinePosterior,
     Posterior,
@@ -209,9 +208,8 @@ def _known_posterior(fitted: Fitted, rows: Array) -> Posterior | LinePosterior |
         return None if space is None else LinePosterior(space, rows, weights, path.intercept)
     free = Free(path.intercept, fitted.trend, path.n_samples)
     if isinstance(basis.rows, FeatureRows):
-        values, trace = path.spectrum.eigenvalues, path.spectrum.trace
-        found = posterior_of_landmarks(basis.rows, np.asarray(basis.rotation), values, trace, free)
-        return found if len(rows) <= STANDING_ROWS else found.visible(scale_clock(fitted), DIRECTIONS)
+        clock = None if len(rows) <= STANDING_ROWS else scale_clock(fitted)
+        return posterior_of_landmarks(basis.rows, np.asarray(basis.rotation), path.spectrum, free, clock)
     if path.spectrum.complete and len(basis.rows) == basis.width:
         pairs = path.spectrum.eigenvalues, np.asarray(basis.vectors, dtype=np.float64)
         return posterior_of_pairs(kernel, on_host(rows), weights, pairs, free, path.n_samples)

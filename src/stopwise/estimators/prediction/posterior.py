@@ -22,12 +22,13 @@ from stopwise.engine.line.transitions import StateSpace
 from stopwise.estimators.prediction.host import predict_in_tiles, reduce_in_tiles
 from stopwise.kernels import Kernel, Precomputed
 from stopwise.problem import Trend
+from stopwise.spectrum import Spectrum
 
 _UNSEEN = 1e-4
 """Share of the mean variance over the rows that directions left out may change."""
-DIRECTIONS = 80
-"""Leading eigenvectors that a variance through landmarks is made from. A value of the kernel takes as long as about 60
-multiplications, so that the variance takes at most twice the time of a prediction, however many landmarks there are."""
+DIRECTIONS = 50
+"""Leading eigenvectors that a variance through landmarks is made from. A value of the kernel takes as long as 40 to 100
+multiplications, so that the variance takes about the time of a prediction, however many landmarks there are."""
 
 
 class Variance(Protocol):
@@ -101,25 +102,10 @@ class Posterior:
         product = predict_in_tiles(self.kernel, self._known(new), self.rows, np.hstack([self.weighted, self.seen]))
         return self._less_free(new, product)[1:]
 
-    def visible(self, step_sums: Array, most: int | None = None) -> Posterior:
-        """The same less the last directions, which together change the mean variance over the rows by 1e-4 of it.
-
-        A direction of eigenvalue l adds (eta l)^2 / (1 + eta l) to the sum of variances over the rows if left to the
-        prior, and eta l / (1 + eta l) if not. Beyond the `most` leading ones directions are `faint`.
-        """
-        grown = self.eigenvalues * step_sums.max(initial=0.0)
-        order = np.argsort(grown, kind="stable")
-        gains = grown / (1 + grown)
-        kept = order[np.cumsum((grown * gains)[order]) > _UNSEEN * gains.sum()]
-        faint, kept = (kept[:0], kept) if most is None else (kept[:-most], kept[-most:])
-        kept = np.sort(kept)
-        return replace(
-            self,
-            eigenvalues=self.eigenvalues[kept],
-            seen=self.seen[:, kept],
-            rest=self.rest[:, kept],
-            faint=self.eigenvalues[faint],
-        )
+    def visible(self, step_sums: Array) -> Posterior:
+        """The same less directions that rows cannot show (`visible_directions`)."""
+        kept = np.sort(visible_directions(self.eigenvalues, step_sums))
+        return replace(self, eigenvalues=self.eigenvalues[kept], seen=self.seen[:, kept], rest=self.rest[:, kept])
 
     def _known(self, new: Array) -> Array:
         """New rows as the kernel takes them: of a precomputed matrix the columns of these rows."""
@@ -213,27 +199,44 @@ def posterior_of_rows(
     return posterior_of_pairs(kernel, rows, weights, (np.maximum(values, 0.0), vectors), free, n_observations, columns)
 
 
+def visible_directions(eigenvalues: Array, step_sums: Array) -> Array:
+    """All but the faintest directions, which together change the mean variance over the rows by 1e-4 of it.
+
+    A direction of eigenvalue l adds (eta l)^2 / (1 + eta l) to the sum of variances over the rows if left to the prior,
+    and eta l / (1 + eta l) if not. The strongest come last.
+    """
+    grown = eigenvalues * step_sums.max(initial=0.0)
+    order = np.argsort(grown, kind="stable")
+    gains = grown / (1 + grown)
+    return cast(Array, order[np.cumsum((grown * gains)[order]) > _UNSEEN * gains.sum()])
+
+
 def posterior_of_landmarks(
-    features: FeatureRows, rotation: Array, eigenvalues: Array, trace: float, free: Free
+    features: FeatureRows, rotation: Array, spectrum: Spectrum, free: Free, step_sums: Array | None = None
 ) -> Posterior:
     """The posterior of all rows seen through landmarks; what these do not see of k(x, x) is left to the prior.
+
+    From all directions, or at clock readings from the leading `DIRECTIONS` of those that rows can show there.
 
     With phi(x) = k(x, L) P the features and `rotation` W / sqrt(n lambda), an eigenvector's value at a row is
     sqrt(w) (phi - mean)' W / sqrt(n lambda), so that k in the eigenvectors is n lambda times that without sqrt(w).
     """
-    landmarks, mean = features.landmarks, features.mean
-    grown = rotation * (free.total * eigenvalues)
+    landmarks, mean, values = features.landmarks, features.mean, spectrum.eigenvalues
+    order = np.arange(len(values)) if step_sums is None else visible_directions(values, step_sums)
+    faint, kept = (order[:0], order) if step_sums is None else (order[:-DIRECTIONS], np.sort(order[-DIRECTIONS:]))
+    grown = rotation[:, kept] * (free.total * values[kept])
     constant = np.full(int(free.intercept), math.sqrt(free.total))
     weighted = np.outer(landmarks.projection @ mean, constant)
     return Posterior(
         landmarks.kernel,
         landmarks.points,
-        eigenvalues,
+        values[kept],
         landmarks.projection @ grown,
         np.outer(constant, mean @ grown),
         weighted,
         float(mean @ mean) * np.outer(constant, constant),
         free,
         free.total,
-        unseen=max(trace - float(eigenvalues.sum()), 0.0),
+        faint=values[faint],
+        unseen=max(spectrum.trace - float(values.sum()), 0.0),
     )

@@ -2,7 +2,7 @@
 // The slider: the fit at any stopping time, from tables over its positions that are embedded in the page.
 const Report = (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const short = (v) => Number.isFinite(v) ? (Math.abs(v) >= 1e6 || (v !== 0 && Math.abs(v) < 1e-3) ? v.toExponential(3) : Number(v.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 6 })) : "-";
+  const short = (v) => Number.isFinite(v) ? (Math.abs(v) >= 1e6 || (v !== 0 && Math.abs(v) < 1e-3) ? v.toExponential(3) : (Number.isInteger(v) ? v : Number(v.toPrecision(4))).toLocaleString("en", { maximumFractionDigits: 6 })) : "-";
 
   function unpack(part) {
     if (!part) return null;
