@@ -55,7 +55,7 @@ class Setting:
 
     def system(self, penalty, monkeypatch, sample=600, points=4):
         """Anchored at a penalty, with so many rows in the sample."""
-        monkeypatch.setattr(anchor, "_EVERY_ROW", 0)
+        monkeypatch.setattr(anchor, "EVERY_ROW", 0)
         monkeypatch.setattr(anchor, "LEAST_LEFT_OUT", sample)
         monkeypatch.setattr(AnchorSystem, "_most_points", points)
         system = AnchorSystem(self.held, self.responses, self.counts)
@@ -207,8 +207,8 @@ def test_a_fit_holds_one_square_and_makes_half_of_its_entries(precision, monkeyp
     n = 2_600
     monkeypatch.setattr(solves_solver, "START_ROWS", 200)
     monkeypatch.setattr(solve_places, "SINGLE_ROWS", 1_000)
-    monkeypatch.setattr("stopwise.engine.solves.factor._BLOCK", 256)  # columns of an inverse at once
-    monkeypatch.setattr(anchor, "_EVERY_ROW", 0)
+    monkeypatch.setattr("stopwise.engine.solves.factor.BLOCK", 256)  # columns of an inverse at once
+    monkeypatch.setattr(anchor, "EVERY_ROW", 0)
     monkeypatch.setattr(anchor, "LEAST_LEFT_OUT", 100)
     generator = np.random.default_rng(0)
     x = generator.uniform(-1, 1, (n, 2))

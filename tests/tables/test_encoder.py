@@ -256,10 +256,10 @@ def test_levels_of_a_category_share_a_length_scale_and_numbers_have_their_own(rn
 
 def test_warnings_point_at_the_line_that_called(rng):
     frame = pd.DataFrame({"a": rng.normal(size=30), "name": [f"row {i}" for i in range(30)]})
-    pipeline = make_pipeline(TableEncoder(), sw.KernelGradientRegressor("gaussian"))
-    for model in (TableEncoder(), sw.KernelGradientRegressor("gaussian"), pipeline):
+    pipeline = make_pipeline(TableEncoder(), sw.KernelGradientRegressor(sw.kernels.Gaussian(1.0)))
+    for model in (TableEncoder(), sw.KernelGradientRegressor(sw.kernels.Gaussian(1.0)), pipeline):
         with pytest.warns(UserWarning, match="'name' \\(it names rows") as warned:
-            model.fit(frame, rng.normal(size=30))
+            model.fit(frame, frame["a"] + 0.1 * rng.normal(size=30))
         assert warned[0].filename == __file__
 
 

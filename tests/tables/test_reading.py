@@ -208,7 +208,7 @@ def numbers(**columns):
     return Table({name: Column(Kind.NUMBER, np.array(values, dtype=float)) for name, values in columns.items()})
 
 
-GAPPY = {"a": [1, np.nan, 5, 3], "b": [1, 2, 3, 4], "y": [1, 2, 3, np.nan]}
+GAPPY = {"a": [1, np.nan, 5, 3], "b": [2, 1, 4, 3], "y": [1, 2, 3, np.nan]}
 
 
 @pytest.mark.parametrize(

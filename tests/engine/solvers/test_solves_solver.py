@@ -129,9 +129,9 @@ def test_regret_is_exceeded_in_one_problem_of_a_hundred_at_most(solver):
 @pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")
 @pytest.mark.parametrize("tol", [10.0, 0.02])  # the sample alone will do; the rows beside it are guessed
 def test_regret_is_exceeded_as_seldom_where_a_sample_of_rows_is_left_out(tol, monkeypatch):
-    monkeypatch.setattr(anchor, "_EVERY_ROW", 0)
+    monkeypatch.setattr(anchor, "EVERY_ROW", 0)
     monkeypatch.setattr(anchor, "LEAST_LEFT_OUT", 250)
-    monkeypatch.setattr(anchor, "_FACTORS", 9.0)  # three points for each row
+    monkeypatch.setattr(anchor, "FACTORS", 9.0)  # three points for each row
     lost = losses("preconditioned", range(200), 500, tol=tol)
     assert np.mean(lost[:, 0] > lost[:, 1]) <= 0.01
 

@@ -29,14 +29,14 @@ from stopwise.engine.solves.resolvent_space import GrowingSpace
 
 _MOST_SOLVES = 40
 """Solves with the responses for one reading."""
-_FACTORS = 2.0
+FACTORS = 2.0
 """Points for the rows left out may take as long as so many factors: they serve several readings."""
 _POINT = 6.0
 """A factor takes as long as n / 6 m points of m rows: n^3 / 6 multiplications against 2 n^2 m, at half the speed."""
 _BRACKET, _BRACKET_OF_ALL = 2e-3, 1e-4
 """How far apart the two ends of a mean squared left-out error may be, relative to it, where some rows are left out
 (chance is larger than that) and where all are; the value between them is off by about an eighth of it."""
-_EVERY_ROW = SINGLE_ROWS
+EVERY_ROW = SINGLE_ROWS
 """Up to here every row is left out, with a factor at each penalty: a sample may miss the few rows that err most."""
 _HEAVY = 3
 """Beside the sample, rows with the largest errors are read: one for so many of the sample."""
@@ -158,7 +158,7 @@ class AnchorSystem:
         self._shares = np.ones(len(responses)) if shares is None else shares
         self.n_samples, self.library, self.tally = held.n_samples, library_of(responses), Tally()
         n = len(responses)
-        self._groups = [slice(0 if n <= _EVERY_ROW else max(n - LEAST_LEFT_OUT, 0), n)]
+        self._groups = [slice(0 if n <= EVERY_ROW else max(n - LEAST_LEFT_OUT, 0), n)]
         self._anchor: _Anchor | None = None
         self._every_row = False
         self._guesses: dict[float, _Guess] = {}
@@ -266,7 +266,7 @@ class AnchorSystem:
     def _most_points(self) -> int:
         """Points that pay: where rows are few, a factor at each penalty is cheaper."""
         n = len(self.responses)
-        return int(_FACTORS / _POINT * n / (n - self._groups[-1].start))
+        return int(FACTORS / _POINT * n / (n - self._groups[-1].start))
 
     def _reaches(self, anchor: float, penalty: float) -> bool:
         """Whether so many points will do: k of them leave about 2 s^(2k + 1) (Golub & Meurant), s as below."""

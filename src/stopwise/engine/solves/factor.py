@@ -25,7 +25,7 @@ _ROUNDING = 4e-16
 """Rounding of a Gram matrix in units of its trace: the first shift tried where a penalty below it leaves no factor."""
 _LARGEST_SHIFT = 1e-8
 """A kernel matrix that needs a larger shift, in units of its trace, is not positive semi-definite (root of epsilon)."""
-_BLOCK = 1024
+BLOCK = 1024
 """Columns of the inverse factor that are made at once."""
 
 
@@ -60,9 +60,9 @@ class Factor:
         """The diagonal of P, exact, in n^3 / 3 multiplications: column norms of L^-1, a block of columns at a time."""
         n = len(self.lower)
         out = self._library.zeros(n)
-        for first in range(0, n, _BLOCK):
-            for part in self._inverse_columns(first, min(_BLOCK, n - first)):
-                out[first : first + _BLOCK] += (part * part).sum(0)
+        for first in range(0, n, BLOCK):
+            for part in self._inverse_columns(first, min(BLOCK, n - first)):
+                out[first : first + BLOCK] += (part * part).sum(0)
         if self.constant is not None:
             out = out - self.constant**2 / (self.scale + self.penalty + self.shift)
         return out
@@ -70,12 +70,12 @@ class Factor:
     def _inverse_columns(self, first: int, count: int) -> list[Array]:
         """Some columns of L^-1, in blocks of rows from `first` on, by products with slices of L: none is copied."""
         parts: list[Array] = []
-        for top in range(first, len(self.lower), _BLOCK):
-            rows = self.lower[top : top + _BLOCK]
+        for top in range(first, len(self.lower), BLOCK):
+            rows = self.lower[top : top + BLOCK]
             block = self._library.unit_columns(count, np.arange(count)) if top == first else 0.0
             for k, part in enumerate(parts):
-                block = block - rows[:, first + k * _BLOCK : first + (k + 1) * _BLOCK] @ part
-            parts.append(self._library.solve_lower(rows[:, top : top + _BLOCK], cast(Array, block)))
+                block = block - rows[:, first + k * BLOCK : first + (k + 1) * BLOCK] @ part
+            parts.append(self._library.solve_lower(rows[:, top : top + BLOCK], cast(Array, block)))
         return parts
 
     def left_out(self, response: Array, counts: Array | None = None) -> Array:
@@ -146,5 +146,5 @@ def centred_gram(gram: Array, root_weights: Array | None = None, constant: Array
 
 def _subtract_outer(matrix: Array, left: Array, right: Array) -> None:
     """matrix -= left right', a block of rows at a time: no second matrix is made."""
-    for first in range(0, len(matrix), _BLOCK):
-        matrix[first : first + _BLOCK] -= left[first : first + _BLOCK, None] * right[None, :]
+    for first in range(0, len(matrix), BLOCK):
+        matrix[first : first + BLOCK] -= left[first : first + BLOCK, None] * right[None, :]
