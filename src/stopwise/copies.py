@@ -136,7 +136,7 @@ def equal_rows(rows: Any) -> Array | None:
     if is_tensor(rows):
         return cast("Array | None", distinct_tensor_rows(rows))
     # Mostly one column tells, and if not, one sort of hashes.
-    if any(_all_differ(column) for column in rows.T[:1]) or _all_differ(_hashes(rows)):
+    if any(_all_differ(column) for column in rows.T[:1]) or _all_differ(row_hashes(rows)):
         return None
     return _numbered(rows)
 
@@ -149,13 +149,14 @@ def _all_differ(values: Array) -> bool:
 def _numbered(rows: Array) -> Array:
     """Rows of equal entries get equal numbers, from 0 on, in an order that depends on their entries alone."""
     rows = np.asarray(rows)
-    _, first, number = np.unique(_hashes(rows), return_index=True, return_inverse=True)
+    _, first, number = np.unique(row_hashes(rows), return_index=True, return_inverse=True)
     if np.all(rows == rows[first[number]]):
         return number
     return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)  # two different rows with one hash
 
 
-def _hashes(rows: Array) -> Array:
+def row_hashes(rows: Array) -> Array:
+    """One number for each row, of its entries alone: equal rows have equal ones."""
     # Zero has two signs and one value.
     columns = (np.ascontiguousarray(column + 0.0, dtype=np.float64).view(np.int64) for column in rows.T)
     return cast(Array, row_keys(columns, np.zeros(len(rows), dtype=np.int64)))

@@ -8,6 +8,7 @@ import pytest
 import stopwise as sw
 from stopwise.engine.landmarks import row_sample
 from stopwise.engine.landmarks.row_sample import sample_rows
+from stopwise.engine.solvers import landmark_solver
 from stopwise.rules.prudent import LeftOut
 
 
@@ -117,6 +118,19 @@ def test_what_a_sample_loses_is_rarely_more_than_its_regret(few):
     assert min(bounds) > 0
     assert beyond <= 1
     assert np.median(bounds) < 0.5
+
+
+def test_only_the_default_rule_is_shown_rows(monkeypatch):
+    def shown(*what):
+        raise AssertionError("rows were made")
+
+    monkeypatch.setattr(landmark_solver, "_sampled", shown)
+    X, y, _ = problem(6)
+    for rule in (sw.rules.Critical(), sw.rules.GCV(), sw.rules.MarginalLikelihood()):
+        model = sw.KernelRidgeRegressor(sw.kernels.Laplace(1.0), solver="nystrom", n_landmarks=20, rule=rule).fit(X, y)
+        assert model.stop_.certainty.bracket is not None
+    with pytest.raises(AssertionError, match="rows were made"):
+        sw.KernelRidgeRegressor(sw.kernels.Laplace(1.0), solver="nystrom", n_landmarks=20).fit(X, y)
 
 
 def test_models_of_the_first_version_without_a_sample_fall_back_to_sums():

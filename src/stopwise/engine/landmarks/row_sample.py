@@ -13,6 +13,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.torch import row_keys
+from stopwise.copies import row_hashes
 
 SAMPLE_ROWS = 4_096
 """Rows that are kept: left-out errors of so many tell a stop from another to a few thousandths of the error."""
@@ -75,9 +76,7 @@ def sample_rows(covariates: Array, responses: Array, weights: Array | None, coun
 
 def _keys(covariates: Array) -> Array:
     """A key for each row; the second of two rows that are alike gets another than the first."""
-    # Zero has two signs and one value.
-    columns = (np.ascontiguousarray(column + 0.0, dtype=np.float64).view(np.int64) for column in covariates.T)
-    alike = row_keys(columns, np.zeros(len(covariates), dtype=np.int64))
+    alike = row_hashes(covariates)
     order = np.argsort(alike, kind="stable")
     places = np.arange(len(order))
     again = alike[order] == np.roll(alike[order], 1)

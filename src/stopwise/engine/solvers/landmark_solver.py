@@ -11,6 +11,7 @@ from stopwise._support.arrays import Array
 from stopwise.engine.landmarks.decomposition import Bracket, Decomposition, bracket_stop, decompose
 from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Stream, make_landmarks, moments_of
 from stopwise.engine.landmarks.landmark_left_out import Smoother, left_out_squares, lowest_in_few_passes
+from stopwise.engine.landmarks.row_sample import RowSample
 from stopwise.engine.landmarks.sampling import Choice, Index, Uniform, as_points
 from stopwise.engine.solvers.plan import Plan, Solution
 from stopwise.filters import Ridge
@@ -224,12 +225,12 @@ def _decide(
 ) -> tuple[Stop, float]:
     """The stop of one response with its bracket, and the noise level (problem units).
 
-    Rules are shown sums and a sample of rows, which merge, so that rows at hand, in batches or on a cluster lead to the
-    same stop; an oracle knows the truth by row and gets the rows.
+    Rules are shown sums, and the default a sample of rows: both merge, so that rows at hand, in batches or on a cluster
+    lead to the same stop. An oracle knows the truth by row and gets the rows.
     """
     one = path.column(column)
     if not plan.rule.needs_truth:
-        one = _sampled(one, stream, parts, column)
+        one = replace(one, spectrum=replace(one.spectrum, basis=None), response=None)
     sigma = _noise(plan, one) / float(stream.unit[column])
     data = Data(
         stream.moments.n_rows, seed=stream.seed, kernel_scale=stream.moments.diagonal_sum / stream.moments.weight
@@ -241,7 +242,8 @@ def _decide(
         stop = stop.with_evidence(rule=plan.rule.name)
         bracket = Bracket(stop, stop)
         settled = parts.captured >= 1 - max(plan.tol, 1e-9)
-    elif plan.rule.left_out_allowance is not None and one.response is not None:
+    elif plan.rule.left_out_allowance is not None and stream.moments.sample is not None:
+        one = _sampled(one, stream, stream.moments.sample, parts, column)
         stop = plan.rule.decide(one, sigma, data)
         errors = LeftOut(one.along(Ridge()))
         regret = errors.regret(stop.step_sum, stop.evidence.lowest_step_sum or 0.0)
@@ -261,11 +263,9 @@ def _decide(
     return replace(stop, certainty=certainty), sigma
 
 
-def _sampled(path: Path, stream: Stream, parts: Decomposition, column: int) -> Path:
+def _sampled(path: Path, stream: Stream, sample: RowSample, parts: Decomposition, column: int) -> Path:
     """The path of one response with the rows of the stream's sample in place of all."""
-    sample, moments = stream.moments.sample, stream.moments
-    if sample is None:
-        return replace(path, spectrum=replace(path.spectrum, basis=None), response=None)
+    moments = stream.moments
     roots = np.sqrt(sample.weights)
     rows = FeatureRows(stream.landmarks, sample.covariates, roots, parts.mean)
     mean = float(moments.response_sum[column]) / moments.weight if stream.intercept else 0.0

@@ -20,7 +20,7 @@ import numpy as np
 
 from stopwise._support.array_library import library_of
 from stopwise._support.arrays import Array
-from stopwise.engine.solves.costs import LEAST_LEFT_OUT, SINGLE_ROWS
+from stopwise.engine.solves.costs import LEAST_LEFT_OUT, SINGLE_ROWS, UNSEEN
 from stopwise.engine.solves.factor import Factor
 from stopwise.engine.solves.half_held import HalfHeld
 from stopwise.engine.solves.inverse_entries import InverseEntries
@@ -186,7 +186,7 @@ class AnchorSystem:
     @property
     def search_tol(self) -> float:
         """How far fitted values may be off, relative to the responses, before it would be seen."""
-        return min(max(0.02 * self._error, 1e-6), 1e-4)
+        return min(max(UNSEEN * self._error, 1e-6), 1e-4)
 
     @property
     def affordable(self) -> float:

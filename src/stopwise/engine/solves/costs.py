@@ -34,6 +34,8 @@ HOST_SOLVE, DEVICE_SOLVE = 30.0, 10.0
 """Seconds that one solve by products may take: penalties that would take longer are not read,"""
 LEAST_PRODUCTS = 10
 """but no solve takes fewer products than this."""
+UNSEEN = 0.02
+"""How far fitted values may be off, relative to the left-out error, before it would be seen there."""
 
 
 @dataclass(frozen=True)

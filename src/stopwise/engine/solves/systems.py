@@ -18,7 +18,7 @@ import numpy as np
 
 from stopwise._support.array_library import ArrayLibrary, library_of
 from stopwise._support.arrays import Array
-from stopwise.engine.solves.costs import folds
+from stopwise.engine.solves.costs import UNSEEN, folds
 from stopwise.engine.solves.factor import Factor, centred_gram, factor
 from stopwise.engine.solves.preconditioned import Preconditioned, Product, Tally
 from stopwise.engine.solves.preconditioner import LowRank, centred, randomly_pivoted, stand_in_of
@@ -31,8 +31,8 @@ one another, so that the matrix is off by twice the length of a row, and twice t
 float64,"""
 _CAREFUL, _FEW_PRODUCTS = 15, 30
 """which takes so many times longer; where that leaves fewer products than this, such penalties are not read."""
-_SEARCH, _SEARCH_SHARE = 1e-3, 0.02
-"""How far fitted values may be off while penalties are compared: relative to the responses, and to their own error."""
+_SEARCH = 1e-3
+"""How far fitted values may be off while penalties are compared, relative to the responses."""
 
 
 class FactorSystem:
@@ -204,7 +204,7 @@ class FoldSystem:
 
     def expect(self, penalty: float, share: float) -> None:
         """About the root mean squared left-out error over that of the responses: what solves must be finer than."""
-        self.search_tol = min(max(_SEARCH_SHARE * share, 1e-8), _SEARCH)
+        self.search_tol = min(max(UNSEEN * share, 1e-8), _SEARCH)
 
     def grow(self) -> bool:
         """Twice as many folds; False where all are in use."""
