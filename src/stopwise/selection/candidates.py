@@ -212,8 +212,13 @@ class Candidate:
         return " + ".join(["linear", *names] if self.linear else names)
 
     def gap(self, other: Candidate) -> tuple[float, float]:
-        """By how much the left-out error is larger than another's, and the standard error of that difference."""
+        """By how much the left-out error is larger than another's, and the standard error of that difference.
+
+        A row that alone decides a slope of the linear part has no prediction when left out: its error is infinite.
+        """
         difference = self.errors - other.errors
+        if not np.isfinite(difference).all():
+            return math.inf, math.inf
         return float(difference.mean()), float(difference.std()) / math.sqrt(difference.size)
 
     def tied_with(self, best: Candidate, errors: float) -> bool:
