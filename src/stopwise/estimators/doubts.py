@@ -147,7 +147,7 @@ def outliers(path: Path, step_sum: float) -> Array:
 
 
 def _standing_apart(path: Path, ratios: Array) -> Array:
-    """Rows, the furthest first, whose residual over its scale is beyond noise of the others' level, with a gap before."""
+    """Rows, the furthest first, whose residual over its scale is beyond noise of the others' level, after a gap."""
     level = float(np.median(ratios)) / _MEDIAN
     # Beside responses of unit size a tiny gap is the kernel's, where there is next to no noise: not an outlier.
     visible = _VISIBLE * math.sqrt(float(path.energy) / path.n_samples)
