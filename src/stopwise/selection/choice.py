@@ -62,6 +62,8 @@ class Budget:
     """So many of the best learn their length scales further there;"""
     every_kernel: bool = False
     """or the best of each kernel by its evidence: with more rows more length scales pay, and rougher kernels."""
+    most_for_each: int = _DEVICE_MOST
+    """Of more rows, these many are for each kernel, and all of them for the best few: each takes seconds there."""
     unseen_rows: int = 2_000
     """So many others may speak against a candidate."""
     steps_together: int = 8
@@ -304,7 +306,14 @@ class Search:
             of_kernel = {name: [c for c in ranked if c.kernel.name == name] for name in (c.kernel.name for c in ranked)}
             best, further = [min(same, key=lambda c: c.evidence) for same in of_kernel.values()], len(of_kernel)
         best += [c for c in ranked if not c.per_feature and c not in best][:1]
-        return [self._again(c, sample, further=i < further) for i, c in enumerate(best)]
+        each = [
+            self._again(c, sample.first(self.budget.most_for_each), further=i < further) for i, c in enumerate(best)
+        ]
+        if sample.n_rows <= self.budget.most_for_each:
+            return each
+        few = _ranked(each)[: self.budget.learned_further]
+        few += [c for c in _ranked(each) if not c.per_feature and c not in few][:1]
+        return [self._again(c, sample, further=i < self.budget.learned_further) for i, c in enumerate(few)]
 
     def _again(self, candidate: Candidate, sample: Sample, *, further: bool) -> Candidate:
         """The same kernel on more rows, its length scales learned further there or not."""

@@ -257,9 +257,9 @@ class _Run:
         return self._path(bound, largest, space, middle), self.system.library.host(dual + 0.0), polynomial.error
 
     def _space(self, solver: _Solves, polynomial: ResolventPolynomial, reached: Array, middle: float) -> ResolventSpace:
-        steps = _RIDGE_STEPS[self.name] if polynomial.degree == 1 else polynomial.degree
+        steps, exact = (_RIDGE_STEPS[self.name], 1) if polynomial.degree == 1 else (polynomial.degree, None)
         if np.any(reached > 0) and reached.max() > 1.5 * max(reached[reached > 0].min(), 1e-300):
-            steps += 6  # several stops share one pole
+            steps, exact = steps + 6, None  # several stops share one pole
         library, rows = self.system.library, self.problem.n_rows
         probes = np.random.default_rng([5, self.problem.seed]).choice(
             [-1.0, 1.0], size=(rows, min(_PROBES[self.name], rows))
@@ -268,7 +268,8 @@ class _Run:
         if self.problem.intercept:
             probes = probes - np.outer(direction, direction @ probes)
         self.progress.show(f"{steps} solves")
-        return resolvent_space(solver, self.system.responses, self.problem.n_samples, steps, library.take(probes))
+        signs = library.take(probes)
+        return resolvent_space(solver, self.system.responses, self.problem.n_samples, steps, signs, exact)
 
     def _path(self, bound: Filter, largest: float, space: ResolventSpace, middle: float) -> Path:
         order = np.argsort(-space.eigenvalues)
