@@ -69,8 +69,8 @@ class Preconditioned:
         flat = block[:, None] if block.ndim == 1 else block
         guess = None if start is None else (start[:, None] if start.ndim == 1 else start)
         columns = flat.shape[1]
-        slack = np.where(np.arange(columns) < columns - rough, 1.0, max(ROUGH / self.tol, 1.0))
-        found = self._refined(self.multiply, flat, guess, slack)
+        wanted = np.where(np.arange(columns) < columns - rough, self.tol, max(ROUGH, self.tol))
+        found = self._refined(self.multiply, flat, guess, wanted)
         if found is None:  # rounding made the matrix indefinite
             if self.careful is None:
                 raise ArithmeticError(
@@ -78,24 +78,22 @@ class Preconditioned:
                     f"{self.stand_in.largest:g}): make them in float64"
                 )
             self.tally.exact += 1
-            found = self._refined(self.careful, flat, None, slack)
+            found = self._refined(self.careful, flat, None, wanted)
         solution, off = (flat * 0.0, np.full(flat.shape[1], np.inf)) if found is None else found
         return (solution[:, 0] if block.ndim == 1 else solution), off
 
-    def _refined(
-        self, multiply: Product, block: Array, start: Array | None, slack: Array
-    ) -> tuple[Array, Array] | None:
+    def _refined(self, multiply: Product, block: Array, start: Array | None, tol: Array) -> tuple[Array, Array] | None:
         """Iterate, look at the residual itself, and go on where it is larger than asked for.
 
         Predictions A x = y - a x - residual are off by both: the bound on a x says nothing of directions with large
-        eigenvalues, which count little there and much here. `slack`: for each column, how many tolerances will do.
+        eigenvalues, which count little there and much here. `tol`: of each column.
         """
-        library, tol = library_of(block), self.tol
+        library = library_of(block)
         sizes = np.maximum(_column_norms(library, self.centre(block)), np.finfo(float).tiny)
-        sizes[slack > 1] = np.inf  # nothing is predicted from these
+        sizes[tol > self.tol] = np.inf  # nothing is predicted from these
         worst, best = np.inf, None
         for _ in range(_REFINEMENTS):
-            found = self._iterate(multiply, block, start, slack * tol, _TRUE_RESIDUAL if best is None else 1.0)
+            found = self._iterate(multiply, block, start, tol, _TRUE_RESIDUAL if best is None else 1.0)
             if found is None:
                 return best
             self.tally.products += 1
