@@ -157,7 +157,7 @@ def check_loss_fitted(fitted: LossFitted) -> None:
     _check_recipe(fitted)
     given = np.zeros((1, fitted.n_features))
     given[:, slice(None) if fitted.features is None else fitted.features] = fitted.covariates[:1]
-    must(bool(np.isfinite(fitted.natural(given, 1)).all()), "its predictions are not finite")
+    must(bool(np.isfinite(fitted.natural(predict_rows(fitted, given, 1))).all()), "its predictions are not finite")
 
 
 def _check_recipe(fitted: Fitted | LossFitted) -> None:

@@ -17,6 +17,7 @@ from sklearn.base import clone
 from stopwise._support.arrays import Array
 from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.estimators.loss_fit import LossFitted
+from stopwise.estimators.prediction.host import predict_rows
 from stopwise.rules import Fixed
 from stopwise.views.facts import Model
 from stopwise.views.shown_rows import ShownRows
@@ -164,8 +165,8 @@ def _under_loss(model: Any, rows: ShownRows, response: int) -> Callable[[Array],
     used = slice(None) if fitted.features is None else fitted.features
     y = rows.responses[:, 0] if fitted.classes is None else fitted.classes[rows.responses[:, 0].astype(int)]
     again.fit(rows.features[:, used], y, sample_weight=rows.weights)
-    made = cast(LossFitted, fitted_of(again))
-    return lambda features: made.scores(features[:, used], model.n_jobs)
+    made = fitted_of(again)
+    return lambda features: predict_rows(made, features[:, used], model.n_jobs)
 
 
 @dataclass(frozen=True)

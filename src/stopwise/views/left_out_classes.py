@@ -90,7 +90,7 @@ def classes_along_clock(model: Any, rows: ShownRows) -> list[ClockReading]:
 
 def _reading(at: Minimiser) -> ClockReading:
     problem = at.problem
-    probability = problem.loss.natural(np.where(np.isfinite(at.left_out), at.left_out, at.fitted))
+    probability = problem.loss.natural(at.known_left_out)
     return ClockReading(
         at.step_sum, at.left_out_mean, LeftOutClasses(problem.y.astype(int), problem.weights, probability)
     )

@@ -187,6 +187,11 @@ class Minimiser:
         shift[alone] = np.nan
         return cast(Array, self.fitted + shift)
 
+    @property
+    def known_left_out(self) -> Array:
+        """The same, and the fit itself where a row fits itself alone."""
+        return np.where(np.isfinite(self.left_out), self.left_out, self.fitted)
+
     def _more_steps(self, shift: Array, pull: Array, left: Array) -> Array:
         """Left-out shifts (n, q) after more steps with the same Hessian, halved where one is longer than the last.
 
