@@ -90,7 +90,7 @@ def left_out_rows(model: Model, rows: ShownRows, response: int, n_columns: int) 
     rng = np.random.default_rng(0)
     order = rng.permutation(len(rows))[:most]
     some = rows.take(np.sort(order))
-    if isinstance(fitted, LossFitted) and fitted.classes is not None:
+    if getattr(fitted, "classes", None) is not None:
         order = rng.permutation(len(some))
         order = order[np.argsort(some.responses[order, 0], kind="stable")]  # every fold has its share of every class
         parts: Sequence[Array] = [order[i::_FOLDS] for i in range(_FOLDS)]
