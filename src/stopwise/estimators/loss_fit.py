@@ -21,7 +21,8 @@ from stopwise.estimators.prediction.training_range import feature_range
 from stopwise.kernels import Kernel, Precomputed
 from stopwise.losses import Loss, Softmax, as_loss, spread_of, weighted_quantile
 from stopwise.rules import Critical, Fixed, LeaveOneOut, Prudent, Reason, Rule, Stop, as_rule
-from stopwise.selection.left_out_loss import LossChoice, choose_for_loss
+from stopwise.selection.choice import Chosen
+from stopwise.selection.left_out_loss import choose_for_loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,7 @@ class LossPlan:
         landmarks = int(count) if isinstance(count, Integral) else None
         return replace(plan, landmarks=landmarks, noise_std=float(noise) if isinstance(noise, Real) else None)
 
-    def choose(self, rows: LossRows, left_out: Array) -> LossChoice:
+    def choose(self, rows: LossRows, left_out: Array) -> Chosen:
         """The kernel, given predictions (n,) that had no part of the responses."""
         targets = self.loss.targets(rows.y, left_out)
         return choose_for_loss(rows, self.loss, targets, self.kernel, self.relevance, self.intercept, self.seed)
@@ -138,7 +139,7 @@ def fit_under_loss(intake: Intake, plan: LossPlan, classes: Array | None = None)
     return replace(fitted, loss=plan.loss.rescaled(1 / scale), classes=classes, dual_coef=dual, intercept=intercept)
 
 
-def _stopped(intake: Intake, rows: LossRows, plan: LossPlan, choice: LossChoice) -> tuple[LossFitted, Minimiser]:
+def _stopped(intake: Intake, rows: LossRows, plan: LossPlan, choice: Chosen) -> tuple[LossFitted, Minimiser]:
     """Features, path and stop for a chosen kernel, and what is learned there, calibrated on left-out predictions."""
     if choice.features is not None:
         rows = replace(rows, covariates=rows.covariates[:, choice.features])

@@ -115,6 +115,8 @@ class Chosen:
     """A score for each response (NaN: constant), whatever the number of its length scales; lower is better."""
     responses: tuple[int, ...] = (0,)
     """Which columns of y it is for."""
+    landmarks: int | None = None
+    """How many rows are enough to stand for all, where that was judged."""
 
     @property
     def expected(self) -> float:

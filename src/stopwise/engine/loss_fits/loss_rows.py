@@ -34,12 +34,6 @@ class LossRows:
     y: Array
     weights: Array
 
-    def first(self, kernel: Kernel | None, rows: Array) -> LossRows:
-        """Some of the rows."""
-        x = self.covariates
-        part = x[np.ix_(rows, rows)] if isinstance(kernel, Precomputed) else x[rows]
-        return LossRows(part, self.y[rows], self.weights[rows])
-
 
 def merge_copies(covariates: Array, y: Array, weights: Array) -> LossRows:
     """Rows that agree in covariates and response become one of their total weight; sorted, so that order is nothing."""
