@@ -1,17 +1,10 @@
 "use strict";
 // The report of classes and other losses: the stop elsewhere, confusion at any threshold, reliability, effects.
 const Report = (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
+  const { data, open } = Page;
   const figure = (id) => document.getElementById(id);
 
-  function unpack(part) {
-    const text = atob(part.base64), bytes = new Uint8Array(text.length);
-    for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
-    const view = new DataView(bytes.buffer), out = new Float64Array(text.length / 8);
-    for (let i = 0; i < out.length; i++) out[i] = view.getFloat64(8 * i, true);
-    return out;
-  }
-  const left = data.left_out && Object.fromEntries(Object.entries(data.left_out).map(([k, v]) => [k, unpack(v)]));
+  const left = open(data.left_out);
   const menu = figure("class"), slider = figure("threshold"), clock = data.clock, stop = figure("stop"), back = figure("back");
   let there = clock ? clock.home : 0;
   let shown = data.classes ? (data.classes.length === 2 ? 1 : 0) : 0;
@@ -107,10 +100,7 @@ const Report = (() => {
     back.addEventListener("click", () => { show(clock.home); stop.focus(); });
   }
   if (menu) menu.addEventListener("change", () => { shown = Number(menu.value); effects(); });
-  let width = document.documentElement.clientWidth;
-  window.addEventListener("resize", () => { if (document.documentElement.clientWidth !== width) { width = document.documentElement.clientWidth; draw(); } });
-  window.addEventListener("beforeprint", () => { for (const part of document.querySelectorAll("details")) part.open = true; draw(); });
   draw();
-  document.documentElement.classList.add("ready");
+  Page.ready(draw);
   return { confusion, data };
 })();
