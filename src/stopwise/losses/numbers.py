@@ -66,9 +66,8 @@ class _WithScale(Loss):
     def rescaled(self, factor: float) -> Self:
         return self if getattr(self, self.scale_name) == "auto" else self._with(self.scale / factor)
 
-    def resolved(self, residual: Array, weights: Array) -> Self:
-        settled = getattr(self, self.scale_name) != "auto"
-        return self if settled else self._with(self.spreads * spread_of(residual, weights))
+    def resolved(self, spread: float) -> Self:
+        return self._with(self.spreads * spread) if getattr(self, self.scale_name) == "auto" else self
 
     def _with(self, scale: float) -> Self:
         return replace(self, **{self.scale_name: scale})  # type: ignore[type-var]
