@@ -19,8 +19,8 @@ from stopwise.engine.loss_fits.loss_rows import (
     PER_DIMENSION,
     LossRows,
     enough_landmarks,
+    kernel_problem,
     landmark_count,
-    make_features,
     merge_copies,
 )
 from stopwise.kernels import Gaussian, Laplace, Matern
@@ -228,9 +228,9 @@ def test_features_of_all_rows_are_the_kernel_and_of_some_never_more():
     rows = LossRows(rng.normal(size=(50, 3)), np.zeros(50), np.ones(50))
     kernel = Matern(1.5)
     gram = kernel(rows.covariates)
-    whole = make_features(kernel, rows, None, 0, False).features
+    whole = kernel_problem(kernel, rows, sw.losses.Squared(), None, 0, False).features
     assert np.allclose(whole @ whole.T, gram, atol=1e-10)
-    some = make_features(kernel, rows, 10, 0, False).features
+    some = kernel_problem(kernel, rows, sw.losses.Squared(), 10, 0, False).features
     assert some.shape[1] <= 10
     assert np.linalg.eigvalsh(gram - some @ some.T).min() > -1e-10
 

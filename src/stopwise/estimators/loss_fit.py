@@ -13,7 +13,7 @@ from stopwise._support.threads import blas_for, blas_threads
 from stopwise.engine.loss_fits.functional_descent import published_fit, published_stop
 from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser, minimise
 from stopwise.engine.loss_fits.loss_path import walk
-from stopwise.engine.loss_fits.loss_rows import LossRows, make_features, merge_copies
+from stopwise.engine.loss_fits.loss_rows import LossRows, kernel_problem, merge_copies
 from stopwise.estimators.calibration import Calibration, calibrate
 from stopwise.estimators.fitted import LearnedFunction
 from stopwise.estimators.intake import Intake
@@ -151,8 +151,8 @@ def _stopped(intake: Intake, rows: LossRows, plan: LossPlan, choice: Chosen) -> 
         rows = replace(rows, covariates=rows.covariates[:, choice.features])
     with blas_threads(blas_for(len(rows.y))):
         count = choice.landmarks if plan.landmarks is None else plan.landmarks
-        found = make_features(choice.kernel, rows, count, plan.seed, plan.intercept)
-        at, stop = _stop(found.problem(rows, plan.loss, plan.intercept), plan)
+        found = kernel_problem(choice.kernel, rows, plan.loss, count, plan.seed, plan.intercept)
+        at, stop = _stop(found, plan)
     published, precomputed = stop.iteration is not None, isinstance(choice.kernel, Precomputed)
     calibration = None if published else calibrate(at)
     told = calibration or Calibration()
@@ -171,7 +171,7 @@ def _stopped(intake: Intake, rows: LossRows, plan: LossPlan, choice: Chosen) -> 
         dual_coef=dual / told.temperature,
         intercept=intercept / told.temperature + told.shift,
         single=plan.loss.width == 1,
-        n_samples=at.problem.n_samples,
+        n_samples=found.n_samples,
         degrees_of_freedom=None if published else at.degrees_of_freedom,
         calibration=calibration,
         features=choice.features,

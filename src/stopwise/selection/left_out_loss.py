@@ -17,7 +17,7 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise._support.threads import blas_threads
 from stopwise.engine.loss_fits.loss_path import LossPath, walk
-from stopwise.engine.loss_fits.loss_rows import LossRows, enough_landmarks, make_features
+from stopwise.engine.loss_fits.loss_rows import LossRows, enough_landmarks, kernel_problem
 from stopwise.kernels import Gaussian, Kernel, Laplace
 from stopwise.kernels.radial import Radial
 from stopwise.losses import Loss
@@ -67,7 +67,9 @@ def choose_for_loss(
             return proposed
         features = look_at_features(rows.covariates, rows.weights)
         candidates = [proposed.kernel] if relevance is True else _candidates(proposed.kernel, table, features)
-        judged = [(kernel, judge(kernel, sample, loss, intercept, seed, n_landmarks)) for kernel in candidates]
+        some = min(n_landmarks, len(sample.y))
+        problems = ((each, kernel_problem(each, sample, loss, some, seed, intercept)) for each in candidates)
+        judged = [(kernel, walk(problem, final=False)) for kernel, problem in problems]
     best, path = min(judged, key=lambda pair: round(pair[1].score, 9))
     table = _told(table, judged, best, len(sample.y))
     if isinstance(best, Radial):  # an average keeps the table of what was proposed
@@ -75,12 +77,6 @@ def choose_for_loss(
         table = replace(table, features=features.table(scales / features.spread, True))
     count = enough_landmarks(len(rows.y), len(sample.y), path.chosen.degrees_of_freedom / loss.width)
     return replace(proposed, kernel=best, table=table, landmarks=count)
-
-
-def judge(kernel: Kernel, sample: LossRows, loss: Loss, intercept: bool, seed: int, n_landmarks: int) -> LossPath:
-    """The walk along the clock with one kernel on a sample."""
-    found = make_features(kernel, sample, min(n_landmarks, len(sample.y)), seed, intercept)
-    return walk(found.problem(sample, loss, intercept), final=False)
 
 
 def _candidates(proposed: Kernel, table: Selection, features: Features) -> list[Kernel]:

@@ -10,7 +10,7 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise.engine.loss_fits.loss_minimiser import Minimiser, minimise
 from stopwise.engine.loss_fits.loss_path import walk
-from stopwise.engine.loss_fits.loss_rows import make_features, merge_copies
+from stopwise.engine.loss_fits.loss_rows import kernel_problem, merge_copies
 from stopwise.estimators.calibration import reliability
 from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.loss_fit import LossFitted
@@ -64,8 +64,7 @@ def classes_along_clock(model: Any, rows: ShownRows) -> list[tuple[Minimiser, Le
     used = some.features if fitted.features is None else some.features[:, fitted.features]
     merged = merge_copies(used, some.responses[:, 0], some.weights)
     count = model.n_landmarks if isinstance(model.n_landmarks, int) else None
-    made = make_features(fitted.kernel, merged, count, 0, model.fit_intercept)
-    path = walk(made.problem(merged, fitted.loss, model.fit_intercept))
+    path = walk(kernel_problem(fitted.kernel, merged, fitted.loss, count, 0, model.fit_intercept))
     stop = minimise(path.chosen.problem, float(fitted.stops[0].step_sum), path.chosen)
     others = [each for each in path.readings if each.step_sum > 0 and each.step_sum != stop.step_sum]
     codes = merged.y.astype(int)
