@@ -113,7 +113,7 @@ def _published(problem: LossProblem, rule: Critical, noise_std: float | None) ->
     diagonal = np.einsum("ij,ij->i", problem.features, problem.features)
     reach = float(radius) * float(np.sqrt(diagonal.max(initial=0.0)))
     stop = published_stop(problem.loss, problem.energies / problem.n_samples, reach, noise_std)
-    return published_fit(problem, stop)
+    return published_fit(problem, stop), stop
 
 
 def fit_under_loss(intake: Intake, plan: LossPlan, classes: Array | None = None) -> LossFitted:
