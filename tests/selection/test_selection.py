@@ -1,5 +1,7 @@
 """What "auto" chooses: inspectable, in user units, and the same whatever the units, the order or the copies of rows."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,7 +10,7 @@ import stopwise as sw
 from stopwise.kernels.base import Scaled, parts
 from stopwise.problem import make_problem
 from stopwise.selection.candidates import Part, judge, left_out
-from stopwise.selection.choice import not_refuted
+from stopwise.selection.choice import KERNELS, Budget, Search, not_refuted
 from stopwise.selection.length_scales import Host
 from stopwise.selection.rows import look_at_features, make_sample
 
@@ -284,3 +286,30 @@ def test_what_unseen_rows_speak_against_has_no_share_in_an_average(monkeypatch):
     for part in parts:
         scales = getattr(part, "inner", part).scales / spread
         np.testing.assert_allclose(scales, scales[0], rtol=1e-12)
+
+
+def test_a_feature_that_one_row_alone_has_warns_of_nothing_and_leaves_the_linear_part_aside():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3))
+    X[:, 2] = np.arange(120) == 5
+    y = X[:, 0] + 0.1 * rng.normal(size=120)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table = sw.KernelRidgeRegressor().fit(X, y).selection_
+    assert not table.chosen["linear"]
+    assert not any(np.isnan(row["excess_error"]) for row in table)
+
+
+def test_of_very_many_rows_each_kernel_is_learned_on_some_and_the_best_few_on_more():
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-1, 1, size=(500, 2))
+    y = np.abs(X[:, 0]) + np.sign(X[:, 1]) + 0.1 * rng.normal(size=500)
+    problem = make_problem(X, y[:, None], None, intercept=True, seed=0)
+    tables = {}
+    for most in (200, 300):
+        budget = Budget(rows=100, more_rows=300, unseen_rows=0, every_kernel=True, most_for_each=most)
+        tables[most] = Search(KERNELS, True, budget=budget).run(problem).table
+    finalists = {most: [row["kernel"] for row in table if row["rows"] == 300] for most, table in tables.items()}
+    assert len(finalists[300]) >= len(KERNELS)
+    assert 2 <= len(finalists[200]) <= 4
+    assert tables[200].chosen["kernel"] == tables[300].chosen["kernel"]
