@@ -159,6 +159,20 @@ def test_conjugate_gradients_solve_what_the_factor_solves_and_their_bound_holds(
     assert np.allclose(penalty * setting.host(again), penalty * exact, atol=1e-6)
 
 
+@pytest.mark.parametrize(("share", "steps"), [(2.0, 0), (4.0, 1)])
+def test_a_start_within_three_tolerances_is_not_solved_again(share, steps):
+    setting, penalty, tol = Setting("numpy"), 1e-2, 1e-5
+    exact = setting.factor(penalty).inverse(setting.response)
+    gradients = setting.gradients(penalty, tol=tol)
+    left = np.linalg.eigh(setting.matrix)[1][:, 1:2]  # after the constant: what is left lies where A is smallest
+    off, seen = setting.factor(penalty).inverse(left), gradients.stand_in.inverse_root(left, penalty)
+    limit = tol * np.linalg.norm(setting.response) / penalty**0.5
+    start = exact + share * limit / np.linalg.norm(seen) * off[:, 0]
+    found = gradients.inverse(setting.response, start)
+    assert (gradients.tally.columns > 0) == (steps > 0)
+    assert penalty * np.linalg.norm(found - exact) <= 3 * tol * np.linalg.norm(setting.response)
+
+
 def test_dependent_right_hand_sides_and_zeros_do_no_harm():
     setting = Setting("numpy")
     column = setting.response

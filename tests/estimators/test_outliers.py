@@ -108,3 +108,15 @@ def test_a_space_of_few_columns_names_no_outliers_but_speaks_of_tails():
         model = sw.KernelRidgeRegressor(sw.kernels.Laplace(1.0), solver="factor").fit(X, y)
     assert len(caught) == 1
     assert model.path_.degrees_of_freedom() > model.path_.spectrum.eigenvalues.size
+
+
+def test_a_long_tail_is_doubted_only_where_the_stop_rests_on_a_noise_level():
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1, 1, size=(600, 1))
+    y = np.sin(3 * X[:, 0]) + 0.1 * rng.standard_t(1.2, size=600)
+    kernel = sw.kernels.Gaussian(0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sw.KernelRidgeRegressor(kernel).fit(X, y)
+    with pytest.warns(TrustWarning, match="heavy-tailed"):
+        sw.KernelRidgeRegressor(kernel, rule=sw.rules.Critical(hilbert_radius=3.0)).fit(X, y)

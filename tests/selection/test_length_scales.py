@@ -48,6 +48,9 @@ def test_a_device_gives_the_same_numbers(kernel):
     here, there = (Evidence(sample, kernel, place)(at) for place in (Host(), Device("cpu")))
     assert there[0] == pytest.approx(here[0], rel=1e-9)
     np.testing.assert_allclose(there[1], here[1], rtol=1e-6, atol=1e-10)
+    new = np.random.default_rng(2).normal(size=(7, 3))
+    here, there = (place.between(kernel, new, sample.covariates) for place in (Host(), Device("cpu")))
+    np.testing.assert_allclose(there, here, rtol=1e-9, atol=1e-12)
 
 
 def test_the_evidence_is_the_density_of_contrasts_under_a_gaussian(monkeypatch):

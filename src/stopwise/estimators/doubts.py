@@ -143,6 +143,11 @@ def outliers(path: Path, step_sum: float) -> Array:
     left = np.maximum(ridge.leverage_left(at), 1e-12)
     counts = 1.0 if ridge.counts is None else ridge.counts
     ratios = np.abs(ridge.residual_rows(at)) * np.sqrt(ridge.row_weights / (counts * left))
+    return _standing_apart(path, ratios)
+
+
+def _standing_apart(path: Path, ratios: Array) -> Array:
+    """Rows, the furthest first, whose residual over its scale is beyond noise of the others' level, after a gap."""
     level = float(np.median(ratios)) / _MEDIAN
     # Beside responses of unit size a tiny gap is the kernel's, where there is next to no noise: not an outlier.
     visible = _VISIBLE * math.sqrt(float(path.energy) / path.n_samples)
@@ -170,9 +175,16 @@ def outlier_lines(path: Path, stop: Stop, kept_rows: Array | None) -> list[str]:
 
 
 def _of_tails(path: Path, stop: Stop) -> list[str]:
+    """A sentence on few rows that hold most of the residuals' squares.
+
+    Rows left out judge any noise by its own errors: what they stopped is doubted only where those rows stand apart.
+    """
     if path.n_samples < _TAIL_ROWS:
         return []
-    squared = np.sort(path.residual_rows(np.asarray(stop.step_sum)) ** 2)
+    residuals = np.abs(path.residual_rows(np.asarray(stop.step_sum)))
+    if stop.evidence.allowance is not None and not _standing_apart(path, residuals).size:
+        return []
+    squared = np.sort(residuals**2)
     few = max(1, round(_TAIL * squared.size))
     share = float(squared[-few:].sum() / max(float(squared.sum()), 1e-300))
     if share <= _TAIL_SHARE:

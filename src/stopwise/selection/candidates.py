@@ -85,7 +85,7 @@ class LeftOut:
         """The ratio of the highest evidence (the median over responses)."""
         return float(self.ratios[int(np.median([lowest_by_parabola(column)[1] for column in self.evidence_curve().T]))])
 
-    def predict(self, gram: Values, cross: Array, design: Array, new_design: Array, place: Place) -> Array:
+    def predict(self, gram: Values, cross: Values, design: Array, new_design: Array, place: Place) -> Array:
         """Predictions (t, q) at new rows, in units of the sample's responses, each at its best ratio.
 
         `gram` is K before weights (m, m), `cross` the kernel between new rows and the sample's; the designs hold what
@@ -97,7 +97,7 @@ class LeftOut:
         dual = sample.root_weights[:, None] * (dual - sample.fixed @ (sample.fixed.T @ dual)) / sample.n_samples
         rest = sample.root_weights[:, None] * (sample.means - place.bring(gram @ place.put(dual)))
         fixed = np.linalg.lstsq(sample.root_weights[:, None] * design, rest, rcond=1e-10)[0]
-        return cast(Array, cross @ dual + new_design @ fixed)
+        return cast(Array, place.bring(cross @ place.put(dual)) + new_design @ fixed)
 
 
 def left_out(sample: Sample, gram: Values, place: Place) -> LeftOut:
@@ -143,6 +143,10 @@ class Part:
         """The kernel matrix of a sample, times the share, there."""
         rows = place.put(sample.covariates / self.scales)
         return self.share * gram_and_pullback(self.kernel, rows, place.xp)[0]
+
+    def between(self, new: Array, sample: Sample, place: Place) -> Values:
+        """The kernel between new rows and a sample's, times the share, there."""
+        return self.share * place.between(self.kernel, new / self.scales, sample.covariates / self.scales)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,8 +217,13 @@ class Candidate:
         return " + ".join(["linear", *names] if self.linear else names)
 
     def gap(self, other: Candidate) -> tuple[float, float]:
-        """By how much the left-out error is larger than another's, and the standard error of that difference."""
+        """By how much the left-out error is larger than another's, and the standard error of that difference.
+
+        A row that alone decides a slope of the linear part has no prediction when left out: its error is infinite.
+        """
         difference = self.errors - other.errors
+        if not np.isfinite(difference).all():
+            return math.inf, math.inf
         return float(difference.mean()), float(difference.std()) / math.sqrt(difference.size)
 
     def tied_with(self, best: Candidate, errors: float) -> bool:
@@ -229,9 +238,7 @@ class Candidate:
         """Squared errors on rows outside the sample (its rows come first), averaged over responses."""
         sample, covariates = self.sample, rows.covariates[unseen]
         gram = sum(part.gram(sample, place) for part in self.parts)
-        cross: Array = sum(
-            part.share * part.kernel(covariates / part.scales, sample.covariates / part.scales) for part in self.parts
-        )  # type: ignore[assignment]
+        cross = sum(part.between(covariates, sample, place) for part in self.parts)
         designs = sample.design(sample.covariates), sample.design(covariates)
         predicted = self.result.predict(gram, cross, *designs, place)
         return cast(Array, (((rows.means[unseen] - sample.middle) / sample.unit - predicted) ** 2).mean(axis=1))

@@ -54,6 +54,9 @@ class Place(Protocol):
     def inverse(self, matrix: Values) -> tuple[Values, float] | None:
         """The inverse of a positive definite matrix and its log determinant; None where Cholesky fails."""
 
+    def between(self, kernel: Kernel, new: Array, rows: Array) -> Values:
+        """The kernel between new rows (t, d) and others (m, d), there."""
+
 
 class Host:
     """Arithmetic in numpy."""
@@ -81,6 +84,9 @@ class Host:
         np.fill_diagonal(half, diagonal)
         return half, determinant
 
+    def between(self, kernel: Kernel, new: Array, rows: Array) -> Values:
+        return kernel(new, rows)
+
 
 class Device:
     """The same in torch, float64, on one of its devices."""
@@ -106,6 +112,10 @@ class Device:
         if int(failed):
             return None
         return self.xp.cholesky_inverse(factor), 2 * float(self.xp.log(self.xp.diagonal(factor)).sum())
+
+    def between(self, kernel: Kernel, new: Array, rows: Array) -> Values:
+        both = self.put(np.concatenate([new, rows]))
+        return gram_and_pullback(kernel, both, self.xp)[0][: len(new), len(new) :]
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ class Preconditioned:
         sizes = np.maximum(_column_norms(library, self.centre(block)), np.finfo(float).tiny)
         worst, best = np.inf, None
         for _ in range(_REFINEMENTS):
-            found = self._iterate(multiply, block, start, tol)
+            found = self._iterate(multiply, block, start, tol, _TRUE_RESIDUAL * tol if best is None else tol)
             if found is None:
                 return best
             self.tally.products += 1
@@ -108,17 +108,21 @@ class Preconditioned:
         inner = self.stand_in.inverse_root(block, self.penalty)
         return self.stand_in.inverse_root(multiply(inner) + self.penalty * inner, self.penalty)
 
-    def _iterate(self, multiply: Product, block: Array, start: Array | None, tol: float) -> tuple[Array, Array] | None:
+    def _iterate(
+        self, multiply: Product, block: Array, start: Array | None, tol: float, enough: float
+    ) -> tuple[Array, Array] | None:
+        """Conjugate gradients down to `tol`; a start that is within `enough` of the solution is left as it is."""
         library = library_of(block)
         block = self.centre(block)
         sizes = library.host((block * block).sum(0)) ** 0.5
-        limit = tol * sizes / self.penalty**0.5
+        unit, limit = sizes / self.penalty**0.5, enough
         left = block if start is None else block - (multiply(start) + self.penalty * start)
         residual, small = library.qr(self.stand_in.inverse_root(left, self.penalty))
         direction, total = residual, residual * 0.0
         for _ in range(self.most_products):
-            if np.all(_column_norms(library, small) <= limit):
+            if np.all(_column_norms(library, small) <= limit * unit):
                 break
+            limit = tol
             image = self._image(multiply, direction)
             curvature = _symmetric(direction.T @ image)
             lower = library.cholesky(curvature + 0.0)
