@@ -61,9 +61,11 @@ def test_slopes_are_picked_as_by_least_squares_written_out(responses, weighted, 
     sample = sample_of(X, y, w if weighted else None, shared)
     chosen = chosen_slopes(sample, most=8)
     np.testing.assert_array_equal(chosen, slowly_chosen(sample))
-    assert chosen[0] and not chosen[8]
+    assert chosen[0]
+    assert not chosen[8]
     if shared:  # a group enters whole
-        assert chosen[[2, 3, 4]].all() and not chosen[[6, 7]].any()
+        assert chosen[[2, 3, 4]].all()
+        assert not chosen[[6, 7]].any()
 
 
 def test_all_columns_have_slopes_where_these_are_not_too_many_and_never_more_than_that():
@@ -112,7 +114,8 @@ def test_a_table_of_many_levels_follows_its_line_far_outside_the_data():
     assert model.X_fit_.shape[1] > len(y) / 5
     assert model.selection_.chosen["linear"]
     slopes = model.linear_coef_
-    assert slopes[0] == pytest.approx(1.1, rel=0.1) and np.count_nonzero(slopes) == 1
+    assert slopes[0] == pytest.approx(1.1, rel=0.1)
+    assert np.count_nonzero(slopes) == 1
     far = frame.iloc[:1].assign(late=2000.0)
     assert model.predict(far)[0] == pytest.approx(2200, rel=0.1)
 
@@ -122,7 +125,8 @@ def test_a_refit_and_intervals_keep_to_the_slopes_of_the_fit():
     model = sw.KernelRidgeRegressor().fit(frame, y)
     own = model.predict(frame[:20])
     _, std = model.predict(frame[:20].assign(late=300.0), return_std=True)
-    assert np.all(np.isfinite(std)) and np.all(std < 100)
+    assert np.all(np.isfinite(std))
+    assert np.all(std < 100)
     model.refit(3 * y + 1)
     assert np.count_nonzero(model.linear_coef_) == 1
     np.testing.assert_allclose(model.predict(frame[:20]), 3 * own + 1, rtol=1e-6)

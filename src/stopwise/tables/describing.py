@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from stopwise.tables import dates
 from stopwise.tables.encodings import Categories, Dates, Encoding, Floats, Numbers, is_number, numbers_of, stray_number
-from stopwise.tables.names import shown
+from stopwise.tables.names import quoted, shown
+from stopwise.tables.reading.cells import as_number, measure, parse_dates
 from stopwise.tables.table import Column, Kind, Mask, Table, TableError
 
 _LOUD = 1.96
@@ -98,7 +99,7 @@ def _categories(name: str, column: Column, choices: Choices) -> tuple[Encoding, 
             return f"it is always '{shown(next(iter(counts)))}'"
         return Categories(name, tuple(sorted(counts)), flag=gaps > 0), 0
     _check_numbers(name, column, counts)
-    naming = f"names rows: {len(counts):,} values in {present:,} rows" if _names_rows(counts, present) else ""
+    naming = _what_it_names(counts, present) if _names_rows(counts, present) else ""
     if choices.many == "error":
         many = f"has {len(counts):,} levels, more than {choices.max_levels}: pool the rare ones, raise the number or"
         raise TableError(f"the text column '{shown(name)}' {naming + ':' if naming else many} leave it out")
@@ -121,6 +122,21 @@ def _names_rows(counts: Counter[str], present: int) -> bool:
     """
     alone = sum(1 for count in counts.values() if count == 1)
     return len(counts) > _FEW_LEVELS and 2 * alone > present
+
+
+_COULD_BE: Mapping[str, Callable[[str], bool]] = {
+    "numbers": lambda cell: as_number(cell) is not None or measure(cell, ".") is not None,
+    "dates": lambda cell: parse_dates([cell], "any") is not None,
+}
+
+
+def _what_it_names(counts: Counter[str], present: int) -> str:
+    """Of text that names rows: how much of it there is, or that most of it could be numbers or dates."""
+    for what, reads in _COULD_BE.items():
+        found = [level for level in counts if reads(level)]
+        if 2 * len(found) > len(counts):
+            return f"holds {what} as text, such as {quoted(found[:2])}: make them {what}, or write them all alike"
+    return f"names rows: {len(counts):,} values in {present:,} rows, such as '{shown(next(iter(counts)))}'"
 
 
 def _check_numbers(name: str, column: Column, counts: Counter[str]) -> None:

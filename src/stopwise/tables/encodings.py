@@ -139,6 +139,7 @@ def numbers_of(column: Column, name: str) -> Floats:
     if column.kind not in (Kind.NUMBER, Kind.BOOLEAN, Kind.EMPTY):
         raise TableError(
             f"the column '{shown(name)}' must hold numbers, but it holds {column.kind.value}{stray_number(column)}"
+            + (": give it as days since some day" if column.kind is Kind.DATE else "")
         )
     values = column.as_numbers
     infinite = np.flatnonzero(np.isinf(values))

@@ -29,19 +29,23 @@ def number_pattern(decimal: str) -> re.Pattern[str]:
     """A number with this decimal mark, thousands perhaps in groups of three, a currency or percent sign aside."""
     mark = re.escape(decimal)
     groups = re.escape(_GROUP_MARKS + ("." if decimal == "," else ","))
-    grouped = rf"[1-9]\d{{0,2}}([{groups}])\d{{3}}(?:\1\d{{3}})*(?:{mark}\d*)?"
+    grouped = rf"[1-9]\d{{0,2}}(?P<group>[{groups}])\d{{3}}(?:(?P=group)\d{{3}})*(?:{mark}\d*)?"
     plain = rf"(?:\d+(?:{mark}\d*)?|{mark}\d+)(?:[eE][+-]?\d+)?"
-    return re.compile(rf"[$€£¥]?\s?([+-]?)\s?[$€£¥]?\s?({grouped}|{plain})\s?[%€]?", re.ASCII)
+    return re.compile(rf"[$€£¥]?\s?(?P<sign>[+-]?)\s?[$€£¥]?\s?(?P<digits>{grouped}|{plain})\s?[%€]?", re.ASCII)
 
 
 def as_number(cell: str, decimal: str = ".") -> float | None:
-    """The number that a cell spells, or None."""
+    """The number that a cell spells, or None; bookkeepers write -5 as (5) or 5-."""
     cell = cell.replace("\u2212", "-")
+    if len(cell) > 2 and (cell[0], cell[-1]) == ("(", ")"):
+        cell = f"-{cell[1:-1]}"
+    elif cell[:1].isdigit() and cell[-1] == "-":
+        cell = f"-{cell[:-1]}"
     found = number_pattern(decimal).fullmatch(cell)
     if found is None:
         return _infinity(cell)
-    digits = re.sub(rf"[^0-9eE+\-{re.escape(decimal)}]", "", found[2])
-    return float(found[1] + digits.replace(decimal, "."))
+    digits = re.sub(rf"[^0-9eE+\-{re.escape(decimal)}]", "", found["digits"])
+    return float(found["sign"] + digits.replace(decimal, "."))
 
 
 def _infinity(cell: str) -> float | None:
@@ -82,6 +86,33 @@ def _plain_float(cell: str) -> float:
     if "_" in cell:
         raise ValueError(cell)
     return float(cell) if cell else np.nan
+
+
+_MEASURE = re.compile(
+    r"(?:(?P<before>[A-Z]{3}(?=\s)|[A-Z]{1,2}\$|[~\u2248])\s?)?(?P<number>.*?\d[.,)]?)(?:\s?(?P<unit>[^\d\s,;:()+-][^\d,;:()+-]{0,11}))?"
+)
+
+
+def measure(cell: str, decimal: str) -> tuple[float, str] | None:
+    """A number and what stands about it, such as 5 and "kg" or "USD"; None where nothing does."""
+    found = _MEASURE.fullmatch(cell)
+    around = "" if found is None else f"{found['before'] or ''} {found['unit'] or ''}".strip()
+    value = as_number(found["number"], decimal) if found is not None and around else None
+    return None if value is None else (value, around)
+
+
+def parse_measures(cells: Sequence[str], decimal: str, unit: str) -> npt.NDArray[np.float64] | None:
+    """Stripped cells that are numbers of one unit, gaps as NaN; None where some cell is not."""
+    out = np.empty(len(cells))
+    for row, cell in enumerate(cells):
+        found = measure(cell, decimal)
+        if found is not None and found[1] == unit:
+            out[row] = found[0]
+        elif cell in MISSING_MARKS or cell in DOUBTFUL_MARKS:
+            out[row] = np.nan
+        else:
+            return None
+    return out
 
 
 def parse_booleans(cells: Sequence[str]) -> npt.NDArray[np.float64] | None:
@@ -128,7 +159,7 @@ class DateFormat:
         if found is None:
             return None
         part = found.groupdict()
-        month = part.get("m") or "1"
+        month = part.get("m") or str(3 * int(part.get("quarter") or 1) - 2)
         number = month if month.isdigit() else _MONTHS.get(month.lower())
         if number is None:
             return None
@@ -163,6 +194,8 @@ DATE_FORMATS = {
         _format("month-name day, year", rf"{_WORD}\s{_DAY},?\s{_SHORT}"),
         _format("yearmonthday", r"(?P<y>(?:19|20)\d{2})(?P<m>0[1-9]|1[0-2])(?P<d>0[1-9]|[12]\d|3[01])"),
         _format("year-month", rf"{_YEAR}[-/]{_MONTH}"),
+        _format("year quarter", rf"{_YEAR}[-/ ]?[Qq](?P<quarter>[1-4])"),
+        _format("quarter year", rf"[Qq](?P<quarter>[1-4])[-/ ]?{_YEAR}"),
     ]
 }
 """By name, in order of preference; where month and day could be either, the file's other habits decide."""
@@ -207,20 +240,3 @@ def _by_pattern(pattern: str) -> Callable[[str], str | None]:
             return None
 
     return iso
-
-
-_HOURS = re.compile(r"(\d{1,2}):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?", re.ASCII)
-
-
-def parse_hours(cells: Sequence[str]) -> npt.NDArray[np.float64] | None:
-    """Times of day such as 08:30 as hours, gaps as NaN; None where some cell is no such time."""
-    out = np.empty(len(cells))
-    for row, cell in enumerate(cells):
-        found = _HOURS.fullmatch(cell)
-        if found is not None and int(found[1]) < 25:
-            out[row] = int(found[1]) + int(found[2]) / 60 + float(found[3] or 0) / 3600
-        elif cell in MISSING_MARKS or cell in DOUBTFUL_MARKS:
-            out[row] = np.nan
-        else:
-            return None
-    return out
