@@ -76,6 +76,15 @@ def test_all_columns_have_slopes_where_these_are_not_too_many_and_never_more_tha
         assert chosen_slopes(sample, most).sum() == most
 
 
+def test_a_group_of_more_columns_than_rows_has_no_slopes_and_leaves_those_of_others():
+    rng = np.random.default_rng(2)
+    X = np.column_stack([rng.normal(size=30), rng.normal(size=(30, 40))])
+    chosen = chosen_slopes(
+        sample_of(X, X[:, :1] + 0.1 * rng.normal(size=(30, 1)), shared=(tuple(range(1, 41)),)), most=6
+    )
+    assert np.flatnonzero(chosen).tolist() == [0]
+
+
 def test_of_columns_that_say_the_same_one_has_a_slope_and_noise_has_none():
     X, y, _ = table()
     doubled = np.column_stack([X, X[:, 0] * 2 + 1])

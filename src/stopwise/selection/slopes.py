@@ -16,15 +16,18 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise.selection.rows import Sample
 
+_NOTHING = 1e-7
+"""The length of a column (of n entries of about unit size) below which only rounding is left of it."""
 
-def cost_of_slopes(energy: Array, count: int, variance: Array, picking: float) -> Array | float:
+
+def cost_of_slopes(energy: Array, count: Array | int, variance: Array, picking: float) -> Array:
     """-2 log of what `count` slopes and the picking of them are worth beforehand, up to what all models share.
 
     They count as draws from a Gaussian whose variance fits them, never below the noise's; every number of groups is as
     likely as any other, and every choice of so many (Chen and Chen 2008).
     """
-    drawn = count * np.log(np.maximum(energy / count, variance)) if count else 0.0
-    return cast(Array, drawn + 2 * picking)
+    each = energy / np.maximum(count, 1)
+    return cast(Array, count * np.log(np.maximum(each, variance)) + 2 * picking)
 
 
 def with_slopes(rows: Sample, learned_from: Sample, rows_per_slope: int) -> Sample:
@@ -34,35 +37,54 @@ def with_slopes(rows: Sample, learned_from: Sample, rows_per_slope: int) -> Samp
 
 def chosen_slopes(sample: Sample, most: int) -> Array:
     """Which columns (d,) have a slope: all where these are at most so many, else as many as raise the evidence."""
-    groups = sample.groups
-    chosen = np.full(len(groups), len(groups) <= most)
+    groups, number = np.unique(sample.groups, return_inverse=True)
+    if len(sample.groups) <= most:
+        return np.ones(len(sample.groups), dtype=bool)
     columns, rest = sample.root_weights[:, None] * sample.covariates, sample.free_responses
     columns = columns - sample.fixed @ (sample.fixed.T @ columns)
-    best, bases = _evidence(sample, rest, 0, chosen), np.empty((sample.n_rows, 0))
-    while not chosen.all():
-        tried = []
-        for group in np.unique(groups[~chosen]):
-            basis, among = _span(columns[:, groups == group], sample), chosen | (groups == group)
-            left = rest - basis @ (basis.T @ rest)
-            tried.append((_evidence(sample, left, bases.shape[1] + basis.shape[1], among), among, basis))
-        lowest, among, basis = min(tried, key=lambda each: each[0])
-        if lowest >= best or bases.shape[1] + basis.shape[1] > most:
+    entered: list[int] = []
+    count, best = 0, float(_evidence(sample, np.zeros((1, rest.shape[1])), np.zeros(1), 0.0)[0])
+    while len(entered) < groups.size:
+        picking = math.log(math.comb(groups.size, len(entered) + 1)) / max(1, rest.shape[1])
+        gains, widths = _gains(columns, rest, number)
+        taken = (sample.free_responses**2).sum(axis=0) - (rest**2).sum(axis=0)
+        scores = _evidence(sample, taken + gains, count + widths, picking)
+        scores[entered] = scores[count + widths > most] = np.inf
+        at = int(np.argmin(scores))
+        if scores[at] >= best:
             break
-        best, chosen, bases = lowest, among, np.hstack([bases, basis])
+        basis = _span(columns[:, number == at])
+        best, count = float(scores[at]), count + basis.shape[1]
         rest, columns = rest - basis @ (basis.T @ rest), columns - basis @ (basis.T @ columns)
-    return chosen
+        entered.append(at)
+    return np.isin(number, entered)
 
 
-def _span(columns: Array, sample: Sample) -> Array:
-    """An orthonormal basis of what columns of about unit variance add to those that were taken out of them."""
+def _gains(columns: Array, rest: Array, number: Array) -> tuple[Array, Array]:
+    """The energy (D, q) that each group of columns takes out of the rest, and its dimension (D,)."""
+    squares = np.einsum("ij,ij->j", columns, columns)
+    there = squares > _NOTHING**2
+    sizes = np.bincount(number)
+    gains, widths = np.zeros((sizes.size, rest.shape[1])), np.zeros(sizes.size)
+    alone = there & (sizes[number] == 1)
+    gains[number[alone]] = (columns[:, alone].T @ rest) ** 2 / squares[alone, None]
+    widths[number[alone]] = 1
+    for group in np.flatnonzero(sizes > 1):
+        basis = _span(columns[:, number == group])
+        gains[group], widths[group] = ((basis.T @ rest) ** 2).sum(axis=0), basis.shape[1]
+    return gains, widths
+
+
+def _span(columns: Array) -> Array:
+    """An orthonormal basis of columns of about unit variance, less what was taken out of them."""
     vectors, values, _ = np.linalg.svd(columns, full_matrices=False)
-    return cast(Array, vectors[:, values > 1e-8 * math.sqrt(sample.n_samples)])
+    return cast(Array, vectors[:, values > _NOTHING])
 
 
-def _evidence(sample: Sample, rest: Array, count: int, chosen: Array) -> float:
-    """-2 log likelihood of least squares that leave `rest` of the responses, mean over these."""
-    free = sample.n_free - count
-    left, whole = (rest**2).sum(axis=0), (sample.free_responses**2).sum(axis=0)
-    variance = np.maximum((left + sample.spread_within) / free, 1e-300)
-    cost = cost_of_slopes(whole - left, count, variance, replace(sample, slopes=chosen).picking)
-    return float((free * np.log(variance) + cost).mean())
+def _evidence(sample: Sample, energy: Array, counts: Array, picking: float) -> Array:
+    """-2 log likelihood of least squares, mean over responses, for slopes that explain this energy (D, q)."""
+    free = np.maximum(sample.n_free - counts[:, None], 1.0)
+    left = (sample.free_responses**2).sum(axis=0) - energy + sample.spread_within
+    variance = np.maximum(left / free, 1e-300)
+    cost = cost_of_slopes(energy, counts[:, None], variance, picking)
+    return cast(Array, (free * np.log(variance) + cost).mean(axis=1))
