@@ -7,7 +7,7 @@ import pytest
 
 from stopwise._support.torch import has_torch
 from stopwise.engine.solves.factor import centred_gram, factor
-from stopwise.engine.solves.preconditioned import Preconditioned
+from stopwise.engine.solves.preconditioned import ROUGH, Preconditioned
 from stopwise.engine.solves.preconditioner import low_rank
 from stopwise.engine.solves.shifted_descent import as_resolvents, is_smooth
 from stopwise.engine.spectrum.eigenpairs import IndefiniteMatrix
@@ -171,6 +171,22 @@ def test_a_start_within_three_tolerances_is_not_solved_again(share, steps):
     found = gradients.inverse(setting.response, start)
     assert (gradients.tally.columns > 0) == (steps > 0)
     assert penalty * np.linalg.norm(found - exact) <= 3 * tol * np.linalg.norm(setting.response)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rough_columns_cost_fewer_products_and_leave_the_others_their_digits(kind):
+    setting, penalty = Setting(kind), 1e-3
+    block = setting.take(np.random.default_rng(1).normal(size=(120, 5)))
+    exact = setting.host(setting.factor(penalty).residual(block))
+    sizes = np.linalg.norm(setting.host(setting.centre(block)), axis=0)
+    costs = []
+    for rough in (0, 3, 5):
+        gradients = setting.gradients(penalty, rank=10, tol=1e-8)
+        gaps = np.linalg.norm(setting.host(gradients.residual(block, rough)) - exact, axis=0) / sizes
+        assert np.all(gaps[: 5 - rough] <= 1e-7)
+        assert np.all(gaps <= ROUGH)
+        costs.append(gradients.tally.products)
+    assert costs[2] < costs[1] <= costs[0]
 
 
 def test_dependent_right_hand_sides_and_zeros_do_no_harm():

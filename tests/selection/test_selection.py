@@ -10,7 +10,7 @@ import stopwise as sw
 from stopwise.kernels.base import Scaled, parts
 from stopwise.problem import make_problem
 from stopwise.selection.candidates import Part, judge, left_out
-from stopwise.selection.choice import not_refuted
+from stopwise.selection.choice import KERNELS, Budget, Search, not_refuted
 from stopwise.selection.length_scales import Host
 from stopwise.selection.rows import look_at_features, make_sample
 
@@ -298,3 +298,18 @@ def test_a_feature_that_one_row_alone_has_warns_of_nothing_and_leaves_the_linear
         table = sw.KernelRidgeRegressor().fit(X, y).selection_
     assert not table.chosen["linear"]
     assert not any(np.isnan(row["excess_error"]) for row in table)
+
+
+def test_of_very_many_rows_each_kernel_is_learned_on_some_and_the_best_few_on_more():
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-1, 1, size=(500, 2))
+    y = np.abs(X[:, 0]) + np.sign(X[:, 1]) + 0.1 * rng.normal(size=500)
+    problem = make_problem(X, y[:, None], None, intercept=True, seed=0)
+    tables = {}
+    for most in (200, 300):
+        budget = Budget(rows=100, more_rows=300, unseen_rows=0, every_kernel=True, most_for_each=most)
+        tables[most] = Search(KERNELS, True, budget=budget).run(problem).table
+    finalists = {most: [row["kernel"] for row in table if row["rows"] == 300] for most, table in tables.items()}
+    assert len(finalists[300]) >= len(KERNELS)
+    assert 2 <= len(finalists[200]) <= 4
+    assert tables[200].chosen["kernel"] == tables[300].chosen["kernel"]

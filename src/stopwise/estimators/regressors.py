@@ -138,7 +138,7 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
             ranges = (tensor_range if is_tensor(problem.covariates) else feature_range)(problem.covariates)
             fits, reasons = [], lost_digits(rows.feature_names, X=ranges, y=feature_range(rows.responses))
             for chosen in groups_of_responses:
-                plan = replace(self.plan(chosen.kernel), rule=rule).for_rows(rows.kept_rows)
+                plan = replace(self.plan(chosen.kernel), rule=rule, starts=chosen.starts).for_rows(rows.kept_rows)
                 solution = choose_solver(chosen.problem, plan).solve(chosen.problem, plan)
                 fits.append(make_fitted(rows.of_responses(chosen.responses), chosen, plan, solution, ranges))
                 reasons += doubts(chosen.table, solution, rows.kept_rows)

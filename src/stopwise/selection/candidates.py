@@ -21,6 +21,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.minimum import lowest_by_parabola
+from stopwise.engine.solves.search_start import SearchStart, start_from
 from stopwise.kernels import Kernel
 from stopwise.kernels.gradients import Values, gram_and_pullback
 from stopwise.kernels.stationary import Stationary
@@ -84,6 +85,18 @@ class LeftOut:
     def ratio(self) -> float:
         """The ratio of the highest evidence (the median over responses)."""
         return float(self.ratios[int(np.median([lowest_by_parabola(column)[1] for column in self.evidence_curve().T]))])
+
+    @property
+    def starts(self) -> tuple[SearchStart, ...] | None:
+        """For each response where a search for its stop on all rows starts.
+
+        None where the largest ratio is the best, since a stop may be far beyond, and where rows have no error.
+        """
+        if np.any(self.best == self.ratios.size - 1) or not np.isfinite(self.rows).all():
+            return None
+        n, errors = self.sample.n_samples, self.errors[:, ::-1]
+        places = np.log(n / self.ratios[::-1])
+        return tuple(start_from(places, errors[:, :, j].T, n) for j in range(errors.shape[2]))
 
     def predict(self, gram: Values, cross: Values, design: Array, new_design: Array, place: Place) -> Array:
         """Predictions (t, q) at new rows, in units of the sample's responses, each at its best ratio.

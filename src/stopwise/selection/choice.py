@@ -21,6 +21,7 @@ from stopwise._support.arrays import Array
 from stopwise._support.memory import keep_freed_memory
 from stopwise._support.threads import blas_threads
 from stopwise._support.torch import has_gpu, pick_device
+from stopwise.engine.solves.search_start import SearchStart
 from stopwise.kernels import Gaussian, Kernel, Laplace, Matern, ProductLaplace, ProductMatern
 from stopwise.kernels.separable import Separable
 from stopwise.kernels.stationary import Stationary
@@ -63,6 +64,8 @@ class Budget:
     """So many of the best learn their length scales further there;"""
     every_kernel: bool = False
     """or the best of each kernel by its evidence: with more rows more length scales pay, and rougher kernels."""
+    most_for_each: int = _DEVICE_MOST
+    """Of more rows, these many are for each kernel, and all of them for the best few: each takes seconds there."""
     unseen_rows: int = 2_000
     """So many others may speak against a candidate."""
     steps_together: int = 8
@@ -116,11 +119,18 @@ class Chosen:
     """A score for each response (NaN: constant), whatever the number of its length scales; lower is better."""
     responses: tuple[int, ...] = (0,)
     """Which columns of y it is for."""
+    starts: tuple[SearchStart, ...] | None = None
+    """For each of them where a search for its stop starts: its left-out errors on some rows are known."""
 
     @property
     def expected(self) -> float:
         """The first response's score."""
         return math.nan if self.scores is None else float(self.scores[0])
+
+    def among(self, columns: Sequence[int]) -> Chosen:
+        """The same choice for some of all responses."""
+        starts = None if self.starts is None else tuple(self.starts[j] for j in columns)
+        return replace(self, problem=self.problem.of_responses(columns), responses=tuple(columns), starts=starts)
 
 
 def choose_kernels(
@@ -144,8 +154,7 @@ def choose_kernels(
         return [shared]
     apart = [each for each in map(own, everyone) if each.expected < shared.scores[each.responses[0]]]
     rest = [j for j in everyone if all(j not in each.responses for each in apart)]
-    among = replace(shared, problem=shared.problem.of_responses(rest), responses=tuple(rest))
-    return [among, *apart] if rest else apart
+    return [shared.among(rest), *apart] if rest else apart
 
 
 def choose_kernel(problem: Problem, given: Kernel | None, relevance: bool | str, *, linear: bool = False) -> Chosen:
@@ -197,10 +206,12 @@ class Search:
             problem = replace(problem, covariates=problem.covariates[:, features.kept])
         table = describe(problem, features, best, tried)
         kept = None if problem.covariates.shape[1] == len(table.features) else features.kept
-        scores = np.full(problem.responses.shape[1], np.nan)
-        scores[np.ptp(problem.responses, axis=0) > 0] = best.fair_scores
+        varies = np.ptp(problem.responses, axis=0) > 0
+        scores = np.full(varies.size, np.nan)
+        scores[varies] = best.fair_scores
         problem = problem.with_trend(best.sample.slopes) if best.linear else problem
-        return Chosen(best.in_units(features.spread), problem, kept, table, scores)
+        kernel, starts = best.in_units(features.spread), best.result.starts if np.all(varies) else None
+        return Chosen(kernel, problem, kept, table, scores, starts=starts)
 
     def _typical(self, rows: Sample, kernel: Stationary) -> Candidate:
         """A kernel at the median distance."""
@@ -307,7 +318,14 @@ class Search:
             of_kernel = {name: [c for c in ranked if c.kernel.name == name] for name in (c.kernel.name for c in ranked)}
             best, further = [min(same, key=lambda c: c.evidence) for same in of_kernel.values()], len(of_kernel)
         best += [c for c in ranked if not c.per_feature and c not in best][:1]
-        return [self._again(c, sample, further=i < further) for i, c in enumerate(best)]
+        each = [
+            self._again(c, sample.first(self.budget.most_for_each), further=i < further) for i, c in enumerate(best)
+        ]
+        if sample.n_rows <= self.budget.most_for_each:
+            return each
+        few = _ranked(each)[: self.budget.learned_further]
+        few += [c for c in _ranked(each) if not c.per_feature and c not in few][:1]
+        return [self._again(c, sample, further=i < self.budget.learned_further) for i, c in enumerate(few)]
 
     def _again(self, candidate: Candidate, sample: Sample, *, further: bool) -> Candidate:
         """The same kernel on more rows, its length scales learned further there or not."""

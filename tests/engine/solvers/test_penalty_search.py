@@ -16,12 +16,18 @@ def planted(penalty):
     return signs * math.sqrt(1 + math.log(penalty / BEST) ** 2 / 100)
 
 
-def search(**options):
+def two_minima(penalty):
+    """The same with the mean square 1 + d^2 / 100 about BEST and .9 + d^2 / 100 about its 10^4 times smaller."""
+    near, far = (math.log(penalty / place) ** 2 / 100 for place in (BEST, 1e-4 * BEST))
+    return np.sign(planted(penalty)) * math.sqrt(min(1 + near, 0.9 + far))
+
+
+def search(curve=planted, **options):
     read = []
 
     def left_out(penalty):
         read.append(penalty)
-        return planted(penalty)
+        return curve(penalty)
 
     given = PenaltySearch(left_out, weight=400.0, total=400.0, smallest=1e-9, largest=1e6, **options)
     return given, read
@@ -29,7 +35,7 @@ def search(**options):
 
 @pytest.mark.parametrize("start", [1e-6, 1e-2, 10.0])
 def test_the_smallest_error_is_found_from_either_side(start):
-    found = search()[0].run(start)
+    found = search()[0].run((start,))
     assert found.lowest_penalty == pytest.approx(BEST, rel=0.05)
     assert found.lowest == pytest.approx(1.0, rel=1e-4)
     assert found.regret < 1e-3
@@ -38,7 +44,7 @@ def test_the_smallest_error_is_found_from_either_side(start):
 
 def test_no_reading_is_made_below_what_is_affordable_and_the_regret_says_so():
     given, read = search(affordable=1.0)
-    found = given.run(1e-4)
+    found = given.run((1e-4,))
     assert min(read) >= 1.0 * (1 - 1e-12)
     assert found.lowest_penalty == pytest.approx(1.0)
     assert not found.at_end
@@ -49,4 +55,40 @@ def test_no_reading_is_made_below_what_is_affordable_and_the_regret_says_so():
 
 
 def test_an_affordable_penalty_below_the_best_costs_nothing():
-    assert search(affordable=1e-5)[0].run(1.0).regret == pytest.approx(search()[0].run(1.0).regret)
+    assert search(affordable=1e-5)[0].run((1.0,)).regret == pytest.approx(search()[0].run((1.0,)).regret)
+
+
+@pytest.mark.parametrize("second", [1e-6, 1e-5, 1e-7, 1e-8])
+def test_the_better_of_two_minima_is_found_from_a_start_beside_each(second):
+    assert search(two_minima)[0].run((BEST,)).lowest == pytest.approx(1.0, rel=1e-3)  # what one start finds
+    found = search(two_minima)[0].run((BEST, second))
+    assert found.lowest == pytest.approx(0.9, rel=1e-3)
+    assert found.lowest_penalty == pytest.approx(1e-4 * BEST, rel=0.1)
+    assert found.regret < 0.01
+
+
+def test_a_second_start_where_there_is_no_second_minimum_costs_few_readings():
+    (one, read), (two, more) = search(), search()
+    assert two.run((BEST, 1e-6)).lowest == pytest.approx(one.run((BEST,)).lowest, rel=1e-4)
+    assert len(more) <= len(read) + 2
+
+
+def test_the_stop_is_not_carried_across_a_ridge_between_readings():
+    """Along the slope rows differ by chance, which the rule allows; the ridge lifts all of them."""
+    chance = np.random.default_rng(0).uniform(-1, 1, 400)
+
+    def ridge(penalty):
+        at = math.log(penalty / 1e-9) / math.log(1e7)
+        return np.sqrt(1 + at * (1e-3 + 0.5 * (chance - chance.mean())) + 0.3 * math.exp(-200 * (at - 0.5) ** 2))
+
+    given, read = search(ridge)
+    found = given.run((BEST, 1e-9))
+    assert found.penalty < 10**-6.5
+    assert any(1e-7 < penalty < 1e-4 for penalty in read)
+
+
+def test_strides_to_smaller_penalties_do_not_shrink_after_a_reading_between_others():
+    """A parabola through the first readings has its minimum between them; the error falls on below all of them."""
+    given, read = search(lambda penalty: np.sign(planted(penalty)) * math.sqrt(1 + 100 * penalty))
+    assert given.run((1e-3,)).lowest == pytest.approx(1.0, rel=1e-3)
+    assert len(read) <= 12

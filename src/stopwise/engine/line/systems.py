@@ -50,8 +50,8 @@ class RowSolves:
     factor: LineFactor
     penalty: float
 
-    def residual(self, block: Array) -> Array:
-        """a (A + a I)^-1 block, A = D Gram D centred."""
+    def residual(self, block: Array, rough: int = 0) -> Array:
+        """a (A + a I)^-1 block, A = D Gram D centred; none of its columns is `rough`."""
         rows = self.factor.rows
         root = np.sqrt(rows.row_weights)[:, None]
         mean = gathered(rows, root * block) / rows.weights[:, None]

@@ -20,11 +20,11 @@ from stopwise._support.arrays import Array
 from stopwise._support.torch import on_host
 from stopwise.engine.solvers.krylov_solver import UnsettledWarning
 from stopwise.engine.solvers.plan import Plan, Solution, Solver, with_left_out
+from stopwise.engine.solvers.solves_solver import smallest_penalty
 from stopwise.engine.solves.penalty_search import FoundPenalty, PenaltySearch
 from stopwise.filters import Ridge
 from stopwise.problem import Problem
 from stopwise.rules import Certainty, Fixed, Reason, Stop
-from stopwise.rules.prudent import CEILING
 
 _SHARE, _MOST_ROWS = 20, 8_000
 """Rows left out: one in so many, and at most so many."""
@@ -38,10 +38,10 @@ Predict = Callable[[Problem, Plan, Array, Array], Array]
 class KrylovLeftOut:
     """A Krylov solver asked the default rule.
 
-    `predict` multiplies rows left out with the others'; `start` is the penalty that some rows ask for.
+    `predict` multiplies rows left out with the others'; `start`: the penalties that some rows ask for.
     """
 
-    def __init__(self, inner: Solver, predict: Predict, start: Callable[[Problem, Plan], float]) -> None:
+    def __init__(self, inner: Solver, predict: Predict, start: Callable[[Problem, Plan], tuple[float, ...]]) -> None:
         self.inner, self.predict, self.start, self.name = inner, predict, start, inner.name
 
     def solve(self, problem: Problem, plan: Plan) -> Solution:
@@ -63,18 +63,17 @@ class KrylovLeftOut:
 
     def _search(self, problem: Problem, plan: Plan, rows: Array) -> tuple[FoundPenalty, int]:
         others = np.setdiff1d(np.arange(problem.n_rows), rows)
-        part, start = problem.subset(others, plan.kernel), self.start(problem, plan)
-        furthest = problem.n_samples * problem.kernel_scale(plan.kernel) / CEILING
-        products, reach = 0, start / _REACH
+        part, starts = problem.subset(others, plan.kernel), self.start(problem, plan)
+        products, reach, furthest = 0, min(starts) / _REACH, smallest_penalty(problem, plan)
         while True:
-            found, more = self._within(problem, plan, rows, part, start, max(reach, furthest))
+            found, more = self._within(problem, plan, rows, part, starts, max(reach, furthest))
             products += more
             if not found.at_end or reach <= furthest or math.isinf(found.regret):
                 return found, products
-            start, reach = reach, reach / _REACH**2
+            starts, reach = (reach,), reach / _REACH**2
 
     def _within(
-        self, problem: Problem, plan: Plan, rows: Array, part: Problem, start: float, least: float
+        self, problem: Problem, plan: Plan, rows: Array, part: Problem, starts: tuple[float, ...], least: float
     ) -> tuple[FoundPenalty, int]:
         """The stop among penalties of at least `least`, in a space that is made to serve there; and its products."""
         scout = replace(plan, rule=Fixed(step_sum=part.n_samples / least), filter=Ridge(), noise_given=1.0)
@@ -103,7 +102,7 @@ class KrylovLeftOut:
             together=len(rows) / problem.n_rows,
             agree=1e-3,
         )
-        found = search.run(min(max(start, least), search.largest))
+        found = search.run(starts)
         sure = space.stops[0].certainty
         beyond = found.at_end and sure is not None and not sure.settled
         return (replace(found, regret=math.inf) if beyond else found), space.path.spectrum.products

@@ -13,6 +13,7 @@ from stopwise.engine.landmarks.decomposition import Spread
 from stopwise.engine.landmarks.features import Stream
 from stopwise.engine.landmarks.sampling import Leverage, Uniform
 from stopwise.engine.operators import Operator
+from stopwise.engine.solves.search_start import SearchStart
 from stopwise.filters import Filter
 from stopwise.kernels import Kernel
 from stopwise.noise import NoiseEstimator
@@ -45,6 +46,8 @@ class Plan:
     """True while a cheaper rule grows the space: its own sampling error does not matter."""
     noise_given: float | None = None
     """A noise level settled earlier (by selection), in the units of y."""
+    starts: tuple[SearchStart, ...] | None = None
+    """For each response where its stop is looked for first, as selection read with this kernel on some of the rows."""
 
     @property
     def rule_by_solves(self) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.memory import free_bytes, gibibytes
-from stopwise._support.progress import say
+from stopwise._support.progress import Progress, say
 from stopwise._support.torch import has_gpu, has_torch, is_tensor
 from stopwise.engine.gpu.device_operator import predict_on_device
 from stopwise.engine.gpu.plain_tiles import free_bytes as device_free_bytes
@@ -34,7 +33,7 @@ from stopwise.engine.solvers.solve_places import (
     half_held_bytes,
     is_single,
 )
-from stopwise.engine.solvers.solves_solver import MIDDLE_ROWS, SolvesSolver
+from stopwise.engine.solvers.solves_solver import SolvesSolver, search_starts
 from stopwise.engine.solves.costs import (
     DEVICE,
     DEVICE_EVERY_ROW,
@@ -48,7 +47,6 @@ from stopwise.engine.solves.costs import (
     engine_costs,
 )
 from stopwise.engine.solves.shifted_descent import is_smooth
-from stopwise.filters import Ridge
 from stopwise.kernels import Precomputed
 from stopwise.kernels.forms import has_form
 from stopwise.problem import Problem
@@ -117,13 +115,10 @@ def _krylov_left_out(name: str, plan: Plan) -> Solver:
     )
 
 
-def _start(problem: Problem, plan: Plan) -> float:
-    """The penalty of the smallest left-out error on some rows, by a factor; it carries over to all rows."""
-    place = _place(problem, plan)
-    rows = problem.random_rows(min(MIDDLE_ROWS["host" if place.device is None else "device"], problem.n_rows // 2))
-    part = place.of(problem.subset(rows, plan.kernel))
-    stop = SolvesSolver("factor", part).solve(part.problem, replace(plan, filter=Ridge(), noise_given=1.0)).stops[0]
-    return part.problem.n_samples / (stop.evidence.lowest_step_sum or 1e-3)
+def _start(problem: Problem, plan: Plan) -> tuple[float, ...]:
+    """Penalties at which a search for the stop of the only response starts."""
+    with Progress(plan.verbose) as progress:
+        return search_starts(_place(problem, plan), plan, progress)[0].penalties
 
 
 def _predict_there(part: Problem, plan: Plan, new: Array, dual: Array) -> Array:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -20,13 +21,14 @@ from stopwise._support.progress import Progress
 from stopwise._support.threads import blas_for, blas_threads
 from stopwise._support.torch import on_host
 from stopwise.engine.operators import Dense
-from stopwise.engine.solvers.dense_solver import decide, noise_of, problem_path
+from stopwise.engine.solvers.dense_solver import noise_of, problem_path
 from stopwise.engine.solvers.krylov_solver import UnsettledWarning
 from stopwise.engine.solvers.plan import Plan, Solution, bare_path, solved, with_left_out
 from stopwise.engine.solvers.solve_places import Place, System
 from stopwise.engine.solves.costs import DEVICE_EVERY_ROW, HOST_EVERY_ROW, SINGLE_ROWS
-from stopwise.engine.solves.penalty_search import SHORT_STRIDE, STRIDE, FoundPenalty, PenaltySearch
+from stopwise.engine.solves.penalty_search import FoundPenalty, PenaltySearch
 from stopwise.engine.solves.resolvent_space import ResolventSpace, largest_eigenvalue, resolvent_space
+from stopwise.engine.solves.search_start import SHORT_STRIDE, STRIDE, SearchStart, start_from
 from stopwise.engine.solves.shifted_descent import Resolvent, ResolventPolynomial, as_resolvents, is_smooth
 from stopwise.engine.spectrum.block_krylov import with_diagonal
 from stopwise.engine.spectrum.eigenpairs import dense_spectrum
@@ -35,7 +37,7 @@ from stopwise.path import Path
 from stopwise.problem import Problem
 from stopwise.rules import Certainty, Reason, Stop
 from stopwise.rules.base import stop_at
-from stopwise.rules.prudent import CEILING
+from stopwise.rules.prudent import CEILING, LeftOut
 from stopwise.spectrum import Basis, Spectrum
 
 START_ROWS = 1_200
@@ -72,6 +74,44 @@ class _Reader:
             self.progress.show(f"reading {len(self.seen) + 1}: penalty {penalty:.3g}")
             self.seen[penalty] = self.system.left_out(penalty)
         return np.asarray(self.seen[penalty][:, column])
+
+
+def search_starts(place: Place, plan: Plan, progress: Progress) -> tuple[SearchStart, ...]:
+    """For each response where the search on all rows of a place starts.
+
+    Of many rows, some thousand say by a factor; else what the plan has, or all pairs of a few rows.
+    """
+    problem = place.problem
+    if _in_two_steps(place):
+        part = place.of(problem.subset(problem.random_rows(_middle_rows(place)), plan.kernel))
+        return _Run(part.problem, plan, part.factors(), part, "factor", progress).starts_for_more_rows()
+    return _starts_by_all_pairs(problem, plan) if plan.starts is None else plan.starts
+
+
+def _middle_rows(place: Place) -> int:
+    return MIDDLE_ROWS["host" if place.device is None else "device"]
+
+
+def _in_two_steps(place: Place) -> bool:
+    return place.problem.n_rows > 2 * _middle_rows(place)
+
+
+def smallest_penalty(problem: Problem, plan: Plan) -> float:
+    """The smallest that is looked at: what float64 leaves of left-out errors below tells nothing."""
+    return problem.n_samples * problem.kernel_scale(plan.kernel) / CEILING
+
+
+def _starts_by_all_pairs(problem: Problem, plan: Plan) -> tuple[SearchStart, ...]:
+    part = problem.subset(problem.random_rows(min(START_ROWS, problem.n_rows)), plan.kernel)
+    part = replace(part, covariates=np.asarray(on_host(part.covariates), dtype=np.float64))
+    operator = Dense(np.asarray(part.gram(plan.kernel)), weights=part.weights, centred=part.intercept)
+    path = problem_path(part, replace(plan, filter=Ridge()), dense_spectrum(operator))
+    smallest, largest = smallest_penalty(part, plan), 1e3 * part.n_samples * path.spectrum.largest_bound
+    places = np.arange(math.log(smallest), math.log(max(largest, smallest)) + STRIDE, STRIDE / 2)
+    readings = part.n_samples / np.exp(places)
+    return tuple(
+        start_from(places, LeftOut(path.column(j))(readings), float(path.energy[j])) for j in range(path.n_responses)
+    )
 
 
 class SolvesSolver:
@@ -171,69 +211,50 @@ class _Run:
         return replace(stop, certainty=certainty), found.left_out
 
     def _search(self, largest: float, column: int) -> FoundPenalty:
-        problem, system, n = self.problem, self.system, self.problem.n_samples
-        reader = _Reader(system, self.seen, self.progress)
-        allowance = self.plan.rule.left_out_allowance
-        start, stride = self._start(column), SHORT_STRIDE if self._in_two_steps else STRIDE
-        also: tuple[float, ...] = ()
+        """Readings on the rows left out, on more of them where their chance leaves the stop open."""
+        start, stride = self._starts[column], SHORT_STRIDE if _in_two_steps(self.place) else STRIDE
+        self.system.expect(start.penalties[0], start.error)
+        starts, also = start.penalties, tuple[float, ...]()
         while True:
-            search = PenaltySearch(
-                lambda penalty: reader(penalty, column),
-                weight=system.weight,
-                total=system.n_samples,
-                smallest=n * problem.kernel_scale(self.plan.kernel) / CEILING,
-                largest=1e3 * n * largest,
-                shares=problem.left_out_shares(system.rows_left_out),
-                allowance=0.0 if allowance is None else allowance,
-                together=system.together,
-                guessed=system.guessed,
-                agree=_AGREE_IN_FOLDS if system.together > 0 else _AGREE,
-                affordable=system.affordable,
-                stride=stride,
-            )
-            found = search.run(start, also)
-            start, stride, also = found.lowest_penalty, SHORT_STRIDE, search.still_open()
-            if found.regret <= self.plan.tol or found.unread > self.plan.tol or not system.grow():
+            search = self._readings(largest, column, stride)
+            found = search.run(starts, also)
+            starts, stride, also = (found.lowest_penalty,), SHORT_STRIDE, search.still_open()
+            if found.regret <= self.plan.tol or found.unread > self.plan.tol or not self.system.grow():
                 return found
             self.seen.clear()
 
-    @property
-    def _middle(self) -> int:
-        return MIDDLE_ROWS["host" if self.place.device is None else "device"]
+    def _readings(self, largest: float, column: int, stride: float) -> PenaltySearch:
+        problem, system, n = self.problem, self.system, self.problem.n_samples
+        reader = _Reader(system, self.seen, self.progress)
+        allowance = self.plan.rule.left_out_allowance
+        return PenaltySearch(
+            lambda penalty: reader(penalty, column),
+            weight=system.weight,
+            total=system.n_samples,
+            smallest=smallest_penalty(problem, self.plan),
+            largest=1e3 * n * largest,
+            shares=problem.left_out_shares(system.rows_left_out),
+            allowance=0.0 if allowance is None else allowance,
+            together=system.together,
+            guessed=system.guessed,
+            agree=_AGREE_IN_FOLDS if system.together > 0 else _AGREE,
+            affordable=system.affordable,
+            stride=stride,
+        )
 
-    @property
-    def _in_two_steps(self) -> bool:
-        return self.problem.n_rows > 2 * self._middle
-
-    def read(self, column: int, larger: System) -> float:
-        """The penalty of these rows' smallest error, for a `larger` system that they are a sample of."""
-        found = self._search(self._largest(), column)
-        variance = float((self.system.responses[:, column] ** 2).sum()) / self.problem.n_samples
-        if variance > 0:
-            larger.expect(found.lowest_penalty, math.sqrt(max(found.lowest, 0.0) / variance))
-        return found.lowest_penalty
-
-    def _start(self, column: int) -> float:
-        """The penalty of the smallest left-out error on some rows, which carries over to all rows."""
-        problem, plan = self.problem, self.plan
+    @cached_property
+    def _starts(self) -> tuple[SearchStart, ...]:
         self.progress.show("a stop on some rows")
-        if self._in_two_steps:
-            rows = problem.random_rows(self._middle)
-            place = self.place.of(problem.subset(rows, plan.kernel))
-            return _Run(place.problem, plan, place.factors(), place, "factor", self.progress).read(column, self.system)
-        rows = problem.random_rows(min(START_ROWS, problem.n_rows))
-        part = problem.subset(rows, plan.kernel)
-        part = replace(part, covariates=np.asarray(on_host(part.covariates), dtype=np.float64))
-        operator = Dense(np.asarray(part.gram(plan.kernel)), weights=part.weights, centred=part.intercept)
-        ridge = replace(plan, filter=Ridge(), noise_given=1.0)
-        path = problem_path(part, ridge, dense_spectrum(operator))
-        stop, _ = decide(part, ridge, path.column(column), column)
-        reading = stop.evidence.lowest_step_sum or stop.step_sum
-        variance = float(np.average(part.responses[:, column] ** 2, weights=part.weights))
-        penalty = part.n_samples / (reading if reading > 0 else 1 / problem.kernel_scale(plan.kernel))
-        if stop.evidence.lowest is not None and variance > 0:
-            self.system.expect(penalty, math.sqrt(max(stop.evidence.lowest, 0.0) / variance))
-        return penalty
+        return search_starts(self.place, self.plan, self.progress)
+
+    def starts_for_more_rows(self) -> tuple[SearchStart, ...]:
+        """For each response where a search on rows that these are a sample of starts."""
+        largest, found = self._largest(), []
+        for column, energy in enumerate((self.system.responses**2).sum(0)):
+            search = self._readings(largest, column, STRIDE)
+            search.run(self._starts[column].penalties)
+            found.append(search.start(float(energy)))
+        return tuple(found)
 
     # ---- the estimate there -------------------------------------------------------------------------------------
 
@@ -257,9 +278,9 @@ class _Run:
         return self._path(bound, largest, space, middle), self.system.library.host(dual + 0.0), polynomial.error
 
     def _space(self, solver: _Solves, polynomial: ResolventPolynomial, reached: Array, middle: float) -> ResolventSpace:
-        steps = _RIDGE_STEPS[self.name] if polynomial.degree == 1 else polynomial.degree
+        steps, exact = (_RIDGE_STEPS[self.name], 1) if polynomial.degree == 1 else (polynomial.degree, None)
         if np.any(reached > 0) and reached.max() > 1.5 * max(reached[reached > 0].min(), 1e-300):
-            steps += 6  # several stops share one pole
+            steps, exact = steps + 6, None  # several stops share one pole
         library, rows = self.system.library, self.problem.n_rows
         probes = np.random.default_rng([5, self.problem.seed]).choice(
             [-1.0, 1.0], size=(rows, min(_PROBES[self.name], rows))
@@ -268,7 +289,8 @@ class _Run:
         if self.problem.intercept:
             probes = probes - np.outer(direction, direction @ probes)
         self.progress.show(f"{steps} solves")
-        return resolvent_space(solver, self.system.responses, self.problem.n_samples, steps, library.take(probes))
+        signs = library.take(probes)
+        return resolvent_space(solver, self.system.responses, self.problem.n_samples, steps, signs, exact)
 
     def _path(self, bound: Filter, largest: float, space: ResolventSpace, middle: float) -> Path:
         order = np.argsort(-space.eigenvalues)

@@ -64,7 +64,7 @@ class Reordered:
         out[self.order] = self.factor.inverse(block[self.order])
         return out
 
-    def residual(self, block: Array) -> Array:
+    def residual(self, block: Array, rough: int = 0) -> Array:
         """a P block: what ridge at this penalty leaves of responses."""
         return self.penalty * self.inverse(block)
 

@@ -52,8 +52,8 @@ class Factor:
         half = self._library.solve_lower(self.lower, centred(block, self.constant))
         return centred(self._library.solve_lower(self.lower, half, transposed=True), self.constant)
 
-    def residual(self, block: Array) -> Array:
-        """a P block: what ridge at this penalty leaves of responses."""
+    def residual(self, block: Array, rough: int = 0) -> Array:
+        """a P block: what ridge at this penalty leaves of responses; none of its columns is `rough`."""
         return self.penalty * self.inverse(block)
 
     def inverse_diagonal(self) -> Array:

@@ -7,20 +7,22 @@ in log penalty (it is a ratio of smooth sums there), which gives means and paire
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise.engine.solves.search_start import STRIDE, SearchStart, standard_error, start_from
 from stopwise.rules import Rule
 from stopwise.rules.prudent import SIGMAS
 
-STRIDE, SHORT_STRIDE = math.log(4.0), math.log(2.0)
-"""Distance of the first readings, in log penalty: from a start that few rows gave, and from a good one."""
 _LENGTHEN = 1.5
 """Strides to ever smaller penalties grow by this, so that a start that is far off costs few readings."""
+_WIDEST = 2.5
+"""Strides between readings that the rule's stop may lie across: a wider gap may hide errors beyond the allowance."""
 _FINE = 0.02
 """Spacing of interpolated readings, in log penalty: the error of a stop moved by that is below 1e-4 of itself."""
 _ORDER = 5
@@ -94,24 +96,30 @@ class PenaltySearch:
     """No reading is made below: its solve would take too long. What another stride might gain is part of the regret."""
     known: dict[float, Array] = field(default_factory=dict)
 
-    def run(self, start: float, also: tuple[float, ...] = ()) -> FoundPenalty:
-        """Readings around `start` until the rule's stop lies between them and interpolation can be trusted there.
+    def run(self, starts: Sequence[float], also: Sequence[float] = ()) -> FoundPenalty:
+        """Readings around penalties until the rule's stop lies between them and interpolation can be trusted there.
 
-        `also`: log penalties to read beside them, such as those that fewer rows left open.
+        Around each of several `starts` a minimum is looked for, and the best of them decides. `also`: log penalties to
+        read beside them, such as those that fewer rows left open.
         """
         smallest = max(self.smallest, self.affordable)
         low, high = math.log(smallest), math.log(max(self.largest, smallest))
-        at = min(max(math.log(start), low), high)
+        at = math.log(starts[0])
         for place in (at + self.stride, at, at - self.stride):  # the cheapest solve first: it starts the next
             self._read(min(max(place, low), high))
-        for place in also:
-            self._read(place)
+        for place in (*map(math.log, starts[1:]), *also):
+            self._read(min(max(place, low), high))
         while len(self.known) < _MOST_READINGS:
-            wanted = self._wanted(low, high)
+            wanted = self._wanted(low, high, several=len(starts) > 1)
             if wanted is None:
                 break
             self._read(wanted)
         return self._found(low, high)
+
+    def start(self, energy: float) -> SearchStart:
+        """Where a search on more rows starts; `energy`: the sum of squares of these rows' responses."""
+        _, _, (grid, squares, _) = self._decide()
+        return start_from(grid, squares, energy)
 
     def still_open(self) -> tuple[float, ...]:
         """Log penalties read whose error might be the smallest of all rows', for all that chance allows."""
@@ -130,19 +138,33 @@ class PenaltySearch:
         if place not in self.known:
             self.known[place] = self.left_out(math.exp(place))
 
-    def _wanted(self, low: float, high: float) -> float | None:
-        """The next reading: beyond an end that the stop has run into, or where interpolation is least sure."""
+    def _wanted(self, low: float, high: float, *, several: bool) -> float | None:
+        """The next reading: beyond an end that the stop has run into, or where interpolation is least sure.
+
+        `several`: so for every minimum, not the smallest alone, as long as it may be the smallest.
+        """
         places = sorted(self.known)
-        best, stop, _ = self._decide()
-        if best <= places[0] + _FINE and places[0] > low:
-            return max(places[0] - _LENGTHEN * (places[1] - places[0]), low)
-        if max(best, stop) >= places[-1] - _FINE and places[-1] < high:
-            return min(places[-1] + (self.stride if best >= places[-1] - _FINE else 2 * self.stride), high)
+        best, stop, (grid, _, means) = self._decide()
+        minima = _minima(grid, means) if several else [best]
+        if minima[0] <= places[0] + _FINE and places[0] > low:
+            return max(places[0] - _LENGTHEN * max(places[1] - places[0], self.stride), low)
+        for left, right in pairwise(places):  # the way from the smallest error to the stop
+            if right - left > _WIDEST * self.stride and best < right and left < stop:
+                return (left + right) / 2
+        if max(minima[-1], stop) >= places[-1] - _FINE and places[-1] < high:
+            return min(places[-1] + (self.stride if minima[-1] >= places[-1] - _FINE else 2 * self.stride), high)
         for place in (best, stop):
-            near = min(abs(place - p) for p in places)
-            if near > _FINE and self._doubt(place) > self.agree:
+            if self._unread(place) > self.agree:
+                return place
+        for place in minima:
+            unsure = self._unread(place)
+            if unsure > self.agree and means[grid == place][0] * (1 - _READ_OFF * unsure) < means.min():
                 return place
         return None
+
+    def _unread(self, place: float) -> float:
+        """What another reading there might change of the mean squared error, relative to it; zero beside a reading."""
+        return self._doubt(place) if min(abs(place - p) for p in self.known) > _FINE else 0.0
 
     def _squares(self, residuals: Array) -> Array:
         """Squared residuals times their shares."""
@@ -196,9 +218,7 @@ class PenaltySearch:
 
     def _spread(self, gap: Array) -> Array:
         """Standard error of the mean of paired differences, (g, m) -> (g,)."""
-        count = gap.shape[1]
-        squares = ((gap - gap.mean(1, keepdims=True)) ** 2).sum(1) * count / max(count - 1, 1)
-        return cast(Array, np.sqrt(squares) / self.weight)
+        return standard_error(gap) / self.weight
 
     def _found(self, low: float, high: float) -> FoundPenalty:
         best, stop, (grid, squares, means) = self._decide()
@@ -230,3 +250,9 @@ class PenaltySearch:
             readings=len(self.known),
             left_out=self._interpolated(np.array([stop]))[0],
         )
+
+
+def _minima(grid: Array, values: Array) -> list[float]:
+    """Where values along a grid are lower than on either side, its ends included."""
+    inner = np.concatenate([[np.inf], values, [np.inf]])
+    return [float(place) for place in grid[(values < inner[:-2]) & (values <= inner[2:])]]

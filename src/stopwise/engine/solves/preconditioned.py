@@ -20,6 +20,9 @@ from stopwise.engine.solves.preconditioner import LowRank
 
 Product = Callable[[Array], Array]
 _REFINEMENTS = 4
+ROUGH = 0.02
+"""How far columns may be off that only feed means over random signs (of z'P z that leaves the square, 4e-4) or the path
+away from its stop."""
 _TRUE_RESIDUAL = 3.0
 """The residual itself may be this many times the tolerance: both are relative to the right-hand side."""
 
@@ -57,15 +60,17 @@ class Preconditioned:
         """P block, for (n,) or (n, b); `start` is a guess."""
         return self.solve(block, start)[0]
 
-    def residual(self, block: Array) -> Array:
-        """a P block: what ridge at this penalty leaves of responses."""
-        return self.penalty * self.inverse(block)
+    def residual(self, block: Array, rough: int = 0) -> Array:
+        """a P block: what ridge at this penalty leaves of responses; the last `rough` columns to `ROUGH` alone."""
+        return self.penalty * self.solve(block, rough=rough)[0]
 
-    def solve(self, block: Array, start: Array | None = None) -> tuple[Array, Array]:
+    def solve(self, block: Array, start: Array | None = None, rough: int = 0) -> tuple[Array, Array]:
         """P block, and for each column a bound on the error of a P block, relative to that column's norm."""
         flat = block[:, None] if block.ndim == 1 else block
         guess = None if start is None else (start[:, None] if start.ndim == 1 else start)
-        found = self._refined(self.multiply, flat, guess)
+        columns = flat.shape[1]
+        wanted = np.where(np.arange(columns) < columns - rough, self.tol, max(ROUGH, self.tol))
+        found = self._refined(self.multiply, flat, guess, wanted)
         if found is None:  # rounding made the matrix indefinite
             if self.careful is None:
                 raise ArithmeticError(
@@ -73,21 +78,22 @@ class Preconditioned:
                     f"{self.stand_in.largest:g}): make them in float64"
                 )
             self.tally.exact += 1
-            found = self._refined(self.careful, flat, None)
+            found = self._refined(self.careful, flat, None, wanted)
         solution, off = (flat * 0.0, np.full(flat.shape[1], np.inf)) if found is None else found
         return (solution[:, 0] if block.ndim == 1 else solution), off
 
-    def _refined(self, multiply: Product, block: Array, start: Array | None) -> tuple[Array, Array] | None:
+    def _refined(self, multiply: Product, block: Array, start: Array | None, tol: Array) -> tuple[Array, Array] | None:
         """Iterate, look at the residual itself, and go on where it is larger than asked for.
 
         Predictions A x = y - a x - residual are off by both: the bound on a x says nothing of directions with large
-        eigenvalues, which count little there and much here.
+        eigenvalues, which count little there and much here. `tol`: of each column.
         """
-        library, tol = library_of(block), self.tol
+        library = library_of(block)
         sizes = np.maximum(_column_norms(library, self.centre(block)), np.finfo(float).tiny)
+        sizes[tol > self.tol] = np.inf  # nothing is predicted from these
         worst, best = np.inf, None
         for _ in range(_REFINEMENTS):
-            found = self._iterate(multiply, block, start, tol, _TRUE_RESIDUAL * tol if best is None else tol)
+            found = self._iterate(multiply, block, start, tol, _TRUE_RESIDUAL if best is None else 1.0)
             if found is None:
                 return best
             self.tally.products += 1
@@ -109,20 +115,20 @@ class Preconditioned:
         return self.stand_in.inverse_root(multiply(inner) + self.penalty * inner, self.penalty)
 
     def _iterate(
-        self, multiply: Product, block: Array, start: Array | None, tol: float, enough: float
+        self, multiply: Product, block: Array, start: Array | None, tol: Array, enough: float
     ) -> tuple[Array, Array] | None:
-        """Conjugate gradients down to `tol`; a start that is within `enough` of the solution is left as it is."""
+        """Conjugate gradients down to `tol` for each column; a start within `enough` times that is left as it is."""
         library = library_of(block)
         block = self.centre(block)
         sizes = library.host((block * block).sum(0)) ** 0.5
-        unit, limit = sizes / self.penalty**0.5, enough
+        limit = tol * sizes / self.penalty**0.5
         left = block if start is None else block - (multiply(start) + self.penalty * start)
         residual, small = library.qr(self.stand_in.inverse_root(left, self.penalty))
         direction, total = residual, residual * 0.0
         for _ in range(self.most_products):
-            if np.all(_column_norms(library, small) <= limit * unit):
+            if np.all(_column_norms(library, small) <= enough * limit):
                 break
-            limit = tol
+            enough = 1.0
             image = self._image(multiply, direction)
             curvature = _symmetric(direction.T @ image)
             lower = library.cholesky(curvature + 0.0)

@@ -82,14 +82,14 @@ class GrowingSpace:
         self._next: Array | None = self._library.qr(responses)[0]
         self.extend()
 
-    def extend(self) -> bool:
-        """One more solve; False where the space is complete."""
+    def extend(self, *, rough: bool = False) -> bool:
+        """One more solve, which may be rough where it only tells of other readings; False where nothing is left."""
         if self._next is None:
             return False
         library, walks, width = self._library, self._walks, self._next.shape[1]
         walking = walks is not None and len(self._images) < walks.most
         block = library.join([self._next, walks.last]) if walks is not None and walking else self._next
-        image = self._resolvent.residual(block)
+        image = self._resolvent.residual(block, block.shape[1] - (0 if rough else width))
         if walks is not None and walking:
             walks.advance(image[:, width:])
         self._known.append(self._next)
@@ -137,12 +137,20 @@ class GrowingSpace:
 
 
 def resolvent_space(
-    resolvent: Resolvent, responses: Array, n_samples: float, steps: int, probes: Array | None = None
+    resolvent: Resolvent,
+    responses: Array,
+    n_samples: float,
+    steps: int,
+    probes: Array | None = None,
+    exact: int | None = None,
 ) -> ResolventSpace:
-    """`steps` solves with the responses (n, q) and, beside them, random probes (n, p), all centred."""
+    """`steps` solves with the responses (n, q) and, beside them, random probes (n, p), all centred.
+
+    The estimate at the resolvent's own reading takes the first `exact` of them (all, where none is given).
+    """
     growing = GrowingSpace(resolvent, responses, n_samples, probes)
-    for _ in range(steps - 1):
-        if not growing.extend():
+    for made in range(1, steps):
+        if not growing.extend(rough=exact is not None and made >= exact):
             break
     return growing.space()
 

@@ -41,8 +41,8 @@ class Resolvent(Protocol):
     def penalty(self) -> float:
         """a = n / step_sum of the ridge whose residual it makes."""
 
-    def residual(self, block: Array) -> Array:
-        """a (A + a I)^-1 block on the range of H."""
+    def residual(self, block: Array, rough: int = 0) -> Array:
+        """a (A + a I)^-1 block on the range of H; its last columns may be `rough` where solves are iterations."""
 
 
 @dataclass(frozen=True)
