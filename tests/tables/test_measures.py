@@ -211,3 +211,54 @@ def test_decimals_are_numbers_and_a_frame_needs_columns_and_known_responses():
         TableEncoder().fit(pd.DataFrame(index=range(5)))
     with pytest.raises(ValueError, match=r"Input y contains NaN\. Leave those rows out"):
         sw.KernelGradientRegressor().fit(frame, [np.nan] * 10)
+
+
+def fitted(tmp_path, text, *more):
+    (tmp_path / "t.csv").write_text(text)
+    return run("fit", tmp_path / "t.csv", "--target", "y", "--kernel", "gaussian", *more)
+
+
+@pytest.mark.parametrize("stray", ["2020-02-31", "2O20-02-11", "2020-13-01", "soon"])
+def test_one_cell_that_is_no_date_is_named_and_can_be_made_a_gap(stray, tmp_path):
+    """It neither makes months of all dates nor levels of them."""
+    rows = [f"2020-02-{at % 28 + 1:02d},{at}.5\n" for at in range(40)]
+    rows[9] = f"{stray},1.5\n"
+    text = "when,y\n" + "".join(rows)
+    assert f"'when' holds dates, but not in all rows (row 10: '{stray}')" in fitted(tmp_path, text).stderr
+    assert fitted(tmp_path, text, "--as", "when=date").exit_code == 0
+
+
+def test_a_zone_follows_a_time_only():
+    for cell, how in (("2020-02-31", "year-month"), ("2020-02+01", "year-month"), ("2020-01-01+02", "year-month-day")):
+        assert parse_dates([cell], how) is None
+    for cell in ("2020-02-03T14:05+02", "2020-02-03 14:05:06-0330", "2020-02-03T14:05Z"):
+        assert str(parse_dates([cell], "year-month-day")[0]).startswith("2020-02-03T14:05")
+
+
+def test_of_any_dates_the_day_stands_first_in_all_cells_or_in_none():
+    cells = ["03/04/2020", "2020-05-06", "26/09/2020"]
+    assert [str(day)[:10] for day in parse_dates(cells, "any")] == ["2020-04-03", "2020-05-06", "2020-09-26"]
+    assert [str(day)[:10] for day in parse_dates(cells[:2], "any")] == ["2020-03-04", "2020-05-06"]
+    assert str(parse_dates(["09/26/2020", "26/09/2020"], "any")[1])[:10] == "2020-09-26"
+
+
+def test_comments_between_rows_and_rules_below_a_header_are_no_rows(tmp_path):
+    rows = [f"{at},{at % 7}.5\n" for at in range(30)]
+    rows[7] += "# checked until here\n"
+    assert " 30 rows, 1 feature" in fitted(tmp_path, "x,y\n" + "".join(rows) + "# the end, my friend, of it\n").stdout
+    drawn = "| x | y |\n|---|---|\n" + "".join(f"| {at} | {at % 7}.5 |\n" for at in range(30))
+    assert "1 of 31 rows left out: no 'y' (row 1)" in fitted(tmp_path, drawn).stderr
+
+
+def test_a_target_in_other_capitals_is_found_and_a_slip_in_it_is_named(tmp_path):
+    rows = [f"{at},{at % 7}.5\n" for at in range(30)]
+    assert "did you mean 'Y'?" in fitted(tmp_path, "X,Y\n" + "".join(rows)).stderr
+    for slip in ("O.3", "1_000"):
+        rows[9] = f"9,{slip}\n"
+        said = fitted(tmp_path, "x,y\n" + "".join(rows)).stderr
+        assert f"(row 10: '{slip}'): mend that, or make it a gap" in said
+
+
+def test_numbers_beyond_all_measure_are_no_sums(tmp_path):
+    table = number_table(a=[1e308, 1e308, 1e308, np.inf], y=[1.0, 1.0, 1.0, 3.0])
+    assert len(prepare(table, Roles("y"), ["a"]).target) == 4

@@ -125,7 +125,7 @@ def _how_it_names(values: Array) -> str:
 def _last_sums_up(table: Table, names: Sequence[str]) -> bool:
     """Whether the last row holds the sums of all others in every column of numbers: in two at least, of three rows."""
     columns = [values for values in _numbers(table, names).values() if not np.isnan(values[-1]) and values.any()]
-    if len(columns) < 2 or table.n_rows < 4:
+    if len(columns) < 2 or table.n_rows < 4 or any(np.nanmax(np.abs(values)) >= _LONG for values in columns):
         return False
     return all(abs(values[-1] - np.nansum(values[:-1])) <= _rounding_of_sum(values) for values in columns)
 

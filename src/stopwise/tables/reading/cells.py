@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ MISSING_MARKS = frozenset(
 )
 """Cells that are gaps in every column (the marks that pandas, R, polars and Arrow write or read)."""
 DOUBTFUL_MARKS = frozenset(
-    ["?", ".", "-", "--", "*", "None", "none", "NONE", "missing", "Missing", "unknown", "na", "Na", "#DIV/0!"]
+    ["?", ".", "-", "--", "---", "*", "None", "none", "NONE", "missing", "Missing", "unknown", "na", "Na", "#DIV/0!"]
     + ["#VALUE!", "#REF!", "#NUM!", "#NAME?"]
 )
 """Cells that are gaps among numbers, dates and booleans, and words of their own among text."""
@@ -140,8 +141,9 @@ _MONTHS = {
     )
     for name in names.split()
 }
-_TIME = r"(?:[T ,]\s*(?P<H>\d{1,2}):(?P<M>\d{2})(?::(?P<S>\d{2}(?:[.,]\d{1,9})?))?\s?(?P<half>[AaPp]\.?[Mm]\.?)?)?"
-_ZONE = r"\s?(?:Z|UTC|[+-]\d{2}:?(?:\d{2})?)?"
+_CLOCK = r"[T ,]\s*(?P<H>\d{1,2}):(?P<M>\d{2})(?::(?P<S>\d{2}(?:[.,]\d{1,9})?))?\s?(?P<half>[AaPp]\.?[Mm]\.?)?"
+_TIME = rf"(?:{_CLOCK}(?:\s?[+-]\d{{2}}:?(?:\d{{2}})?)?)?\s?(?:Z|UTC)?"
+"""A zone in hours follows a time only: behind a month it would be a day."""
 _YEAR, _SHORT = r"(?P<y>\d{4})", r"(?P<y>\d{4}|\d{2})"
 _MONTH, _DAY, _WORD = r"(?P<m>\d{1,2})", r"(?P<d>\d{1,2})", r"(?P<m>[A-Za-z]{3,9})\.?"
 
@@ -163,7 +165,11 @@ class DateFormat:
         number = month if month.isdigit() else _MONTHS.get(month.lower())
         if number is None:
             return None
-        return f"{_full_year(part['y'])}-{int(number):02d}-{int(part.get('d') or 1):02d}{_clock(part)}"
+        year, day = _full_year(part["y"]), int(part.get("d") or 1)
+        try:
+            return f"{dt.date(int(year), int(number), day).isoformat()}{_clock(part)}"
+        except ValueError:  # such as 31 February
+            return None
 
 
 def _full_year(text: str) -> str:
@@ -181,7 +187,7 @@ def _clock(part: dict[str, str | None]) -> str:
 
 
 def _format(name: str, day: str) -> DateFormat:
-    return DateFormat(name, re.compile(day + _TIME + _ZONE, re.ASCII))
+    return DateFormat(name, re.compile(day + _TIME, re.ASCII))
 
 
 DATE_FORMATS = {
@@ -204,9 +210,16 @@ DATE_FORMATS = {
 def parse_dates(cells: Sequence[str], how: str) -> npt.NDArray[np.datetime64] | None:
     """Stripped cells as datetime64[us], gaps as NaT; None where some cell is no such date.
 
-    `how` is a name in DATE_FORMATS, "any" of them, or a pattern for `datetime.strptime`, which has a % in it.
+    `how` is a name in DATE_FORMATS, "any" of them, or a pattern for `datetime.strptime`, which has a % in it. Of any,
+    the month stands first in all cells or the day in all, if that can be.
     """
-    iso = _any_iso if how == "any" else DATE_FORMATS[how].iso if how in DATE_FORMATS else _by_pattern(how)
+    if how == "any":
+        found = (_parsed_dates(cells, _any_iso(without)) for without in ("day/month/year", "month/day/year", ""))
+        return next((made for made in found if made is not None), None)
+    return _parsed_dates(cells, DATE_FORMATS[how].iso if how in DATE_FORMATS else _by_pattern(how))
+
+
+def _parsed_dates(cells: Sequence[str], iso: Callable[[str], str | None]) -> npt.NDArray[np.datetime64] | None:
     known: dict[str, str | None] = {}
     out = []
     for cell in cells:
@@ -221,21 +234,20 @@ def parse_dates(cells: Sequence[str], how: str) -> npt.NDArray[np.datetime64] | 
         out.append(text)
     try:
         return np.array(out, dtype="datetime64[us]")
-    except ValueError:  # such as 31 February
+    except ValueError:  # such as 25 o'clock
         return None
 
 
-def _any_iso(cell: str) -> str | None:
-    """By the first format that the cell is written in."""
-    return next((iso for form in DATE_FORMATS.values() if (iso := form.iso(cell)) is not None), None)
+def _any_iso(without: str) -> Callable[[str], str | None]:
+    """By the first format that a cell is written in, of all but one."""
+    forms = [form for name, form in DATE_FORMATS.items() if name != without]
+    return lambda cell: next((iso for form in forms if (iso := form.iso(cell)) is not None), None)
 
 
 def _by_pattern(pattern: str) -> Callable[[str], str | None]:
-    from datetime import datetime
-
     def iso(cell: str) -> str | None:
         try:
-            return datetime.strptime(cell, pattern).replace(tzinfo=None).isoformat()
+            return dt.datetime.strptime(cell, pattern).replace(tzinfo=None).isoformat()
         except ValueError:
             return None
 
