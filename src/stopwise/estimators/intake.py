@@ -75,6 +75,10 @@ def numbers_only() -> Iterator[None]:
                 "Input X contains NaN. Fill those entries or leave the rows out, or fit a pandas or polars frame, "
                 "whose gaps are filled in (sw.tables.TableEncoder)"
             ) from error
+        if "Input y contains NaN" in str(error):
+            raise ValueError(
+                "Input y contains NaN. Leave those rows out: a fit needs to know their response"
+            ) from error
         if "setting an array element" in str(error):
             raise ValueError(f"rows of X (or of y) must all have the same number of entries: {error}") from error
         raise

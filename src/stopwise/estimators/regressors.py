@@ -116,7 +116,7 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
             )
             progress.show(f"fitting {problem.n_rows:,} rows")
             ranges = (tensor_range if is_tensor(problem.covariates) else feature_range)(problem.covariates)
-            fits, reasons = [], lost_digits(X=ranges, y=feature_range(rows.responses))
+            fits, reasons = [], lost_digits(rows.feature_names, X=ranges, y=feature_range(rows.responses))
             for chosen in groups_of_responses:
                 plan = replace(self.plan(chosen.kernel), rule=rule, starts=chosen.starts).for_rows(rows.kept_rows)
                 solution = choose_solver(chosen.problem, plan).solve(chosen.problem, plan)

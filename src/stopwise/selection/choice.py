@@ -31,6 +31,7 @@ from stopwise.selection.candidates import Candidate, Part, judge
 from stopwise.selection.length_scales import Device, Host, Learned, Place, learn
 from stopwise.selection.result import Selection, describe
 from stopwise.selection.rows import Sample, look_at_features, make_sample, median_distance
+from stopwise.selection.slopes import with_slopes
 
 KERNELS: tuple[Stationary, ...] = (Gaussian(), Matern(), ProductMatern(), Laplace(), ProductLaplace())
 """Smooth ones first: an earlier one wins a tie."""
@@ -80,7 +81,7 @@ class Budget:
     product_features: float = 50
     """With more features, products of kernels have one length scale: a gradient takes a pass by feature."""
     rows_per_slope: int = 5
-    """A linear part needs so many rows for each feature."""
+    """A linear part needs so many rows for each slope, and alone so many for each length scale that it stands for."""
     ties: float = 1.0
     """Standard errors of the difference up to which left-out rows cannot tell a candidate from the best."""
 
@@ -210,7 +211,7 @@ class Search:
         varies = np.ptp(problem.responses, axis=0) > 0
         scores = np.full(varies.size, np.nan)
         scores[varies] = best.fair_scores
-        problem = problem.with_trend() if best.linear else problem
+        problem = problem.with_trend(best.sample.slopes) if best.linear else problem
         kernel, starts = best.in_units(features.spread), best.result.starts if np.all(varies) else None
         return Chosen(kernel, problem, kept, table, scores, starts=starts)
 
@@ -220,6 +221,7 @@ class Search:
         return judge(rows, [Part(1.0, kernel, scales)], self.place, per_feature=False)
 
     def _best(self, rows: Sample) -> tuple[Candidate, list[Candidate]]:
+        rows = with_slopes(rows, rows.first(self.budget.more_rows), self.budget.rows_per_slope)
         sample = rows.first(self.budget.more_rows)
         tried = self._listed(sample.first(self.budget.rows))
         finalists = self._finalists(tried, sample)
@@ -227,7 +229,7 @@ class Search:
             return self._mixed(finalists), tried
         trusted = finalists if self.forced else not_refuted(finalists, rows, self.place)
         best = _ranked(trusted)[0]
-        if self._may_be_linear(sample):
+        if self._may_be_linear(sample) and sample.n_rows >= self.budget.rows_per_slope * len(np.unique(sample.groups)):
             line = judge(sample.with_linear(), [], self.place, per_feature=False)
             tried.append(line)
             # Half of the prior odds: of as many kernels the best is flattered. A score is two likelihoods.
@@ -285,8 +287,9 @@ class Search:
         return self.per_feature and many and sample.covariates.shape[1] > 1
 
     def _may_be_linear(self, sample: Sample) -> bool:
-        n, d = sample.covariates.shape
-        return self.linear and sample.intercept and n >= max(self.budget.rows_per_slope * d, self.budget.small_rows)
+        n, slopes = sample.n_rows, int(sample.slopes.sum())
+        enough = n >= max(self.budget.rows_per_slope * slopes, self.budget.small_rows)
+        return self.linear and sample.intercept and slopes > 0 and enough
 
     def _judged(self, sample: Sample, kernel: Stationary, found: Learned, per_feature: bool) -> Candidate:
         candidate = judge(sample, [Part(1.0, kernel, found.scales)], self.place, per_feature=per_feature)

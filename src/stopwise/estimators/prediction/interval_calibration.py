@@ -226,7 +226,7 @@ def _standing_posterior(fitted: Fitted, rows: Array, chosen: Array) -> Posterior
     some = rows[np.ix_(chosen, chosen)] if precomputed else on_host(rows[chosen])
     weights = path.row_weights[chosen]
     weights = weights * (_counts(path)[chosen].sum() / weights.sum())
-    trend = None if fitted.trend is None else make_trend(some, weights)
+    trend = None if fitted.trend is None else make_trend(some, weights, fitted.trend.sloped)
     free = Free(path.intercept, trend, float(weights.sum()))
     columns = chosen if precomputed else None
     posterior = posterior_of_rows(fitted.kernel, some, weights, free, path.n_samples, columns)
@@ -272,7 +272,7 @@ def _others(fitted: Fitted, rows: Array) -> Others | None:
     responses = y.reshape(len(rows), -1) / np.sqrt(weights[:, None]) * path.scale
     each = []
     for response, at in zip(responses.T, fitted.step_sums, strict=True):
-        column, counts, linear = response[:, None], path.counts, fitted.trend is not None
+        column, counts = response[:, None], path.counts
         problem = make_problem(covariates, column, weights, intercept=path.intercept, seed=0, counts=counts)
-        each.append(OtherKernels(sample_places(problem, fitted.kernel, linear, float(at))))
+        each.append(OtherKernels(sample_places(problem, fitted.kernel, fitted.trend, float(at))))
     return Others(ranges if fitted.features is None else ranges[:, fitted.features], tuple(each))
