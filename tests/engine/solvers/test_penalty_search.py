@@ -50,3 +50,20 @@ def test_no_reading_is_made_below_what_is_affordable_and_the_regret_says_so():
 
 def test_an_affordable_penalty_below_the_best_costs_nothing():
     assert search(affordable=1e-5)[0].run(1.0).regret == pytest.approx(search()[0].run(1.0).regret)
+
+
+@pytest.mark.parametrize(("allowance", "first_dip"), [(5.0, False), (10.0, True)])
+def test_the_stop_is_in_an_earlier_dip_where_that_is_within_the_allowance(allowance, first_dip):
+    """Two dips a factor 10^4 apart: the earlier is 8 standard errors above the later, what lies between 160."""
+    noise = np.random.default_rng(0).standard_normal(400)
+
+    def left_out(penalty):
+        place = math.log10(penalty / BEST) / 4
+        return np.sqrt(1.05 + 0.02 * place + 3.2 * (place * (place - 1)) ** 2 + 0.05 * place * noise)
+
+    given = PenaltySearch(left_out, weight=400.0, total=400.0, smallest=1e-6, largest=1e6, allowance=allowance)
+    found = given.run(BEST, also=tuple(np.log(np.geomspace(1e-4, 1e4, 17))))
+    assert found.lowest_penalty == pytest.approx(BEST, rel=0.05)
+    assert (found.penalty > 1e4 * BEST) == first_dip
+    assert (found.penalty < 1.1 * BEST) != first_dip
+    assert found.criterion - found.lowest <= allowance * found.standard_error
