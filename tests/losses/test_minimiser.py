@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from helpers.loss_cases import CASES, problem
 import stopwise as sw
 from stopwise.engine.loss_fits import loss_minimiser, newton_equations
 from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser, minimise
-from stopwise.engine.loss_fits.loss_path import excess, walk
+from stopwise.engine.loss_fits.loss_path import _earliest, excess, walk
 from stopwise.engine.loss_fits.loss_rows import (
     EXACT_ROWS,
     LEAST_LANDMARKS,
@@ -214,6 +215,18 @@ def test_the_stop_is_the_earliest_within_half_a_standard_error():
     earlier = minimise(given, path.chosen.step_sum / 1.3, path.chosen)
     above, error = excess(earlier, best)
     assert above > 0.4 * error
+
+
+def test_an_earlier_dip_within_half_a_standard_error_is_the_stop():
+    """Losses of ten rows at readings 0 to 4, the last the best: the second, a dip before a rise, is near enough."""
+    given, turns = SimpleNamespace(weights=np.ones(10), n_samples=10.0), np.tile([-1.0, 1.0], 5)
+    above = (9.0, 0.4, 9.0, 0.4, 0.0)  # standard errors
+    readings = [
+        SimpleNamespace(problem=given, step_sum=float(i), left_out_losses=2 + a / 10**0.5 + (a > 0) * turns)
+        for i, a in enumerate(above)
+    ]
+    assert _earliest(given, readings, readings[-1], 0.5) is readings[1]
+    assert _earliest(given, readings, readings[-1], 0.0) is readings[-1]
 
 
 def test_no_allowance_stops_at_the_minimum():
