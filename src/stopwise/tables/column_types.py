@@ -95,8 +95,9 @@ class Guess:
 
     def see(self, cells: Sequence[str], line: int) -> None:
         """Strike out what these cells, which begin at this row, are not."""
-        before = [made.known(cells) for made in self.possible]
-        self.possible = [made for made in before if self._allows(made, cells)]
+        different = list(dict.fromkeys(cells))
+        before = [made.known(different) for made in self.possible]
+        self.possible = [made for made in before if self._allows(made, different)]
         if before and not self.possible:
             at = max(_first_stray(made, cells) for made in before)
             self.stray = f"row {line + at + 1:,}: '{shown(cells[at])}'"
