@@ -140,6 +140,12 @@ class Intake:
     response_names: tuple[str, ...] | None = None
     """What y's columns were called, where they had names."""
 
+    @property
+    def about_columns(self) -> dict[str, Any]:
+        """What a fit keeps of the columns of X and y: how many, their names, and how features are made of them."""
+        kept = ("n_features", "feature_names", "columns_in", "recipe", "response_names")
+        return {name: getattr(self, name) for name in kept}
+
     def is_gram(self, kernel: Kernel | None) -> bool:
         """Whether the covariates are a kernel matrix, which must then be square."""
         rows, columns = self.covariates.shape

@@ -121,6 +121,8 @@ class Chosen:
     """Which columns of y it is for."""
     starts: tuple[SearchStart, ...] | None = None
     """For each of them where a search for its stop starts: its left-out errors on some rows are known."""
+    landmarks: int | None = None
+    """How many rows are enough to stand for all, where that was judged."""
 
     @property
     def expected(self) -> float:

@@ -92,3 +92,20 @@ def test_strides_to_smaller_penalties_do_not_shrink_after_a_reading_between_othe
     given, read = search(lambda penalty: np.sign(planted(penalty)) * math.sqrt(1 + 100 * penalty))
     assert given.run((1e-3,)).lowest == pytest.approx(1.0, rel=1e-3)
     assert len(read) <= 12
+
+
+@pytest.mark.parametrize(("allowance", "first_dip"), [(5.0, False), (10.0, True)])
+def test_the_stop_is_in_an_earlier_dip_where_that_is_within_the_allowance(allowance, first_dip):
+    """Two dips a factor 10^4 apart: the earlier is 8 standard errors above the later, what lies between 160."""
+    noise = np.random.default_rng(0).standard_normal(400)
+
+    def left_out(penalty):
+        place = math.log10(penalty / BEST) / 4
+        return np.sqrt(1.05 + 0.02 * place + 3.2 * (place * (place - 1)) ** 2 + 0.05 * place * noise)
+
+    given = PenaltySearch(left_out, weight=400.0, total=400.0, smallest=1e-6, largest=1e6, allowance=allowance)
+    found = given.run((BEST,), also=tuple(np.log(np.geomspace(1e-4, 1e4, 17))))
+    assert found.lowest_penalty == pytest.approx(BEST, rel=0.05)
+    assert (found.penalty > 1e4 * BEST) == first_dip
+    assert (found.penalty < 1.1 * BEST) != first_dip
+    assert found.criterion - found.lowest <= allowance * found.standard_error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -264,3 +266,21 @@ def test_penalties_that_rounding_drowns_are_not_read():
 
     assert system(0.5).affordable == pytest.approx(2.0)
     assert system(1e-12).affordable < 1e-3
+
+
+def test_rows_left_out_are_predicted_as_finely_as_their_weights_ask_for():
+    """Weights grow as the penalty falls, and so does what rough products make of them."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(120, 2))
+    matrix, targets = Gaussian(0.5)(x), np.sin(3 * x[:, :1])
+    rough = 1e-6 * rng.normal(size=(120, 120))
+
+    def left_out(**options):
+        gram = systems.RawGram(lambda b: matrix @ b, lambda at: matrix[:, at], np.ones(120), **options)
+        if options:
+            gram = replace(gram, product=lambda b: (matrix + rough) @ b, careful=lambda b: matrix @ b)
+        settings = {"intercept": True, "rank": 60, "seed": 0, "single": bool(options), "products": 1000.0}
+        return systems.FoldSystem(gram, targets, np.ones(120), **settings).left_out(1e-7)
+
+    exact = left_out()
+    assert np.abs(left_out(error=lambda: 1e-6 * np.sqrt(120)) - exact).max() < 0.01 * np.sqrt(np.mean(exact**2))

@@ -211,9 +211,7 @@ class PenaltySearch:
         gap = squares - squares[at]
         above = gap.sum(1) / self.weight
         within = above <= self.allowance * self._spread(gap) * math.sqrt(self.weight / self.total)
-        stop = at
-        while stop + 1 < len(grid) and within[stop + 1]:
-            stop += 1
+        stop = int(np.flatnonzero(within)[-1])
         return float(grid[at]), float(grid[stop]), (grid, squares, means)
 
     def _spread(self, gap: Array) -> Array:

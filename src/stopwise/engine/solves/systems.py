@@ -274,7 +274,7 @@ class _Fold:
         system, others = self._system, self._others
         solver = others.at(penalty, system.search_tol)
         self._guess = solver.inverse(others.responses, self._guess)
-        fitted = system.gram.product(others.roots[:, None] * self._guess)
+        fitted = others.product(penalty)(others.roots[:, None] * self._guess)
         system.tally.products += 1
         gap = system.targets - fitted
         if system.intercept:
@@ -313,6 +313,12 @@ class _Weighted:
         """The smallest penalty that float32 products can tell from none."""
         return float(_SINGLE * self._system.error * (self.roots**2).max())
 
+    def product(self, penalty: float) -> Product:
+        """Products with G that are fine enough for weights at a penalty: these grow as it falls."""
+        gram = self._system.gram
+        rough = self._system.single and penalty < 0.99 * self.rounded  # which may itself be asked for
+        return gram.careful if rough and gram.careful is not None else gram.product
+
     def _product(self, product: Product, block: Array) -> Array:
         inner = self.roots[:, None] * self.centre(block)
         return self.centre(self.roots[:, None] * product(inner))
@@ -331,9 +337,9 @@ class _Weighted:
         if held is not None:
             self._system.tally.products += 1
             return factor(lambda: centred_gram(held(), self.roots, self.constant), penalty, self.constant)
-        rough = self._system.single and penalty < 0.99 * self.rounded  # which may itself be asked for
+        product = self.product(penalty)
         return Preconditioned(
-            self.careful if rough else self.multiply,
+            lambda block: self._product(product, block),
             self.stand_in,
             penalty,
             self.centre,

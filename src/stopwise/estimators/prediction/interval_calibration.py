@@ -189,11 +189,13 @@ def scale_clock(fitted: Fitted) -> Array:
 
 def has_intervals(fitted: Fitted | LossFitted) -> bool:
     """Whether a fit can say how uncertain it is: squares, with rows to leave out, whose noise is their own."""
-    return isinstance(fitted, Fitted) and training_rows(fitted) is not None and not fitted.shared_noise
+    return training_rows(fitted) is not None and not cast(Fitted, fitted).shared_noise
 
 
-def training_rows(fitted: Fitted) -> Array | None:
-    """The rows that a fit can leave out, as the kernel takes them; None where it kept sums alone."""
+def training_rows(fitted: Fitted | LossFitted) -> Array | None:
+    """The rows that a fit can leave out, as the kernel takes them; None under a loss, and where it kept sums alone."""
+    if isinstance(fitted, LossFitted):
+        return None
     basis = fitted.path.spectrum.basis
     if basis is None or fitted.path.response is None:
         return None
