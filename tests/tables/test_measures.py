@@ -204,6 +204,18 @@ def test_a_column_of_several_sorts_names_a_row_of_the_rarest(cells, words):
         TableEncoder().fit(pd.DataFrame({"a": pd.Series(cells, dtype=object)}))
 
 
+def test_a_period_is_the_date_that_it_begins_at():
+    months = pd.period_range("2000-01", periods=30, freq="M")
+    gappy = pd.DataFrame({"a": months.where(np.arange(30) != 4)})
+    starts = pd.DataFrame({"a": months.to_timestamp().where(np.arange(30) != 4)})
+    encoded = TableEncoder().fit(gappy).transform(gappy)
+    np.testing.assert_array_equal(encoded, TableEncoder().fit(starts).transform(starts))
+
+
+def test_a_zero_byte_is_named_by_its_line(tmp_path):
+    assert "a zero byte in line 3" in fitted(tmp_path, "x,y\n1,2\n2,\0003\n3,4\n").stderr
+
+
 def test_decimals_are_numbers_and_a_frame_needs_columns_and_known_responses():
     frame = pd.DataFrame({"a": [decimal.Decimal(at) / 4 for at in range(10)]})
     assert TableEncoder().fit(frame).transform(frame)[:, 0].tolist() == [at / 4 for at in range(10)]

@@ -89,7 +89,8 @@ def _or_none(cell: object) -> str | None:
 
 
 def of_objects(cells: list[Any], name: str, kind: str = "object") -> Column:
-    """Python objects as a column, where all of them are of one sort; None and NaN are gaps."""
+    """Python objects as a column, where all of them are of one sort; None and NaN are gaps, a period is its start."""
+    cells = [getattr(cell, "start_time", cell) for cell in cells]
     gaps = [_is_gap(cell) for cell in cells]
     present = [cell for cell, gap in zip(cells, gaps, strict=True) if not gap]
     if not present:
