@@ -73,20 +73,6 @@ def test_a_second_start_where_there_is_no_second_minimum_costs_few_readings():
     assert len(more) <= len(read) + 2
 
 
-def test_the_stop_is_not_carried_across_a_ridge_between_readings():
-    """Along the slope rows differ by chance, which the rule allows; the ridge lifts all of them."""
-    chance = np.random.default_rng(0).uniform(-1, 1, 400)
-
-    def ridge(penalty):
-        at = math.log(penalty / 1e-9) / math.log(1e7)
-        return np.sqrt(1 + at * (1e-3 + 0.5 * (chance - chance.mean())) + 0.3 * math.exp(-200 * (at - 0.5) ** 2))
-
-    given, read = search(ridge)
-    found = given.run((BEST, 1e-9))
-    assert found.penalty < 10**-6.5
-    assert any(1e-7 < penalty < 1e-4 for penalty in read)
-
-
 def test_strides_to_smaller_penalties_do_not_shrink_after_a_reading_between_others():
     """A parabola through the first readings has its minimum between them; the error falls on below all of them."""
     given, read = search(lambda penalty: np.sign(planted(penalty)) * math.sqrt(1 + 100 * penalty))
