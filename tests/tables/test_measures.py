@@ -2,6 +2,7 @@
 
 import datetime as dt
 import decimal
+import re
 
 import numpy as np
 import pandas as pd
@@ -120,6 +121,38 @@ def test_a_unit_is_said_must_be_the_same_in_all_rows_and_can_be_overruled(tmp_pa
     assert run_json(*command, "--json")["features"] == ["a=0 g", "a=0 kg", "a=1 kg", "a=2 kg"]
 
 
+@pytest.mark.filterwarnings("ignore:'[at]' is read as")
+def test_a_model_remembers_units_and_refuses_others(tmp_path):
+    new, model = tmp_path / "new.csv", tmp_path / "m.stopwise"
+    text = "a,t,y\n" + "".join(f"{at} kg,{at}h 5m,{at % 7}.5\n" for at in range(30))
+    assert fitted(tmp_path, text, "--out", model).exit_code == 0
+    answers = []
+    for row, refused in (
+        ("5 kg,5h 5m", ""),
+        ("5,5h 5m", ""),
+        ("5 g,5h 5m", "'g'.*'kg'"),
+        ("5 kg,5:05", "'hours'.*'days'"),
+    ):
+        new.write_text(f"a,t\n{row}\n")
+        said = run("predict", model, new)
+        assert said.exit_code == (2 if refused else 0)
+        assert bool(re.search(refused, said.stderr))
+        answers += [said.stdout] * (not refused)
+    assert answers[0] == answers[1] != ""
+    (tmp_path / "folder").mkdir()
+    for unit in ("kg", "g"):
+        (tmp_path / "folder" / f"{unit}.csv").write_text(f"a,y\n1 {unit},1\n2 {unit},2\n")
+    with (
+        open_tables(tmp_path / "folder") as tables,
+        pytest.raises(TableError, match="'a' is in 'g' here and in 'kg' there"),
+    ):
+        tables.whole()
+    spans = pd.DataFrame({"a": pd.to_timedelta(np.arange(12), unit="h")})
+    hours = pd.DataFrame({"a": [dt.time(at) for at in range(12)]})
+    with pytest.raises(TableError, match="is in 'hours', and the fit's was in 'days'"):
+        TableEncoder().fit(spans).transform(hours)
+
+
 def test_a_way_of_writing_must_hold_in_every_batch_of_rows(tmp_path):
     """What later rows allow, and earlier ones did not, is no reading of the column."""
     for early, late in (("2020-01-{:02d}", "03/{:02d}/2020"), ("{}", "{} kg"), ("{} kg", "{}")):
@@ -202,6 +235,18 @@ def test_text_of_pandas_own_kind_may_have_gaps():
 def test_a_column_of_several_sorts_names_a_row_of_the_rarest(cells, words):
     with pytest.raises(TableError, match=words):
         TableEncoder().fit(pd.DataFrame({"a": pd.Series(cells, dtype=object)}))
+
+
+def test_a_period_is_the_date_that_it_begins_at():
+    months = pd.period_range("2000-01", periods=30, freq="M")
+    gappy = pd.DataFrame({"a": months.where(np.arange(30) != 4)})
+    starts = pd.DataFrame({"a": months.to_timestamp().where(np.arange(30) != 4)})
+    encoded = TableEncoder().fit(gappy).transform(gappy)
+    np.testing.assert_array_equal(encoded, TableEncoder().fit(starts).transform(starts))
+
+
+def test_a_zero_byte_is_named_by_its_line(tmp_path):
+    assert "a zero byte in line 3" in fitted(tmp_path, "x,y\n1,2\n2,\0003\n3,4\n").stderr
 
 
 def test_decimals_are_numbers_and_a_frame_needs_columns_and_known_responses():

@@ -31,7 +31,7 @@ from stopwise.selection.candidates import Candidate, Part, judge
 from stopwise.selection.length_scales import Device, Host, Learned, Place, learn
 from stopwise.selection.result import Selection, describe
 from stopwise.selection.rows import Sample, look_at_features, make_sample, median_distance
-from stopwise.selection.slopes import with_slopes
+from stopwise.selection.slopes import chosen_slopes
 
 KERNELS: tuple[Stationary, ...] = (Gaussian(), Matern(), ProductMatern(), Laplace(), ProductLaplace())
 """Smooth ones first: an earlier one wins a tie."""
@@ -221,8 +221,10 @@ class Search:
         return judge(rows, [Part(1.0, kernel, scales)], self.place, per_feature=False)
 
     def _best(self, rows: Sample) -> tuple[Candidate, list[Candidate]]:
-        rows = with_slopes(rows, rows.first(self.budget.more_rows), self.budget.rows_per_slope)
         sample = rows.first(self.budget.more_rows)
+        if self.linear:
+            slopes = chosen_slopes(sample, sample.n_rows // self.budget.rows_per_slope)
+            rows, sample = replace(rows, slopes=slopes), replace(sample, slopes=slopes)
         tried = self._listed(sample.first(self.budget.rows))
         finalists = self._finalists(tried, sample)
         if sample.n_rows < self.budget.small_rows:

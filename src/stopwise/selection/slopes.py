@@ -8,7 +8,6 @@ after the other, as long as the evidence of least squares grows.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -28,11 +27,6 @@ def cost_of_slopes(energy: Array, count: Array | int, variance: Array, picking: 
     """
     each = energy / np.maximum(count, 1)
     return cast(Array, count * np.log(np.maximum(each, variance)) + 2 * picking)
-
-
-def with_slopes(rows: Sample, learned_from: Sample, rows_per_slope: int) -> Sample:
-    """The same rows; their linear part, if any, has the slopes that a part of them can bear."""
-    return replace(rows, slopes=chosen_slopes(learned_from, learned_from.n_rows // rows_per_slope))
 
 
 def chosen_slopes(sample: Sample, most: int) -> Array:

@@ -25,6 +25,7 @@ from stopwise.tables.table import Column, Kind, TableError, text_column
 
 _GAPS = MISSING_MARKS | DOUBTFUL_MARKS
 _EITHER = frozenset(["month/day/year", "day/month/year"])
+_TIMES = {"hours": parse_hours, "days": parse_days}
 _WORDS = {"number": Kind.NUMBER, "text": Kind.TEXT, "date": Kind.DATE, "boolean": Kind.BOOLEAN}
 
 
@@ -57,7 +58,8 @@ class ColumnType:
         values = self._parse(cells)
         if values is None and self.lenient:
             values = self._parse([cell if self._parse([cell]) is not None else "" for cell in cells])
-        return None if values is None else Column(self.kind, values)
+        unit = self.how if self.how in _TIMES else self.unit or ""
+        return None if values is None else Column(self.kind, values, unit)
 
     def _parse(self, cells: Sequence[str]) -> npt.NDArray[np.float64] | npt.NDArray[np.datetime64] | None:
         if self.kind is Kind.EMPTY:
@@ -68,7 +70,7 @@ class ColumnType:
             return parse_dates(cells, self.how)
         if self.unit is not None:
             return parse_measures(cells, self.how, self.unit)
-        times = {"hours": parse_hours, "days": parse_days}.get(self.how)
+        times = _TIMES.get(self.how)
         return parse_numbers(cells, self.how) if times is None else times(cells)
 
 
@@ -95,8 +97,9 @@ class Guess:
 
     def see(self, cells: Sequence[str], line: int) -> None:
         """Strike out what these cells, which begin at this row, are not."""
-        before = [made.known(cells) for made in self.possible]
-        self.possible = [made for made in before if self._allows(made, cells)]
+        different = list(dict.fromkeys(cells))
+        before = [made.known(different) for made in self.possible]
+        self.possible = [made for made in before if self._allows(made, different)]
         if before and not self.possible:
             at = max(_first_stray(made, cells) for made in before)
             self.stray = f"row {line + at + 1:,}: '{shown(cells[at])}'"
@@ -163,19 +166,19 @@ def _by_word(name: str, word: str, types: list[ColumnType]) -> list[ColumnType]:
 def settle(name: str, guess: Guess, kind: Kind | None) -> ColumnType:
     """The type that every cell allowed, or an error that names the first cell that does not fit."""
     if guess.possible:
-        for doubt in _doubts(shown(name), *guess.possible):
+        for doubt in _doubts(shown(name), kind is not None, *guess.possible):
             warnings.warn(doubt, UserWarning, stacklevel=2)
         return guess.possible[0]
     what = "numbers" if kind is None else kind.value
     raise TableError(f"the column '{shown(name)}' must hold {what}, but {guess.stray} is not")
 
 
-def _doubts(name: str, found: ColumnType, *others: ColumnType) -> Iterator[str]:
-    """What a reader should know of how a column is read, and how to say otherwise."""
+def _doubts(name: str, known: bool, found: ColumnType, *others: ColumnType) -> Iterator[str]:
+    """What a reader should know of how a column is read, and how to say otherwise; `known`: a model says its kind."""
     dates = {made.how for made in others if made.kind is Kind.DATE and not made.lenient}
     either = dates & (_EITHER - {found.how}) if found.how in _EITHER else ()
     for other in either:
         yield f"dates in '{name}' are read as {found.how}, and each could be {other}: if so, say --as '{name}={other}'"
-    if found.unit or found.how == "days":
+    if not known and (found.unit or found.how == "days"):
         what = f"numbers of '{shown(found.unit)}'" if found.unit else "durations, in days"
         yield f"'{name}' is read as {what}: if it is text, say --as '{name}=text'"

@@ -70,7 +70,8 @@ def _one(name: str, column: Column, responses: Floats | None, choices: Choices) 
         parts = dates.useful_parts(moments, choices.dates)
         return (Dates(name, parts, float(np.nanmedian(dates.days(moments))), flag), 0) if parts else "it holds dates"
     values = numbers_of(column, name)
-    return Numbers(name, float(np.median(values[~missing])), flag, boolean=column.kind is Kind.BOOLEAN), 0
+    middle = float(np.median(values[~missing]))
+    return Numbers(name, middle, flag, boolean=column.kind is Kind.BOOLEAN, unit=column.unit), 0
 
 
 def gap_speaks(missing: Mask, responses: Floats | None) -> bool:

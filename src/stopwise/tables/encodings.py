@@ -28,6 +28,8 @@ class Numbers:
     fill: float
     flag: bool = False
     boolean: bool = False
+    unit: str = ""
+    """What the numbers of the fit counted, where the table said so."""
 
     @property
     def kind(self) -> Kind:
@@ -47,6 +49,11 @@ class Numbers:
     def encode(self, column: Column) -> tuple[Floats, Mask]:
         """Features, and rows with a value never seen in training (none here)."""
         values = numbers_of(column, self.name)
+        if self.unit and column.unit not in ("", self.unit):
+            raise TableError(
+                f"the column '{shown(self.name)}' is in '{shown(column.unit)}', and the fit's was in "
+                f"'{shown(self.unit)}': convert it"
+            )
         missing = np.isnan(values)
         made = [np.where(missing, self.fill, values)] + ([missing.astype(np.float64)] if self.flag else [])
         return np.stack(made, axis=1), np.zeros(len(values), dtype=bool)

@@ -68,7 +68,7 @@ def as_column(series: nw.Series[Any], name: str) -> Column:
     if isinstance(kind, nw.Duration):
         spans = np.asarray(series.to_numpy(), dtype="timedelta64[us]")
         days = np.where(np.isnat(spans), np.nan, spans.astype(np.float64) / (1e6 * _DAY))
-        return Column(Kind.NUMBER, days)
+        return Column(Kind.NUMBER, days, "days")
     return of_objects(series.to_list(), name, str(kind))
 
 
@@ -89,7 +89,8 @@ def _or_none(cell: object) -> str | None:
 
 
 def of_objects(cells: list[Any], name: str, kind: str = "object") -> Column:
-    """Python objects as a column, where all of them are of one sort; None and NaN are gaps."""
+    """Python objects as a column, where all of them are of one sort; None and NaN are gaps, a period is its start."""
+    cells = [getattr(cell, "start_time", cell) for cell in cells]
     gaps = [_is_gap(cell) for cell in cells]
     present = [cell for cell, gap in zip(cells, gaps, strict=True) if not gap]
     if not present:
@@ -101,7 +102,8 @@ def of_objects(cells: list[Any], name: str, kind: str = "object") -> Column:
                 return text_column(cast("list[str | None]", turned))
             if made is Kind.DATE:
                 return Column(made, np.array(turned, dtype="datetime64[us]"))
-            return Column(made, np.array([np.nan if cell is None else cell for cell in turned], dtype=np.float64))
+            floats = np.array([np.nan if cell is None else cell for cell in turned], dtype=np.float64)
+            return Column(made, floats, {_hours: "hours", _days: "days"}.get(turn, ""))
     met = Counter(type(cell).__name__ for cell in present)
     rarest = min(met, key=lambda sort: met[sort])
     at = next(row for row, cell in enumerate(cells) if type(cell).__name__ == rarest and not gaps[row])
