@@ -383,3 +383,14 @@ def test_noise_that_grows_is_found_and_even_noise_is_not():
     assert find_varying_noise(rows[:30], normal[:30]) is None
     assert find_varying_noise(np.ones((100, 2)), normal[:100]) is None
     assert find_varying_noise(rows, np.zeros(400)) is None
+
+
+def test_noise_is_not_called_varying_where_that_widens_intervals():
+    """Rows on the left are quiet, but for a few: over the small deviation learned there these are enormous."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, size=(400, 1))
+    ratios = np.where(x[:, 0] > 0, 1.0, 1e-2) * rng.normal(size=400)
+    assert find_varying_noise(x, ratios) is not None
+    few = np.flatnonzero(x[:, 0] < 0)[:12]
+    ratios[few] = 0.3
+    assert find_varying_noise(x, ratios) is None

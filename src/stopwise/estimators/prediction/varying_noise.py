@@ -24,6 +24,8 @@ LEAST_ROWS = 60
 """With fewer left-out residuals no variation is looked for."""
 _CLEAR = 2.5
 """Paired standard errors by which the likelihood of left-out residuals must improve."""
+_LEVELS = (0.9, 0.99)
+"""Levels at which intervals may not become wider."""
 _LENGTHS = (1.0, 2.0, 4.0)
 """Length scales tried, in units of the median distance: noise is taken to vary more slowly than the truth."""
 _PENALTIES = tuple(float(p) for p in np.geomspace(0.02, 20.0, 10))
@@ -77,7 +79,7 @@ def find_varying_noise(rows: Array, ratios: Array) -> tuple[VaryingNoise, Array]
     length, penalty, left_out = _best(points, logs)
     left_out = left_out - left_out.mean()
     gain, error = _improvement(ratios, left_out)
-    if gain <= _CLEAR * error:
+    if gain <= _CLEAR * error or _widens(ratios, left_out):
         return None
     ends = float(left_out.min()), float(left_out.max())
     return VaryingNoise(centre, spread, *_solved(points, logs, length, penalty), length, *ends, gain), left_out
@@ -127,6 +129,16 @@ def _solved(points: Array, logs: Array, length: float, penalty: float) -> tuple[
     order, factor = order - 1, np.tril(factor)[:, :rank]
     few = solve_triangular(factor[:rank], factor.T @ weights[order], lower=True, trans="T")
     return points[order[:rank]], few, constant
+
+
+def _widens(ratios: Array, logs: Array) -> bool:
+    """Whether intervals at `_LEVELS` are wider than with one variance for all, by the geometric mean over levels.
+
+    A row that is taken to be quiet and is not has a ratio so large that it widens all intervals of high levels.
+    """
+    before, after = np.abs(ratios), np.abs(ratios) * np.exp(-logs / 2) * float(np.exp(logs / 2).mean())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return bool(np.log(np.quantile(after, _LEVELS) / np.quantile(before, _LEVELS)).sum() > 0)
 
 
 def _improvement(ratios: Array, logs: Array) -> tuple[float, float]:
