@@ -20,12 +20,17 @@ class Trend:
     """The constant and the features as columns t(x) = [1, (x - centre) / spread] @ mixing, left unpenalised.
 
     Over the training samples they are orthonormal: sum_i w_i t(x_i) t(x_i)' = I. Features that are sums of others
-    within rounding add no column.
+    within rounding add no column; those without a slope have rows of zeros in `mixing`.
     """
 
     centre: Array
     spread: Array
     mixing: Array
+
+    @property
+    def sloped(self) -> Array:
+        """Which features have a slope."""
+        return cast(Array, self.mixing[1:].any(axis=1))
 
     def at(self, covariates: Array) -> Array:
         """t at some rows, (m, p)."""
@@ -39,8 +44,8 @@ class Trend:
         return cast(Array, in_spreads[0] - self.centre @ slopes), cast(Array, slopes)
 
 
-def make_trend(covariates: Array, weights: Array | None) -> Trend:
-    """The unpenalised columns of some training rows."""
+def make_trend(covariates: Array, weights: Array | None, sloped: Array | None = None) -> Trend:
+    """The unpenalised columns of some training rows, of which these features (None: all) have slopes."""
     rows = covariates.astype(np.float64)
     root = np.ones(len(rows)) if weights is None else np.sqrt(weights)
     centre = np.average(rows, axis=0, weights=weights)
@@ -49,10 +54,13 @@ def make_trend(covariates: Array, weights: Array | None) -> Trend:
     reach = np.where(varies & (reach > 0), reach, 1.0)
     spread = reach * np.sqrt(np.average(((rows - centre) / reach) ** 2, axis=0, weights=weights))
     spread = np.where(varies & (spread > 0), spread, 1.0)
-    columns = np.column_stack([np.ones(len(rows)), (rows - centre) / spread])
+    used = np.append(True, varies if sloped is None else varies & sloped)
+    columns = np.column_stack([np.ones(len(rows)), (rows - centre) / spread])[:, used]
     _, values, directions = np.linalg.svd(root[:, None] * columns, full_matrices=False)
     kept = values > 1e-10 * values[0]
-    return Trend(centre, spread, directions[kept].T / values[kept])
+    mixing = np.zeros((len(used), int(kept.sum())))
+    mixing[used] = directions[kept].T / values[kept]
+    return Trend(centre, spread, mixing)
 
 
 @dataclass(frozen=True)
@@ -126,9 +134,9 @@ class Problem:
         scale, offset = self.scale[at], self.offset[at]
         return replace(self, responses=self.responses[:, at], scale=scale, offset=offset, level=level)
 
-    def with_trend(self) -> Problem:
-        """The same problem with a linear part left unpenalised beside the intercept."""
-        trend = make_trend(self.covariates, self.weights)
+    def with_trend(self, sloped: Array | None = None) -> Problem:
+        """The same problem with slopes (of these features; None: of all) left unpenalised beside the intercept."""
+        trend = make_trend(self.covariates, self.weights, sloped)
         columns = trend.at(self.covariates)
         weighted = self.responses if self.weights is None else self.weights[:, None] * self.responses
         level = columns.T @ weighted

@@ -41,11 +41,15 @@ def test_a_target_of_text_is_fitted_predicted_and_told(table, tmp_path):
     assert "setosa, versicolor, virginica" in told.stdout
 
 
-def test_counts_are_fitted_with_their_loss(table, tmp_path):
-    counts = tmp_path / "counts.csv"
+@pytest.mark.parametrize("loss", ["poisson", "huber", "quantile"])
+def test_numbers_are_fitted_and_predicted_under_their_loss(tmp_path, loss):
+    counts, model = tmp_path / "counts.csv", tmp_path / "model.stopwise"
     counts.write_text("x,y\n" + "".join(f"{i / 10},{i % 4 + i // 10}\n" for i in range(40)))
-    facts = run_json("fit", counts, "--target", "y", "--loss", "poisson", "--kernel", "gaussian")
-    assert facts["loss"] == "poisson"
+    facts = run_json("fit", counts, "--target", "y", "--loss", loss, "--kernel", "gaussian", "--out", model)
+    assert facts["loss"] == loss
+    predicted = run_json("predict", model, counts)["prediction"]
+    assert len(predicted) == 40
+    assert predicted[-1] > predicted[0]
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,16 @@ def test_columns_that_are_sums_of_others_add_nothing() -> None:
     assert np.allclose(columns.T @ (w[:, None] * columns), np.eye(4), atol=1e-10)
 
 
+def test_slopes_of_some_features_are_those_of_a_table_that_holds_no_others() -> None:
+    X, _, w = data()
+    sloped = np.array([True, False, True])
+    trend, alone = make_trend(X, w, sloped), make_trend(X[:, sloped], w)
+    np.testing.assert_array_equal(trend.sloped, sloped)
+    some, others = trend.at(X), alone.at(X[:, sloped])
+    np.testing.assert_allclose(some @ some.T, others @ others.T, atol=1e-10)  # the same space, whatever its signs
+    assert make_trend(X, w).sloped.all()
+
+
 @pytest.mark.parametrize("constant", [0.1, 1 / 3, -3.0122e-08, 1e5 + 0.1])
 def test_a_constant_column_has_no_slope_even_where_its_mean_rounds(constant: float) -> None:
     rng = np.random.default_rng(4)

@@ -11,14 +11,14 @@ import stopwise as sw
 from stopwise.estimators.prediction.other_kernels import OtherKernels, Sampled, _half_widths
 
 
-def sampled(n=40, weighted=True, linear=False, of_all=40.0):
+def sampled(n=40, weighted=True, of_all=40.0):
     rng = np.random.default_rng(n)
     rows = rng.uniform(size=(n, 2))
     weights = rng.uniform(0.5, 2, size=n) if weighted else np.ones(n)
     weights *= n / weights.sum()
     response = np.sin(6 * rows[:, 0]) + 0.3 * rng.normal(size=n)
     response -= np.average(response, weights=weights)
-    return Sampled(rows, weights, response, 0.0, sw.kernels.Matern((0.5, 2.0)), True, linear, 50.0, of_all)
+    return Sampled(rows, weights, response, 0.0, sw.kernels.Matern((0.5, 2.0)), True, None, 50.0, of_all)
 
 
 def process(sample, model, at, new):

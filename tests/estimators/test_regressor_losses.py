@@ -48,6 +48,24 @@ def test_units_of_y_do_not_matter(sine):
         assert np.allclose((other - 3e7) / 1e6, one, atol=1e-4)
 
 
+@pytest.mark.parametrize("settings", [{"loss": "huber"}, {"loss": "quantile"}, {"loss": "quantile", "quantile": 0.9}])
+@pytest.mark.parametrize("noise", [1e-2, 1e-4, 0.0])
+def test_data_nearly_free_of_noise_are_fitted_as_closely_as_that(noise, settings):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (120, 2))
+    truth = np.sin(2 * X[:, 0]) + 0.3 * X[:, 1]
+    model = sw.KernelGradientRegressor(**settings).fit(X, truth + noise * rng.normal(size=120))
+    assert np.sqrt(np.mean((model.predict(X) - truth) ** 2)) < 2 * noise + 2e-3
+
+
+def test_what_a_loss_has_learned_has_the_shapes_of_squares(sine):
+    X, _, y = sine
+    one, other = (sw.KernelGradientRegressor(KERNEL, loss=loss).fit(X, y) for loss in ("squared", "huber"))
+    assert other.dual_coef_.shape == one.dual_coef_.shape
+    by_hand = KERNEL(X, other.X_fit_) @ other.dual_coef_ + other.intercept_
+    assert np.allclose(by_hand, other.predict(X))
+
+
 @pytest.mark.parametrize("level", [0.1, 0.9])
 def test_quantiles_cover_as_often_as_asked(sine, level):
     X, _, y = sine

@@ -32,7 +32,7 @@ CASES: dict[str, tuple[Loss, Draw]] = {
 
 def problem(name: str, kernel: object, n: int, seed: int, *, weighted: bool = False, intercept: bool = True):
     """A random problem with its Gram matrix: two covariates, a smooth truth."""
-    from stopwise.engine.loss_fits.loss_rows import LossRows, make_features
+    from stopwise.engine.loss_fits.loss_rows import LossRows, kernel_problem
 
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 2))
@@ -40,4 +40,4 @@ def problem(name: str, kernel: object, n: int, seed: int, *, weighted: bool = Fa
     y = draw(rng, 1.5 * np.sin(2 * X[:, 0]) + X[:, 1])
     weights = rng.integers(1, 4, n).astype(float) if weighted else np.ones(n)
     rows = LossRows(X, y, weights)
-    return make_features(kernel, rows, n, 0, intercept).problem(rows, loss, intercept), kernel(X)
+    return kernel_problem(kernel, rows, loss, n, 0, intercept), kernel(X)

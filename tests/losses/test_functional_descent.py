@@ -9,9 +9,10 @@ import pytest
 from helpers.loss_cases import problem
 
 from stopwise.complexity import critical_radius
-from stopwise.engine.loss_fits.functional_descent import PublishedStop, published_fit, published_stop
+from stopwise.engine.loss_fits.functional_descent import published_fit, published_stop
 from stopwise.kernels import Gaussian, Matern
 from stopwise.losses import Logistic, Quantile, Squared
+from stopwise.rules import Reason, Stop
 
 
 @pytest.mark.parametrize("name", ["squared", "logistic", "exponential", "softmax", "huber"])
@@ -21,7 +22,7 @@ def test_iterates_are_those_of_function_space(name):
     for steps in range(1, 61):
         f = f - 0.3 * (gram / 50) @ given.loss.slope(given.y, f)
         if steps in (1, 2, 7, 30, 60):
-            iterate, _ = published_fit(given, PublishedStop(steps, 0.3, 1.0, 1.0))
+            iterate = published_fit(given, Stop(steps, 0.3 * steps, Reason.CROSSING))
             assert np.max(np.abs(iterate.fitted - f)) < 1e-10
 
 
@@ -29,8 +30,8 @@ def test_the_stop_is_the_theorems():
     values = 1 / np.arange(1, 101.0) ** 2
     stop = published_stop(Logistic(), values, 1.0)
     m, radius = 1 / (2 + 2 * math.cosh(1.0)), critical_radius(values, 0.5, constant=1.0)
-    assert stop.steps == math.floor(m / (8 * 0.25 * radius**2))
-    assert stop.step_size == 0.25
+    assert stop.iteration == math.floor(m / (8 * 0.25 * radius**2))
+    assert stop.step_sum == 0.25 * stop.iteration
 
 
 def test_squares_need_a_noise_level_and_quantiles_are_refused():
@@ -44,6 +45,8 @@ def test_squares_need_a_noise_level_and_quantiles_are_refused():
 def test_a_published_fit_takes_the_steps_of_its_stop():
     given, _ = problem("logistic", Gaussian(1.0), 60, 1, intercept=False)
     stop = published_stop(given.loss, given.energies / 60, 1.0)
-    fit, told = published_fit(given, stop)
-    assert told.iteration == stop.steps
-    assert fit.step_sum == stop.steps * stop.step_size
+    f = np.zeros((60, 1))
+    for _ in range(stop.iteration):
+        f = f - stop.step_sum / stop.iteration / 60 * given.features @ given.features.T @ given.loss.slope(given.y, f)
+    assert stop.iteration > 0
+    assert np.max(np.abs(published_fit(given, stop).fitted - f)) < 1e-10

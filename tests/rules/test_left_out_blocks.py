@@ -13,7 +13,7 @@ from sklearn.model_selection import cross_val_score
 import stopwise as sw
 from stopwise.filters import Ridge
 from stopwise.rules import DependentRowsWarning
-from stopwise.rules.left_out_blocks import Blocks, by_label, consecutive
+from stopwise.rules.left_out_blocks import Blocks, Paired, by_label, consecutive
 
 
 def by_hand(kernel, x, y, weights, labels, penalty):
@@ -142,3 +142,12 @@ def test_what_cannot_be_left_out_is_refused(rule, groups, message):
 def test_a_block_is_a_whole_number_of_rows(size):
     with pytest.raises(ValueError, match="whole number"):
         sw.rules.LeaveBlockOut(size)
+
+
+def test_the_first_of_all_readings_within_the_allowance_is_taken():
+    """Errors of ten blocks at four readings, the last the best: 0.02, 9 and 0.9 standard errors above it."""
+    turns = np.tile([-1.0, 1.0], 5)
+    table = np.stack([2 + 0.02 / 10**0.5 + turns, 2 + 9 / 10**0.5 + turns, 2 + 0.9 / 10**0.5 + turns, 0 * turns + 2])
+    paired = Paired.of(table, 10.0)
+    np.testing.assert_allclose(paired.excess / np.append(paired.spread[:3], 1.0), [0.02, 9.0, 0.9, 0.0], rtol=1e-9)
+    assert [paired.earliest(a) for a in (0.0, 0.01, 0.02 * (1 + 1e-9), 5.0)] == [3, 3, 0, 0]

@@ -3,8 +3,9 @@
 import pytest
 
 from stopwise.tables import Given, TableError
-from stopwise.tables.reading.cells import as_number, parse_dates, parse_hours, parse_numbers
+from stopwise.tables.reading.cells import as_number, parse_dates, parse_numbers
 from stopwise.tables.reading.sniffing import find_decimal, sniff
+from stopwise.tables.reading.times import parse_hours
 
 
 @pytest.fixture

@@ -77,8 +77,9 @@ def _short(value: object) -> str:
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """The end of an error about an unknown name: the known one nearest to it; nothing where none is near."""
-    near = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.6) if isinstance(name, str) else []
-    return f"; did you mean {near[0]!r}?" if near else ""
+    folded = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=0.6) if isinstance(name, str) else []
+    return f"; did you mean {folded[near[0]]!r}?" if near else ""
 
 
 _INSIDE = ("stopwise", "sklearn", "joblib")

@@ -18,7 +18,7 @@ from stopwise.cli.output import Notes, print_facts
 from stopwise.cli.prediction_writers import WRITTEN, Cells, JsonWriter, Writer, check_writable, file_writer
 from stopwise.cli.streams import is_stream
 from stopwise.cli.table_options import Writing, writing_options
-from stopwise.estimators.fitted import Fitted, fitted_of
+from stopwise.estimators.fitted import Fitted
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.response_groups import common_of
 from stopwise.estimators.prediction.training_range import Mask, outside
@@ -43,6 +43,7 @@ from stopwise.tables import (
     told_apart,
 )
 from stopwise.tables.encodings import as_text
+from stopwise.views.effects import predictor
 
 
 def known_columns(fitted: Fitted) -> Recipe | None:
@@ -169,7 +170,7 @@ class Predictor:
         labels = [str(label) for label in self.model.classes_]
         p = np.full((len(X), len(labels)), np.nan)
         if usable.any():
-            p[usable] = cast(LossFitted, fitted_of(self.model)).natural(X[usable], self.model.n_jobs)
+            p[usable] = predictor(self.model)(X[usable])
         named = np.array([labels[k] for k in p[usable].argmax(axis=1)], dtype=object)
         best = np.full(len(X), None, dtype=object)
         best[usable] = named

@@ -107,7 +107,7 @@ class BatchesMixin:
             rows = _new_responses(fitted, y)
             plan = self.plan(fitted.kernel)
             problem = rows.problem(intercept=fitted.path.intercept, seed=self.random_seed())
-            problem = problem if fitted.trend is None else problem.with_trend()
+            problem = problem if fitted.trend is None else problem.with_trend(fitted.trend.sloped)
             solution = _resolved_rows(fitted, problem, plan)
             self._fitted = make_fitted(rows, _as_before(fitted), plan, solution, fitted.feature_range)
         return self

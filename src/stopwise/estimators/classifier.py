@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from numbers import Integral
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
@@ -16,13 +15,13 @@ from sklearn.utils.validation import column_or_1d
 from stopwise._support.arrays import Array
 from stopwise._support.threads import thread_count
 from stopwise._support.torch import on_host
-from stopwise.engine.solvers.plan import Landmarked
-from stopwise.estimators.fitted import fitted_of
-from stopwise.estimators.intake import Intake, check_kind, names_of, take_rows
+from stopwise.estimators.fitted import fitted_of, tell_of_extrapolation
+from stopwise.estimators.intake import Intake, check_kind, names_of, take_covariates, take_rows
 from stopwise.estimators.learned import LearnedState, learned, published_kernel
-from stopwise.estimators.loss_fit import LossFitted, LossPlan, finish, rows_of, stop_fit
-from stopwise.losses import Loss, Softmax, as_loss
-from stopwise.rules import Critical, as_rule
+from stopwise.estimators.loss_fit import LossPlan, fit_under_loss
+from stopwise.estimators.prediction.host import predict_rows
+from stopwise.losses import Loss
+from stopwise.rules import Critical
 
 
 @dataclass(eq=False, repr=False)
@@ -34,26 +33,16 @@ class KernelGradientClassifier(LearnedState, ClassifierMixin, BaseEstimator):  #
 
     Parameters
     ----------
-    kernel : kernel, name, callable or "auto"
-        What is k(x, z). "auto" chooses kernel and length scales by the left-out deviance.
     loss : "logistic", "exponential" or a `sw.losses` instance
         Of two classes; of more the logistic loss is the softmax.
     rule : rule or name
         "auto" (`sw.rules.Prudent`), "loo", `Fixed(step_sum=...)`, or `Critical` for the published path.
-    relevance : "auto" or bool
-        One length scale per feature ("auto": when it clearly pays).
-    fit_intercept : bool
-        Leave the constant free.
     class_weight : dict, "balanced" or None
         What each class counts for, times `sample_weight`.
     n_landmarks : int or "auto"
         How many rows stand for all; "auto": every one of up to 400, of more ten for each effective dimension.
-    n_jobs : int or None
-        Threads for predictions and BLAS; None: all cores.
-    random_state : int, RandomState or None
-        For subsamples and landmarks. None means seed 0.
-    verbose : int
-        1 tells the choices.
+    kernel, relevance, fit_intercept, n_jobs, random_state, verbose
+        As in `KernelGradientRegressor`; "auto" chooses kernel and length scales by the left-out deviance.
 
     Attributes
     ----------
@@ -62,28 +51,13 @@ class KernelGradientClassifier(LearnedState, ClassifierMixin, BaseEstimator):  #
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "kernel": "no_validation",
+        **LearnedState._parameter_constraints,
         "loss": "no_validation",
-        "rule": "no_validation",
-        "relevance": [StrOptions({"auto"}), "boolean"],
-        "fit_intercept": ["boolean"],
         "class_weight": [dict, StrOptions({"balanced"}), None],
-        "n_landmarks": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
-    kernel: object = "auto"
     _: KW_ONLY
     loss: str | Loss = "logistic"
-    rule: object = "auto"
-    relevance: bool | str = "auto"
-    fit_intercept: bool = True
     class_weight: dict[Any, float] | str | None = None
-    n_landmarks: Landmarked = "auto"
-    n_jobs: int | None = None
-    random_state: int | np.random.RandomState | None = None
-    verbose: int = 0
 
     @classmethod
     def as_published(cls, kernel: object, *, loss: str | Loss = "logistic", **settings: Any) -> Self:
@@ -91,70 +65,45 @@ class KernelGradientClassifier(LearnedState, ClassifierMixin, BaseEstimator):  #
         options = {"rule": Critical(hilbert_radius=1.0), "fit_intercept": False, "relevance": False, **settings}
         return cls(published_kernel(kernel), loss=loss, **options)
 
-    # ---- fit ------------------------------------------------------------------------------------------------------
-
     def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
         """Fit to labels of any type; `sample_weight` are frequencies: a weight of 2 is the row twice."""
         self._validate_params()
         thread_count(self.n_jobs)
-        classes, codes, intake = self._take(X, y, sample_weight)
-        plan = self.loss_plan(len(classes))
-        rows = rows_of(intake, codes, plan.kernel)
-        members = np.eye(len(classes))[rows.y.astype(int)]
-        choice = plan.choose(rows, members[:, 1:] if len(classes) == 2 else members)
-        self._fitted = finish(intake, plan, stop_fit(rows, plan, choice), classes)
+        classes, intake = self._take(X, y, sample_weight)
+        self._fitted = fit_under_loss(intake, LossPlan.of(self, len(classes)), classes)
         return self
 
-    def _take(self, X: object, y: object, sample_weight: object) -> tuple[Array, Array, Intake]:
-        labels = take_labels(y)
-        classes, codes = np.unique(labels, return_inverse=True)
+    def _take(self, X: object, y: object, sample_weight: object) -> tuple[Array, Intake]:
+        """The classes that count, and the rows with their codes as responses."""
+        classes, codes = np.unique(take_labels(y), return_inverse=True)
         intake = take_rows(self, on_host(X), codes.astype(np.float64), on_host(sample_weight))
         intake = intake.without_idle_rows(square=intake.is_gram(self.kernel_parameter()))
-        intake = replace(intake, response_names=names_of(y))
-        codes = intake.responses[:, 0].astype(int)
-        check_classes(classes, codes, intake.weights)
+        codes, weights = intake.responses[:, 0].astype(int), intake.weights
+        check_classes(classes, codes, weights)
         counted, codes = np.unique(codes, return_inverse=True)
         classes = classes[counted]
         if self.class_weight is not None:
             each = compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
-            weights = each[codes] * (1.0 if intake.weights is None else intake.weights)
-            intake = replace(intake, weights=weights)
-        return classes, codes.astype(np.float64), intake
-
-    def loss_plan(self, n_classes: int) -> LossPlan:
-        """Everything the parameters ask for."""
-        loss = as_loss(self.loss, classes=True)
-        if n_classes > 2:
-            if loss.name not in ("logistic", "softmax"):
-                raise ValueError(f'the {loss.name} loss is for two classes, got {n_classes}: use loss="logistic"')
-            loss = Softmax(n_classes)
-        count = None if isinstance(self.n_landmarks, str) else int(cast(int, self.n_landmarks))
-        return LossPlan(
-            loss,
-            as_rule(self.rule),
-            self.kernel_parameter(),
-            self.relevance,
-            self.fit_intercept,
-            self.random_seed(),
-            count,
-        )
+            weights = each[codes] * (1.0 if weights is None else weights)
+        responses = codes.astype(np.float64)[:, None]
+        return classes, replace(intake, responses=responses, weights=weights, response_names=names_of(y))
 
     # ---- predict --------------------------------------------------------------------------------------------------
 
-    def _rows(self, X: object) -> Array:
-        return _loss_fit(fitted_of(self)).take_new(self, X)
+    def _values(self, X: object) -> Array:
+        """f at new rows, (n, q)."""
+        fitted = fitted_of(self)
+        rows = take_covariates(self, fitted, on_host(X))
+        tell_of_extrapolation(self, fitted, rows)
+        return predict_rows(fitted, rows, self.n_jobs)
 
     def decision_function(self, X: object) -> Array:
         """Log odds of the second class, (n,); of more classes one score each, (n, classes), that sum to zero."""
-        rows = self._rows(X)
-        f = self._fitted.scores(rows, self.n_jobs)
-        loss = self._fitted.loss
-        return cast(Array, loss.scores(f) if isinstance(loss, Softmax) else f[:, 0])
+        return cast(Array, self.loss_.scores(self._values(X)))
 
     def predict_proba(self, X: object) -> Array:
         """Class probabilities, (n, classes), in the order of `classes_`."""
-        rows = self._rows(X)
-        return self._fitted.natural(rows, self.n_jobs)
+        return fitted_of(self).natural(self._values(X))
 
     def predict_log_proba(self, X: object) -> Array:
         """Their logarithms."""
@@ -173,20 +122,10 @@ class KernelGradientClassifier(LearnedState, ClassifierMixin, BaseEstimator):  #
             raise ValueError(f"y has the label {unseen[0]!r}, which the fit has not seen: its classes are {known}")
         return float(super().score(X, labels, sample_weight))
 
-    # ---- what was learned -------------------------------------------------------------------------------------------
-
-    classes_ = learned(lambda f: _loss_fit(f).classes, "The labels, sorted.")
-    solver_ = learned(lambda f: f.solver, '"exact", or "landmarks" where some rows stand for all.')
-    stop_ = learned(lambda f: f.stops[0], "Where it stopped and why.")
-    step_sum_ = learned(lambda f: f.stops[0].step_sum, "The clock reading of the stop.")
-    loss_ = learned(lambda f: _loss_fit(f).loss, "The loss.")
-    dual_coef_ = learned(lambda f: f.dual_coef, "Their weights.")
+    classes_ = learned(lambda f: f.classes, "The labels, sorted.")
+    dual_coef_ = learned(lambda f: f.dual_coef, "The weights of the rows that predictions weigh.")
     intercept_ = learned(lambda f: f.intercept, "The constant of the scores.")
-    calibration_ = learned(lambda f: _loss_fit(f).calibration, "Calibration of left-out predictions.")
-
-
-def _loss_fit(fitted: object) -> LossFitted:
-    return cast(LossFitted, fitted)
+    calibration_ = learned(lambda f: f.calibration, "Calibration of left-out predictions.")
 
 
 def take_labels(y: object) -> Array:

@@ -16,6 +16,7 @@ from stopwise.filters import Ridge
 from stopwise.path import Path
 from stopwise.rules import Stop
 from stopwise.selection.result import Selection
+from stopwise.tables.names import shown
 
 LEAST_ROWS = 8
 """With fewer rows there is nothing to choose a kernel by."""
@@ -43,21 +44,25 @@ class TrustWarning(StopwiseWarning):
     """A fit that its own numbers cast doubt on."""
 
 
-def lost_digits(**ranges: Array) -> list[str]:
+def lost_digits(names: Sequence[object] | Array | None = None, **ranges: Array) -> list[str]:
     """Columns in which an offset so large was added that few different values are left.
 
-    For each table by its name the smallest and the largest value of its columns, (2, d).
+    For each table by its name the smallest and the largest value of its columns, (2, d); X's may have names.
     """
     reasons: list[str] = []
     for name, (low, high) in ranges.items():
         step = np.spacing(np.maximum(np.abs(low), np.abs(high)))
         levels = (high - low) / step
         reasons += [
-            f"column {column} of {name} has lost its digits: beside {high[column]:.3g} only about {levels[column]:.0f} "
-            "values can be told apart; subtract the offset first"
+            f"{_column(column, name, names)} has lost its digits: beside {high[column]:.3g} only about "
+            f"{levels[column]:.0f} values can be told apart; subtract the offset first"
             for column in np.flatnonzero((levels > 0) & (levels < _LEAST_LEVELS))[:3]
         ]
     return reasons
+
+
+def _column(at: int, table: str, names: Sequence[object] | Array | None) -> str:
+    return f"column {at} of {table}" if names is None or table != "X" else f"'{shown(str(names[at]))}'"
 
 
 def warn_of_doubts(reasons: Sequence[str]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -18,6 +19,7 @@ from stopwise.engine.landmarks.features import Stream
 from stopwise.engine.solvers.plan import Landmarked, Plan, Solution
 from stopwise.estimators.intake import Intake
 from stopwise.estimators.prediction.training_range import extrapolation, largest_gaps
+from stopwise.exceptions import ExtrapolationWarning
 from stopwise.kernels import Kernel, PeriodicSobolev, Precomputed
 from stopwise.kernels.base import parts
 from stopwise.path import Path
@@ -64,6 +66,8 @@ class LearnedFunction:
     """How features are made from those columns."""
     response_names: tuple[str, ...] | None = None
     """What y's columns were called, where they had names."""
+    slopes: Array | None = None
+    """Of an unpenalised linear part, (d, q) for the columns of `features`, units of y."""
 
     @property
     def one_stop(self) -> bool:
@@ -73,6 +77,18 @@ class LearnedFunction:
     def pick(self, values: Sequence[T]) -> T | list[T]:
         """One value per stop: the only one, or a list."""
         return values[0] if self.one_stop else list(values)
+
+    def natural(self, values: Array) -> Array:
+        """Predictions (m, q), or probabilities (m, classes), from what `values` (m, q) the sum of kernels has."""
+        raise NotImplementedError
+
+    def beside_kernel(self, X: Array) -> Array:
+        """What is added to k(X, rows) @ dual_coef at rows as the kernel takes them: intercept and linear part."""
+        return self.intercept if self.slopes is None else cast(Array, self.intercept + X @ self.slopes)
+
+    def shaped(self, values: Array) -> Array:
+        """Predictions (m, q) as they are handed out: (m,) where y was one column."""
+        return cast(Array, values[:, 0] if self.single else values)
 
     @property
     def n_in(self) -> int:
@@ -93,6 +109,15 @@ class LearnedFunction:
         self.kernel.check(X)
         return X
 
+    def extrapolation(self, X: Array) -> str | None:
+        """What to say of new rows outside the range of the training data; nothing of periodic kernels."""
+        if self.feature_range is None or any(isinstance(part, PeriodicSobolev) for part in parts(self.kernel)):
+            return None
+        gaps = np.zeros(self.n_features)
+        used = slice(None) if self.features is None else self.features
+        gaps[used] = largest_gaps(on_host(self.covariates))
+        return extrapolation(self.feature_range, gaps, X, self.feature_names)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted(LearnedFunction):
@@ -107,8 +132,6 @@ class Fitted(LearnedFunction):
     mean_row: Array | None = None
     trend: Trend | None = None
     """An unpenalised linear part, if one was chosen; `mean_row` then has a row for each of its columns."""
-    slopes: Array | None = None
-    """Its slopes, (d, q) for the columns of `features`, units of y."""
     spread: Spread | None = None
     stream: Stream | None = None
     waiting: Intake | None = None
@@ -122,6 +145,10 @@ class Fitted(LearnedFunction):
     def one_stop(self) -> bool:
         """Whether y was one column."""
         return self.single
+
+    def natural(self, values: Array) -> Array:
+        """The same: squares have no link."""
+        return values
 
     @property
     def own_path(self) -> Path:
@@ -148,10 +175,6 @@ class Fitted(LearnedFunction):
         """Names of the columns, or their numbers."""
         return [str(name) for name in (range(self.n_features) if self.feature_names is None else self.feature_names)]
 
-    def beside_kernel(self, X: Array) -> Array:
-        """What is added to k(X, rows) @ dual_coef at rows as the kernel takes them: intercept and linear part."""
-        return self.intercept if self.slopes is None else cast(Array, self.intercept + X @ self.slopes)
-
     def centred_block(self, X: Array, block: Array) -> Array:
         """k(X, rows) (m, n) less what the intercept and a linear part make up for, times the root of the weights.
 
@@ -167,19 +190,6 @@ class Fitted(LearnedFunction):
             constant = root / np.sqrt(path.n_samples)
             block = block - np.outer(block @ constant, constant)
         return block
-
-    def extrapolation(self, X: Array) -> str | None:
-        """What to say of new rows outside the range of the training data; nothing of periodic kernels."""
-        if self.feature_range is None or any(isinstance(part, PeriodicSobolev) for part in parts(self.kernel)):
-            return None
-        gaps = np.zeros(self.n_features)
-        used = slice(None) if self.features is None else self.features
-        gaps[used] = largest_gaps(on_host(self.covariates))
-        return extrapolation(self.feature_range, gaps, X, self.feature_names)
-
-    def shaped(self, values: Array) -> Array:
-        """Predictions (m, q) as they are handed out: (m,) where y was one column."""
-        return cast(Array, values[:, 0] if self.single else values)
 
     def at_home(self) -> Fitted:
         """The same with everything on the host: to be pickled, saved, or used without a GPU."""
@@ -223,6 +233,17 @@ def fitted_of(model: object) -> Fitted:
     return cast(Fitted, cast(Learner, model)._fitted)
 
 
+def tell_of_extrapolation(model: object, fitted: LearnedFunction, rows: Any) -> None:
+    """Warn once per fit of rows far from those it was made from."""
+    held = vars(model)
+    if fitted.feature_range is None or held.get("_told") is fitted or not len(rows):
+        return
+    text = fitted.extrapolation(on_host(rows))
+    if text is not None:
+        held["_told"] = fitted
+        warnings.warn(text, ExtrapolationWarning, stacklevel=5)
+
+
 def make_fitted(rows: Intake, chosen: Chosen, plan: Plan, solution: Solution, feature_range: Array | None) -> Fitted:
     """The state that a solution amounts to; numbers that overflowed never pass for an answer."""
     for values in (solution.dual_coef, solution.intercept, solution.noise_std):
@@ -243,8 +264,6 @@ def make_fitted(rows: Intake, chosen: Chosen, plan: Plan, solution: Solution, fe
         dual_coef=solution.dual_coef,
         intercept=np.asarray(solution.intercept, dtype=np.float64),
         single=rows.single,
-        n_features=rows.n_features,
-        feature_names=rows.feature_names,
         features=chosen.features,
         kept_rows=kept,
         n_given=rows.n_given,
@@ -257,10 +276,8 @@ def make_fitted(rows: Intake, chosen: Chosen, plan: Plan, solution: Solution, fe
         stream=None if solution.stream is None else solution.stream.in_given_weights(rows.weight_unit),
         device=solution.device,
         precision=solution.precision,
-        columns_in=rows.columns_in,
-        recipe=rows.recipe,
-        response_names=rows.response_names,
         shared_noise=plan.noise.correlated,
+        **rows.about_columns,
     )
 
 

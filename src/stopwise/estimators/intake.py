@@ -75,6 +75,10 @@ def numbers_only() -> Iterator[None]:
                 "Input X contains NaN. Fill those entries or leave the rows out, or fit a pandas or polars frame, "
                 "whose gaps are filled in (sw.tables.TableEncoder)"
             ) from error
+        if "Input y contains NaN" in str(error):
+            raise ValueError(
+                "Input y contains NaN. Leave those rows out: a fit needs to know their response"
+            ) from error
         if "setting an array element" in str(error):
             raise ValueError(f"rows of X (or of y) must all have the same number of entries: {error}") from error
         raise
@@ -135,6 +139,12 @@ class Intake:
     """For each row the number of its group; None where no groups were given."""
     response_names: tuple[str, ...] | None = None
     """What y's columns were called, where they had names."""
+
+    @property
+    def about_columns(self) -> dict[str, Any]:
+        """What a fit keeps of the columns of X and y: how many, their names, and how features are made of them."""
+        kept = ("n_features", "feature_names", "columns_in", "recipe", "response_names")
+        return {name: getattr(self, name) for name in kept}
 
     def is_gram(self, kernel: Kernel | None) -> bool:
         """Whether the covariates are a kernel matrix, which must then be square."""

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
 
-from stopwise.estimators.fitted import Fitted, fitted_of
+from stopwise.engine.solvers.plan import Landmarked
+from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.notebook import StopDisplay
 from stopwise.estimators.prediction.response_groups import Each, ResponseGroups, groups_of
 from stopwise.kernels import Kernel, as_kernel
 from stopwise.kernels.stationary import Stationary
+from stopwise.losses import Squared
 
 
 def learned(
-    read: Callable[[Fitted], Any], what: str, *, optional: bool = False, apart: Each = ResponseGroups.common
+    read: Callable[[Any], Any], what: str, *, optional: bool = False, apart: Each = ResponseGroups.common
 ) -> property:
     """A public name for a part of what was learned; an optional one is not there where its value is None.
 
@@ -39,11 +43,29 @@ def published_kernel(kernel: object) -> Kernel:
     return given.with_length_scale(1.0) if isinstance(given, Stationary) and given.length_scale == "auto" else given
 
 
+@dataclass(eq=False, repr=False)
 class LearnedState(StopDisplay):
     """An estimator with a kernel, all of whose learned state is one frozen piece, `_fitted`."""
 
-    kernel: object
-    random_state: int | np.random.RandomState | None
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "kernel": "no_validation",
+        "rule": "no_validation",
+        "relevance": [StrOptions({"auto"}), "boolean"],
+        "fit_intercept": ["boolean"],
+        "n_landmarks": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+    kernel: object = "auto"
+    _: KW_ONLY
+    rule: object = "auto"
+    relevance: bool | str = "auto"
+    fit_intercept: bool = True
+    n_landmarks: Landmarked = "auto"
+    n_jobs: int | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
 
     def kernel_parameter(self) -> Kernel | None:
         """The kernel as given; None for "auto"."""
@@ -66,6 +88,18 @@ class LearnedState(StopDisplay):
     X_fit_ = learned(
         lambda f: f.covariates, "The rows (or landmarks) that predictions weigh.", apart=ResponseGroups.by_row
     )
+    solver_ = learned(lambda f: f.solver, "The solver that was used.", apart=ResponseGroups.by_fit)
+    stop_ = learned(
+        lambda f: f.pick(f.stops),
+        "Where it stopped and why; a list for several responses.",
+        apart=ResponseGroups.one_each,
+    )
+    step_sum_ = learned(
+        lambda f: f.pick([stop.step_sum for stop in f.stops]),
+        "The clock reading of the stop.",
+        apart=ResponseGroups.one_each,
+    )
+    loss_ = learned(lambda f: getattr(f, "loss", Squared()), "The loss, with every scale settled.")
     n_features_in_ = learned(lambda f: f.n_in, "How many columns X had.")
     feature_names_in_ = learned(lambda f: f.names_in, "Their names, where they had any.", optional=True)
     feature_range_ = learned(lambda f: f.feature_range, "Smallest and largest value of each column, (2, d).")

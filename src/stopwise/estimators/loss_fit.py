@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import cast
+from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise._support.threads import blas_for, blas_threads, limit_of
-from stopwise._support.torch import on_host
+from stopwise._support.threads import blas_for, blas_threads
 from stopwise.engine.loss_fits.functional_descent import published_fit, published_stop
 from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser, minimise
 from stopwise.engine.loss_fits.loss_path import walk
-from stopwise.engine.loss_fits.loss_rows import LossRows, RowFeatures, make_features, merge_copies
+from stopwise.engine.loss_fits.loss_rows import LossRows, kernel_problem, merge_copies
 from stopwise.estimators.calibration import Calibration, calibrate
 from stopwise.estimators.fitted import LearnedFunction
-from stopwise.estimators.intake import Intake, take_covariates
-from stopwise.estimators.prediction.host import predict_in_tiles
-from stopwise.estimators.prediction.training_range import feature_range, warn_outside
+from stopwise.estimators.intake import Intake
+from stopwise.estimators.prediction.training_range import feature_range
 from stopwise.kernels import Kernel, Precomputed
-from stopwise.losses import Loss, spread_of, weighted_quantile
-from stopwise.rules import Critical, Fixed, LeaveOneOut, Prudent, Reason, Rule, Stop
-from stopwise.selection.left_out_loss import LossChoice, choose_for_loss
+from stopwise.losses import Loss, Softmax, as_loss, spread_of, weighted_quantile
+from stopwise.rules import Critical, Fixed, LeaveOneOut, Prudent, Reason, Rule, Stop, as_rule
+from stopwise.selection.choice import Chosen
+from stopwise.selection.left_out_loss import choose_for_loss
+
+LEAST_SPREAD = 0.05
+"""Residuals count as spread by at least this share of y's spread where a loss reads its scale off them: the path starts
+at a constant, where a loss of a much smaller scale is straight at nearly every row. Of random problems whose noise is a
+hundredth of y's spread or less, 68 of 72 fits are near the truth with it, and 78 of 144 with a floor of 0.01."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,24 +49,9 @@ class LossFitted(LearnedFunction):
         """The same: everything is on the host."""
         return self
 
-    def take_new(self, model: object, X: object) -> Array:
-        """Checked new rows, with a word where they lie outside the range of the training rows."""
-        rows = take_covariates(model, self, on_host(X))
-        if self.feature_range is not None:
-            warn_outside(self.feature_range, rows, self.feature_names)
-        return rows
-
-    def scores(self, X: Array, n_jobs: int | None) -> Array:
-        """f at checked rows, (n, q)."""
-        with blas_threads(limit_of(n_jobs)):
-            X = self.to_features(X)
-            if isinstance(self.kernel, Precomputed):
-                return cast(Array, X @ self.dual_coef + self.intercept)
-            return predict_in_tiles(self.kernel, X, self.covariates, self.dual_coef, n_jobs=n_jobs) + self.intercept
-
-    def natural(self, X: Array, n_jobs: int | None) -> Array:
-        """Predictions on the scale of y, or class probabilities."""
-        return self.loss.natural(self.scores(X, n_jobs))
+    def natural(self, values: Array) -> Array:
+        """On the scale of y, (m, 1), or class probabilities, (m, classes)."""
+        return self.loss.natural(values).reshape(len(values), -1)
 
 
 @dataclass(frozen=True)
@@ -77,41 +67,24 @@ class LossPlan:
     landmarks: int | None = None
     noise_std: float | None = None
 
-    def choose(self, rows: LossRows, targets: Array) -> LossChoice:
-        """The kernel, for responses as squares should see them."""
+    @classmethod
+    def of(cls, model: Any, n_classes: int = 1) -> LossPlan:
+        """What the parameters of an estimator ask for; one class stands for numbers."""
+        settings = {"quantile": model.quantile} if isinstance(model.loss, str) and model.loss == "quantile" else {}
+        loss = as_loss(model.loss, classes=n_classes > 1, **settings)
+        if n_classes > 2:
+            if loss.name not in ("logistic", "softmax"):
+                raise ValueError(f'the {loss.name} loss is for two classes, got {n_classes}: use loss="logistic"')
+            loss = Softmax(n_classes)
+        given, count, noise = model.kernel_parameter(), model.n_landmarks, getattr(model, "noise_std", None)
+        plan = cls(loss, as_rule(model.rule), given, model.relevance, model.fit_intercept, model.random_seed())
+        landmarks = int(count) if isinstance(count, Integral) else None
+        return replace(plan, landmarks=landmarks, noise_std=float(noise) if isinstance(noise, Real) else None)
+
+    def choose(self, rows: LossRows, left_out: Array) -> Chosen:
+        """The kernel, given predictions (n,) that had no part of the responses."""
+        targets = self.loss.targets(rows.y, left_out)
         return choose_for_loss(rows, self.loss, targets, self.kernel, self.relevance, self.intercept, self.seed)
-
-
-@dataclass(frozen=True)
-class Stopped:
-    """A stopped fit, the kernel it was made with, and the features of the rows."""
-
-    choice: LossChoice
-    chosen: Minimiser
-    stop: Stop
-    found: RowFeatures
-    points: Array
-
-
-def rows_of(intake: Intake, y: Array, kernel: Kernel | None) -> LossRows:
-    """Checked rows, copies merged (a precomputed kernel knows no copies)."""
-    weights = np.ones(len(y)) if intake.weights is None else intake.weights
-    if isinstance(kernel, Precomputed):
-        return LossRows(intake.covariates, y, weights)
-    return merge_copies(intake.covariates, y, weights)
-
-
-def stop_fit(rows: LossRows, plan: LossPlan, choice: LossChoice) -> Stopped:
-    """Features, path, stop and weights for a chosen kernel."""
-    if choice.features is not None:
-        rows = replace(rows, covariates=rows.covariates[:, choice.features])
-    with blas_threads(blas_for(len(rows.y))):
-        count = choice.landmarks if plan.landmarks is None else plan.landmarks
-        found = make_features(choice.kernel, rows, count, plan.seed, plan.intercept)
-        chosen, stop = _stop(found.problem(rows, plan.loss, plan.intercept), plan)
-    precomputed = isinstance(choice.kernel, Precomputed)
-    points = np.zeros((len(found.landmarks), 1)) if precomputed else rows.covariates[found.landmarks]
-    return Stopped(choice, chosen, stop, found, points)
 
 
 def _stop(problem: LossProblem, plan: LossPlan) -> tuple[Minimiser, Stop]:
@@ -140,48 +113,11 @@ def _published(problem: LossProblem, rule: Critical, noise_std: float | None) ->
     diagonal = np.einsum("ij,ij->i", problem.features, problem.features)
     reach = float(radius) * float(np.sqrt(diagonal.max(initial=0.0)))
     stop = published_stop(problem.loss, problem.energies / problem.n_samples, reach, noise_std)
-    return published_fit(problem, stop)
+    return published_fit(problem, stop), stop
 
 
-def finish(intake: Intake, plan: LossPlan, stopped: Stopped, classes: Array | None = None) -> LossFitted:
-    """The learned state, calibrated on left-out predictions."""
-    left_out = stopped.stop.iteration is None
-    calibration = calibrate(stopped.chosen) if left_out else None
-    factor = 1.0 if calibration is None else 1 / calibration.temperature
-    shift = 0.0 if calibration is None else calibration.shift
-    dual, intercept = stopped.found.function(stopped.chosen.coefficients)
-    if not (np.isfinite(dual).all() and np.isfinite(intercept).all()):
-        raise ValueError("the fit overflows: its weights are not finite; rescale y or the covariates")
-    columns = stopped.found.landmarks if intake.kept_rows is None else intake.kept_rows[stopped.found.landmarks]
-    precomputed = isinstance(stopped.choice.kernel, Precomputed)
-    return LossFitted(
-        kernel=stopped.choice.kernel,
-        selection=stopped.choice.table,
-        solver="exact" if stopped.found.exact else "landmarks",
-        stops=(stopped.stop,),
-        rule=plan.rule,
-        loss=stopped.chosen.problem.loss,
-        covariates=stopped.points,
-        dual_coef=factor * dual,
-        intercept=factor * intercept + shift,
-        single=plan.loss.width == 1,
-        n_features=intake.n_features,
-        n_samples=stopped.chosen.problem.n_samples,
-        degrees_of_freedom=stopped.chosen.degrees_of_freedom if left_out else None,
-        classes=classes,
-        calibration=calibration,
-        feature_names=intake.feature_names,
-        features=stopped.choice.features,
-        kept_rows=columns if precomputed else None,
-        feature_range=None if precomputed else feature_range(intake.covariates),
-        columns_in=intake.columns_in,
-        response_names=intake.response_names,
-        recipe=intake.recipe,
-    )
-
-
-def fit_responses(intake: Intake, plan: LossPlan) -> LossFitted:
-    """A regression under a loss. Scales that are "auto" are read off left-out residuals, in two rounds.
+def fit_under_loss(intake: Intake, plan: LossPlan, classes: Array | None = None) -> LossFitted:
+    """A fit to responses or codes of classes. Scales that are "auto" are read off left-out residuals, in two rounds.
 
     Location and scale of y are taken out first where the loss has units of its own; the kernel is chosen for responses
     drawn in to what the loss lets them count for.
@@ -192,23 +128,55 @@ def fit_responses(intake: Intake, plan: LossPlan) -> LossFitted:
     plan.loss.check(y)
     middle, scale = 0.0, 1.0
     if plan.loss.has_units:
-        middle, scale = weighted_quantile(y, weights, 0.5), spread_of(y, weights)
-    rows = rows_of(intake, (y - middle) / scale, plan.kernel)
+        middle, scale = weighted_quantile(y, weights, getattr(plan.loss, "quantile", 0.5)), spread_of(y, weights)
+    apart = isinstance(plan.kernel, Precomputed)  # a kernel matrix knows no copies
+    rows = (LossRows if apart else merge_copies)(intake.covariates, (y - middle) / scale, weights)
     asked = plan.loss.rescaled(scale)
-    plan = replace(plan, loss=asked.resolved(rows.y, rows.weights))
-    choice = plan.choose(rows, plan.loss.robust(rows.y, np.zeros(len(rows.y)))[:, None])
-    stopped = stop_fit(rows, plan, choice)
-    if plan.loss != asked:
-        for again in (True, False):
-            left_out = _known(stopped.chosen)
-            plan = replace(plan, loss=asked.resolved(rows.y - left_out, rows.weights))
-            choice = plan.choose(rows, plan.loss.robust(rows.y, left_out)[:, None]) if again else choice
-            stopped = stop_fit(rows, plan, choice)
-    fitted = finish(intake, plan, stopped)
-    loss = fitted.loss.rescaled(1 / scale)
-    return replace(fitted, loss=loss, dual_coef=scale * fitted.dual_coef, intercept=scale * fitted.intercept + middle)
+    plan = replace(plan, loss=asked.resolved(spread_of(rows.y, rows.weights)))
+    choice = plan.choose(rows, np.zeros(len(rows.y)))
+    fitted, at = _stopped(intake, rows, plan, choice)
+    for again in (True, False) if plan.loss != asked else ():
+        left_out = at.known_left_out[:, 0]
+        spread = max(spread_of(rows.y - left_out, rows.weights), LEAST_SPREAD)
+        plan = replace(plan, loss=asked.resolved(spread))
+        choice = plan.choose(rows, left_out) if again else choice
+        fitted, at = _stopped(intake, rows, plan, choice)
+    dual, intercept = scale * fitted.dual_coef, scale * fitted.intercept + middle
+    return replace(fitted, loss=plan.loss.rescaled(1 / scale), classes=classes, dual_coef=dual, intercept=intercept)
 
 
-def _known(fit: Minimiser) -> Array:
-    """Left-out predictions (n,), and the fit itself where a row fits itself alone."""
-    return np.where(np.isfinite(fit.left_out), fit.left_out, fit.fitted)[:, 0]
+def _stopped(intake: Intake, rows: LossRows, plan: LossPlan, choice: Chosen) -> tuple[LossFitted, Minimiser]:
+    """Features, path and stop for a chosen kernel, and what is learned there, calibrated on left-out predictions."""
+    if choice.features is not None:
+        rows = replace(rows, covariates=rows.covariates[:, choice.features])
+    with blas_threads(blas_for(len(rows.y))):
+        count = choice.landmarks if plan.landmarks is None else plan.landmarks
+        found = kernel_problem(choice.kernel, rows, plan.loss, count, plan.seed, plan.intercept)
+        at, stop = _stop(found, plan)
+    published, precomputed = stop.iteration is not None, isinstance(choice.kernel, Precomputed)
+    calibration = None if published else calibrate(at)
+    told = calibration or Calibration()
+    dual, intercept = found.function(at.coefficients)
+    if not (np.isfinite(dual).all() and np.isfinite(intercept).all()):
+        raise ValueError("the fit overflows: its weights are not finite; rescale y or the covariates")
+    columns = found.landmarks if intake.kept_rows is None else intake.kept_rows[found.landmarks]
+    fitted = LossFitted(
+        kernel=choice.kernel,
+        selection=choice.table,
+        solver="exact" if found.exact else "landmarks",
+        stops=(stop,),
+        rule=plan.rule,
+        loss=plan.loss,
+        covariates=np.zeros((len(dual), 1)) if precomputed else rows.covariates[found.landmarks],
+        dual_coef=dual / told.temperature,
+        intercept=intercept / told.temperature + told.shift,
+        single=plan.loss.width == 1,
+        n_samples=found.n_samples,
+        degrees_of_freedom=None if published else at.degrees_of_freedom,
+        calibration=calibration,
+        features=choice.features,
+        kept_rows=columns if precomputed else None,
+        feature_range=None if precomputed else feature_range(intake.covariates),
+        **intake.about_columns,
+    )
+    return fitted, at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass, replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +16,7 @@ from stopwise._support.progress import Progress
 from stopwise._support.threads import blas_threads, limit_of, thread_count
 from stopwise._support.torch import is_tensor, on_host
 from stopwise.engine.landmarks.sampling import Leverage, Uniform
-from stopwise.engine.solvers.plan import Landmarked, Plan, Precision
+from stopwise.engine.solvers.plan import Plan, Precision
 from stopwise.engine.solvers.solver_choice import DENSE_ROWS, choose_solver
 from stopwise.estimators.batches import BatchesMixin
 from stopwise.estimators.dask_collections import fit_collections
@@ -24,14 +24,14 @@ from stopwise.estimators.doubts import doubts, lost_digits, warn_of_doubts
 from stopwise.estimators.fitted import make_fitted
 from stopwise.estimators.intake import Intake, take_rows
 from stopwise.estimators.learned import LearnedState, learned, published_kernel
-from stopwise.estimators.loss_fit import LossPlan, fit_responses
+from stopwise.estimators.loss_fit import LossPlan, fit_under_loss
 from stopwise.estimators.prediction.predicting import PredictMixin
 from stopwise.estimators.prediction.response_groups import ResponseGroups
 from stopwise.estimators.prediction.training_range import feature_range
 from stopwise.estimators.tensors import choose_kernels_for, stays_on_device, take_tensors, tensor_range
 from stopwise.filters import Filter, Ridge, as_filter
 from stopwise.kernels import Kernel
-from stopwise.losses import Loss, Squared, as_loss
+from stopwise.losses import Loss, Squared
 from stopwise.noise import as_noise
 from stopwise.rules import Critical, LeaveBlockOut, as_rule
 
@@ -43,40 +43,20 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
     """What the two estimators share: the way from data to a stopped fit."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "kernel": "no_validation",
-        "rule": "no_validation",
+        **LearnedState._parameter_constraints,
         "noise_std": "no_validation",
-        "relevance": [StrOptions({"auto"}), "boolean"],
-        "fit_intercept": ["boolean"],
         "solver": [StrOptions(_SOLVERS)],
-        "n_landmarks": [
-            StrOptions({"auto"}),
-            Interval(Integral, 1, None, closed="left"),
-            "array-like",
-            Uniform,
-            Leverage,
-        ],
+        "n_landmarks": [*LearnedState._parameter_constraints["n_landmarks"], "array-like", Uniform, Leverage],
         "precision": [StrOptions({"auto", "float64", "float32", "fast"})],
         "tol": [Interval(Real, 0, None, closed="left")],
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
         "copy_X": ["boolean"],
     }
 
-    kernel: object = "auto"
     _: KW_ONLY
-    rule: object = "auto"
     noise_std: object = "auto"
-    relevance: bool | str = "auto"
-    fit_intercept: bool = True
     solver: str = "auto"
-    n_landmarks: Landmarked = "auto"
     precision: Precision = "auto"
     tol: float = 0.01
-    n_jobs: int | None = None
-    random_state: int | np.random.RandomState | None = None
-    verbose: int = 0
     copy_X: bool = True
 
     def _filter(self) -> Filter:
@@ -115,7 +95,7 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
             return self
         if self._under_loss:
             thread_count(self.n_jobs)
-            self._fitted = fit_responses(self._take(on_host(X), y, sample_weight), self.loss_plan())
+            self._fitted = fit_under_loss(self._take(on_host(X), y, sample_weight), LossPlan.of(self))
             return self
         with blas_threads(limit_of(self.n_jobs)), Progress(self.verbose, "taking rows") as progress:
             rows = self._take(X, y, sample_weight).with_groups(groups)
@@ -136,7 +116,7 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
             )
             progress.show(f"fitting {problem.n_rows:,} rows")
             ranges = (tensor_range if is_tensor(problem.covariates) else feature_range)(problem.covariates)
-            fits, reasons = [], lost_digits(X=ranges, y=feature_range(rows.responses))
+            fits, reasons = [], lost_digits(rows.feature_names, X=ranges, y=feature_range(rows.responses))
             for chosen in groups_of_responses:
                 plan = replace(self.plan(chosen.kernel), rule=rule, starts=chosen.starts).for_rows(rows.kept_rows)
                 solution = choose_solver(chosen.problem, plan).solve(chosen.problem, plan)
@@ -172,15 +152,6 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
         loss = getattr(self, "loss", "squared")
         return not (isinstance(loss, Squared) or (isinstance(loss, str) and loss == "squared"))
 
-    def loss_plan(self, n_classes: int = 1) -> LossPlan:
-        """Everything the parameters ask for, for a loss other than squares."""
-        settings = {"quantile": self.quantile} if isinstance(self.loss, str) and self.loss == "quantile" else {}
-        loss = as_loss(self.loss, classes=False, **settings)
-        rule, kernel, count = as_rule(self.rule), self.kernel_parameter(), self.n_landmarks
-        landmarks = int(count) if isinstance(count, Integral) else None
-        noise = float(self.noise_std) if isinstance(self.noise_std, Real) else None
-        return LossPlan(loss, rule, kernel, self.relevance, self.fit_intercept, self.random_seed(), landmarks, noise)
-
     @property
     def in_double(self) -> bool:
         """Whether rows and products on the processor are in float64."""
@@ -194,19 +165,8 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
 
     # ---- what was learned -------------------------------------------------------------------------------------------
 
-    solver_ = learned(lambda f: f.solver, "The solver that was used.", apart=ResponseGroups.by_fit)
     path_ = learned(
         lambda f: f.own_path, "Every estimate along the filter, without running it.", apart=lambda g, _: g.paths
-    )
-    stop_ = learned(
-        lambda f: f.pick(f.stops),
-        "Where it stopped and why; a list for several responses.",
-        apart=ResponseGroups.one_each,
-    )
-    step_sum_ = learned(
-        lambda f: f.pick([stop.step_sum for stop in f.stops]),
-        "The clock reading of the stop.",
-        apart=ResponseGroups.one_each,
     )
     noise_std_ = learned(
         lambda f: float(f.noise_std[0]) if f.single else f.noise_std,
@@ -321,7 +281,6 @@ class KernelGradientRegressor(_KernelRegressor):
     calibration_ = learned(
         lambda f: getattr(f, "calibration", None), "What was done to a quantile on left-out rows.", optional=True
     )
-    loss_ = learned(lambda f: getattr(f, "loss", Squared()), "The loss, with every scale settled.")
     n_iter_ = learned(
         lambda f: None if f.stops[0].iteration is None else f.pick([stop.iteration for stop in f.stops]),
         "How many steps were taken.",

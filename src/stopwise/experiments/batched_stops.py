@@ -178,15 +178,13 @@ def _(rule: Prudent, trials: Trials) -> Array:
 
 
 def _earliest(squares: Array, allowance: float) -> Index:
-    """For squared errors (readings, rows, columns): where the stretch within the allowance before the least begins."""
+    """For squared errors (readings, rows, columns): the first reading within the allowance of the least."""
     n = squares.shape[1]
     best = np.argmin(squares.mean(axis=1), axis=0)
     gap = squares - np.take_along_axis(squares, best[None, None, :], axis=0)
     above = gap.mean(axis=1)
     spread = np.sqrt(((gap - above[:, None, :]) ** 2).sum(axis=1)) / n
-    readings = np.arange(len(squares))[:, None]
-    fails = (above > allowance * spread) & (readings < best)
-    return cast(Index, np.where(fails.any(axis=0), len(squares) - np.argmax(fails[::-1], axis=0), 0))
+    return cast(Index, np.argmax(above <= allowance * spread, axis=0))
 
 
 @stops.register

@@ -8,15 +8,17 @@ is which kappa is best, and how the error falls with n.
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise.engine.operators.running_sums import SortedLine
 from stopwise.experiments.claims import Claim, shown, verdict
+from stopwise.experiments.rates import slope_of
 from stopwise.experiments.setting import generator
-from stopwise.experiments.tally import Key, Row, Tally, one, pick, tally
+from stopwise.experiments.tally import Key, Row, Tally, by_size, one, pick, tally
 from stopwise.experiments.task import Config, Task
+from stopwise.kernels import Sobolev
 from stopwise.losses import Exponential, Logistic, Loss
 
 NAME = "boosting"
@@ -26,8 +28,7 @@ STEP_SIZE, MOST_TRIALS = 0.75, 300
 """The largest n is run for 7n steps in every trial, so that there are fewer trials than elsewhere."""
 UNTOLD, LARGEST_ERROR = "cannot be told from these trials", 0.05
 """The verdict where stops are within two standard errors, or a slope is known no better than this."""
-LOSSES: dict[str, tuple[Loss, float]] = {"logistic": (Logistic(), 1.0), "exponential": (Exponential(), 2.0)}
-"""Each loss, and the factor from its minimiser to the log odds."""
+LOSSES: dict[str, Loss] = {"logistic": Logistic(), "exponential": Exponential()}
 
 
 def tasks(config: Config) -> list[Task]:
@@ -47,37 +48,23 @@ def stops(n: int) -> list[int]:
 
 
 def product(x: Array, block: Array) -> Array:
-    """K block for the kernel 1 + min(x, z) over n, by running sums; x ascending."""
-    below = np.cumsum(x[:, None] * block, axis=0)
-    total = block.sum(axis=0)
-    above = total - np.cumsum(block, axis=0)
-    return cast(Array, (total + below + x[:, None] * above) / len(x))
+    """K block for the kernel 1 + min(x, z) over n; x ascending."""
+    return SortedLine(Sobolev(1, anchored=False), x).own(block) / len(x)
 
 
 def chunk(name: str, n: int, alpha: float, seed: int, index: int, size: int) -> list[Tally]:
     """Squared errors ||f_T - f*||_n^2 of each trial at each stop."""
-    loss, factor = LOSSES[name]
-    x = np.arange(1, n + 1) / n
-    truth = np.abs(x - 0.5) - 0.25
+    loss, x = LOSSES[name], np.arange(1, n + 1) / n
+    truth = np.abs(x - 0.5)[:, None] - 0.25
     draws = generator(seed, NAME, n, sorted(LOSSES).index(name), index).random((n, size))
-    y = (draws < 1 / (1 + np.exp(-factor * truth[:, None]))).astype(np.float64)
+    y = (draws < loss.natural(truth)[:, 1:]).astype(np.float64)
     f, done, found = np.zeros((n, size)), 0, []
     for kappa, stop in zip(KAPPAS, stops(n), strict=True):
         for _ in range(stop - done):
-            slope = loss.slope(y.ravel(), f.reshape(-1, 1)).reshape(n, size)
-            f = f - alpha * product(x, slope)
-        done = stop
-        error = ((f - truth[:, None]) ** 2).mean(axis=0)
+            f = f - alpha * product(x, loss.slope(y.ravel(), f.reshape(-1, 1)).reshape(n, size))
+        done, error = stop, ((f - truth) ** 2).mean(axis=0)
         found.append(tally(Key(NAME, "error", n, "published", name, "labels", alpha, at=round(kappa, 2)), error))
     return found
-
-
-def slope_of(rows: Sequence[Row]) -> tuple[float, float]:
-    """The least-squares slope of log error on log n, and its Monte-Carlo standard error."""
-    log_n = np.log([row.n for row in rows])
-    weights = (log_n - log_n.mean()) / ((log_n - log_n.mean()) ** 2).sum()
-    errors = np.array([(row.standard_error or 0.0) / row.mean for row in rows])
-    return float(weights @ np.log([row.mean for row in rows])), float(np.sqrt(weights**2 @ errors**2))
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
@@ -98,9 +85,7 @@ def _best(rows: Sequence[Row], name: str) -> Claim:
 
 
 def _rate(rows: Sequence[Row], name: str) -> Claim:
-    found = {
-        kappa: slope_of(sorted(pick(rows, reading=name, at=round(kappa, 2)), key=lambda row: row.n)) for kappa in KAPPAS
-    }
+    found = {kappa: slope_of(by_size(rows, reading=name, at=round(kappa, 2))) for kappa in KAPPAS}
     slope, error = found[KAPPAS[1]]
     seen = "; ".join(f"kappa {kappa:.2f}: slope {s:.3f} (s.e. {e:.1g})" for kappa, (s, e) in found.items())
     seen += "; the rate is asymptotic, and these are small samples"

@@ -109,6 +109,14 @@ def slope(sizes: ArrayLike, values: ArrayLike) -> float:
     return float(np.polyfit(np.log(np.asarray(sizes)), np.log(np.asarray(values)), 1)[0])
 
 
+def slope_of(rows: Sequence[Row]) -> tuple[float, float]:
+    """The slope of log mean on log n over rows of several sizes, and its Monte-Carlo standard error."""
+    log_n = np.log(column(rows, "n"))
+    weights = (log_n - log_n.mean()) / ((log_n - log_n.mean()) ** 2).sum()
+    errors = column(rows, "standard_error") / column(rows, "mean")
+    return slope(column(rows, "n"), column(rows, "mean")), float(np.sqrt(weights**2 @ errors**2))
+
+
 def straightness(sizes: Array, values: Array, power: float) -> float:
     """R^2 of a line through value^power against size."""
     return float(np.corrcoef(sizes, values**power)[0, 1] ** 2)

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from stopwise.estimators import KernelGradientClassifier, KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.estimators.fitted import Fitted, fitted_of
-from stopwise.estimators.loss_fit import LossFitted
+from stopwise.estimators.loss_fit import LossFitted, LossPlan
 from stopwise.estimators.prediction.response_groups import ResponseGroups, groups_of
 from stopwise.exceptions import CannotSave, ModelFileError
 from stopwise.io.codec import Decoder, Encoder, Tensor
@@ -120,7 +120,7 @@ def _checked(model: Model, learned: dict[str, Any]) -> Fitted | LossFitted | Res
     if "loss" in learned:
         under_loss = build(LossFitted, learned)
         check_loss_fitted(under_loss)
-        model.loss_plan(1 if under_loss.classes is None else len(under_loss.classes))
+        LossPlan.of(model, 1 if under_loss.classes is None else len(under_loss.classes))
         return cast(LossFitted, under_loss)
     if "fits" in learned:
         groups: ResponseGroups = build(ResponseGroups, learned)

@@ -11,9 +11,10 @@ from typing import Any, Literal, Union, cast
 
 import numpy as np
 
-from stopwise._support.arrays import ArrayLike
+from stopwise._support.arrays import Array, ArrayLike
 from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.engine.solvers.line_solver import LineSolver
+from stopwise.estimators.calibration import Calibration
 from stopwise.estimators.fitted import Fitted
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.host import predict_rows
@@ -26,7 +27,7 @@ from stopwise.spectrum import Basis
 
 _OPEN = {(Basis, "rows"): (np.ndarray, FeatureRows)}
 """Fields that hold more than their annotation says: rows that are made again at each use."""
-_FREE = (Evidence, Certainty, Selection)
+_FREE = (Evidence, Certainty, Selection, Calibration)
 """Tables for people, in which a number may be missing or infinite."""
 _LARGEST = 1e150
 """Noise levels, responses and factors of kernels above this overflow when squared."""
@@ -100,18 +101,13 @@ def check_finite(value: object, where: str) -> None:
 
 def check_fitted(fitted: Fitted) -> None:
     """Raise ValueError, naming the part, unless types, numbers and shapes agree with one another."""
-    check_fields(Fitted, {each.name: getattr(fitted, each.name) for each in dataclasses.fields(Fitted)})
-    for each in dataclasses.fields(Fitted):
-        check_finite(getattr(fitted, each.name), each.name)
-    _check_weights(fitted)
+    _check_function(fitted)
     outputs = fitted.dual_coef.shape[1]
     must(len(fitted.stops) == outputs, "there must be one stop per response")
     must(outputs == 1 or not fitted.single, "several responses cannot be one column")
     must(np.shape(fitted.noise_std) == (outputs,), "there must be one noise level per response")
     levels = (fitted.noise_std >= 0) & (fitted.noise_std < _LARGEST)
     must(bool(np.all(levels)), "a noise level is negative or overflows")
-    _check_columns(fitted)
-    _check_recipe(fitted)
     _check_path(fitted.path, outputs)
     must(
         not fitted.shared_noise or fitted.solver == LineSolver.name,
@@ -142,22 +138,32 @@ def check_groups(groups: ResponseGroups) -> None:
 
 def check_loss_fitted(fitted: LossFitted) -> None:
     """The same for a fit under a loss: classes and widths agree, and one prediction is made."""
-    named = {each.name: getattr(fitted, each.name) for each in dataclasses.fields(LossFitted)}
-    check_fields(LossFitted, named)
-    for name, value in named.items():
-        if name != "calibration":
-            check_finite(value, name)
-    _check_weights(fitted)
+    _check_function(fitted)
     width, classes = fitted.loss.width, fitted.classes
     must(fitted.dual_coef.shape[1] == width, "the loss and its weights disagree in width")
     must(fitted.loss.for_classes == (classes is not None), "classes and a loss for them go together")
     must(classes is None or len(classes) == max(width + 1, 2), "there must be one weight per class but one")
     must(len(fitted.stops) == 1 and fitted.stops[0].step_sum >= 0, "there must be one stop, not before the start")
+    values = predict_rows(fitted, _first_row(fitted), 1)
+    must(bool(np.isfinite(fitted.natural(values)).all()), "its predictions are not finite")
+
+
+def _check_function(fitted: Fitted | LossFitted) -> None:
+    """What every learned state must hold: types, finite numbers, weights and columns that agree."""
+    named = {each.name: getattr(fitted, each.name) for each in dataclasses.fields(fitted)}
+    check_fields(type(fitted), named)
+    for name, value in named.items():
+        check_finite(value, name)
+    _check_weights(fitted)
     _check_columns(fitted)
     _check_recipe(fitted)
-    given = np.zeros((1, fitted.n_features))
+
+
+def _first_row(fitted: Fitted | LossFitted) -> Array:
+    """The first of the rows that predictions weigh, (1, d), as new rows are given."""
+    given = np.zeros((1, fitted.n_features), fitted.covariates.dtype)
     given[:, slice(None) if fitted.features is None else fitted.features] = fitted.covariates[:1]
-    must(bool(np.isfinite(fitted.natural(given, 1)).all()), "its predictions are not finite")
+    return given
 
 
 def _check_recipe(fitted: Fitted | LossFitted) -> None:
@@ -269,8 +275,7 @@ def _check_variances(fitted: Fitted, outputs: int) -> None:
     basis, spread = fitted.path.spectrum.basis, fitted.spread
     if spread is None:
         must(basis is not None and len(basis.rows) == len(fitted.covariates), "eigenvectors and covariates disagree")
-    given = np.zeros((1, fitted.n_features), fitted.covariates.dtype)
-    given[:, slice(None) if fitted.features is None else fitted.features] = fitted.covariates[:1]
+    given = _first_row(fitted)
     with np.errstate(all="ignore"):
         values = predict_rows(fitted, given, 1)
         if spread is not None:

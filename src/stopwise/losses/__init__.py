@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from stopwise._support.checks import did_you_mean
 from stopwise.losses.base import Convexity, Loss, spread_of, weighted_quantile
-from stopwise.losses.counts import Poisson
 from stopwise.losses.labels import Exponential, Logistic, Softmax, simplex
-from stopwise.losses.outliers import Huber, Quantile
-from stopwise.losses.squared import Squared
+from stopwise.losses.numbers import Huber, Poisson, Quantile, Squared
 
 NAMED: dict[str, type[Loss]] = {kind.name: kind for kind in (Squared, Huber, Quantile, Poisson, Logistic, Exponential)}
 

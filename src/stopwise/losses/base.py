@@ -66,6 +66,10 @@ class Loss(ABC):
         """The inverse link: fitted values on the scale of y, (n,), or class probabilities, (n, classes)."""
         return f[:, 0]
 
+    def scores(self, f: Array) -> Array:
+        """What decides between classes: log odds of the second of two, (n,), or one score for each, (n, classes)."""
+        return f[:, 0]
+
     def guarded(self, y: Array, f: Array, doubt: float) -> Array:
         """phi where the share `doubt` of the labels is wrong, (n,): no label is so sure that f may be infinite."""
         return self.value(y, f)
@@ -80,16 +84,16 @@ class Loss(ABC):
             f"and {self.name!r} has no such bounds: use the practical path, or squared, logistic or exponential loss"
         )
 
-    def robust(self, y: Array, left_out: Array) -> Array:
-        """y as a choice by squares should see it, given predictions (n,) that had no part of it."""
-        return y
+    def targets(self, y: Array, left_out: Array) -> Array:
+        """Responses (n, t) as a choice by squares should see them, given predictions (n,) that had no part of them."""
+        return y[:, None]
 
     def rescaled(self, factor: float) -> Loss:
         """The same loss for responses divided by a factor."""
         return self
 
-    def resolved(self, residual: Array, weights: Array) -> Loss:
-        """The loss with everything "auto" filled in from residuals (n,) and their weights."""
+    def resolved(self, spread: float) -> Loss:
+        """The loss with everything "auto" filled in for residuals of this spread."""
         return self
 
 

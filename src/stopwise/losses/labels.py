@@ -14,16 +14,23 @@ from stopwise._support.arrays import Array
 from stopwise.losses.base import Convexity, Loss
 
 
-class _TwoClasses(Loss):
-    """A function of s f, s = +1 for class 1 and -1 for class 0."""
+class _Classes(Loss):
+    """A loss of class codes, for `width` + 1 classes."""
 
     for_classes: ClassVar[bool] = True
     discrete: ClassVar[bool] = True
-    odds: ClassVar[float] = 1.0
-    """The log odds of class 1 are this multiple of f."""
 
     def guarded(self, y: Array, f: Array, doubt: float) -> Array:
-        return (1 - doubt) * self.value(y, f) + doubt * self.value(1 - y, f)
+        each = np.stack([self.value(np.full(len(y), c), f) for c in range(self.width + 1)])
+        right = each[y.astype(int), np.arange(len(y))]
+        return np.asarray((1 - doubt) * right + doubt * (each.sum(axis=0) - right) / self.width)
+
+
+class _TwoClasses(_Classes):
+    """A function of s f, s = +1 for class 1 and -1 for class 0."""
+
+    odds: ClassVar[float] = 1.0
+    """The log odds of class 1 are this multiple of f."""
 
     def natural(self, f: Array) -> Array:
         return np.column_stack([expit(-self.odds * f[:, 0]), expit(self.odds * f[:, 0])])
@@ -75,7 +82,7 @@ class Exponential(_TwoClasses):
 
 
 @dataclass(frozen=True)
-class Softmax(Loss):
+class Softmax(_Classes):
     """phi = -log p_y with p the softmax of f Z', Z an orthonormal basis of the vectors (classes,) that sum to zero.
 
     So q = classes - 1, every class is treated alike, and no direction of f is idle.
@@ -84,8 +91,6 @@ class Softmax(Loss):
     n_classes: int
     name: ClassVar[str] = "softmax"
     likelihood: ClassVar[bool] = True
-    for_classes: ClassVar[bool] = True
-    discrete: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.n_classes < 2:
@@ -101,18 +106,11 @@ class Softmax(Loss):
         return simplex(self.n_classes)
 
     def scores(self, f: Array) -> Array:
-        """f Z', one column per class."""
         return f @ self.basis.T
 
     def value(self, y: Array, f: Array) -> Array:
         scores = self.scores(f)
         return cast(Array, _log_sum(scores) - scores[np.arange(len(y)), y.astype(int)])
-
-    def guarded(self, y: Array, f: Array, doubt: float) -> Array:
-        scores = self.scores(f)
-        right = self.value(y, f)
-        others = self.n_classes * _log_sum(scores) - scores.sum(axis=1) - right
-        return np.asarray((1 - doubt) * right + doubt * others / self.width)
 
     def slope(self, y: Array, f: Array) -> Array:
         p = self.natural(f)
@@ -127,6 +125,9 @@ class Softmax(Loss):
     def natural(self, f: Array) -> Array:
         scores = self.scores(f)
         return cast(Array, np.exp(scores - _log_sum(scores)[:, None]))
+
+    def targets(self, y: Array, left_out: Array) -> Array:
+        return cast(Array, np.eye(self.n_classes)[y.astype(int)])
 
 
 @cache

@@ -23,7 +23,7 @@ from stopwise.pages import summary
 from stopwise.pages.loss_page import loss_parts
 from stopwise.pages.packing import LONGEST_NAME, as_script
 from stopwise.pages.payload import ResponsePayload, SharedPayload
-from stopwise.rules.explanation import explain, last_step
+from stopwise.rules.explanation import last_step
 from stopwise.tables import TableEncoder, shown
 from stopwise.views.curves import chosen
 from stopwise.views.effects import MOST_EFFECTS, effect, level_for, strongest_pair
@@ -191,15 +191,9 @@ def _parts(model: Model, rows: ShownRows | None, names: list[str]) -> dict[str, 
 def _block(payload: ResponsePayload, ranked: Ranking, columns: Sequence[SourceColumn]) -> dict[str, Any]:
     """The text and tables of one response."""
     of, column, rows = payload.of, payload.column, payload.shared.rows
-    return {
-        "target": payload.target,
-        "fitted": summary.fitted_to(of.model, payload.target, columns, of.path.n_samples),
-        "why": explain(of.model).splitlines()[column].removeprefix(f"Response {column + 1}: "),
+    return summary.common(of.model, payload.target, columns, ranked, column) | {
         "headline": summary.headline(of, column, rows, ranked.left),
         "decided": summary.decision(of)["words"],
         "notes": summary.notes(of, payload),
         "rules": summary.rule_rows(of),
-        "features": summary.importance_rows(ranked.found, columns, of.model),
-        "left_out": None if ranked.left is None else len(ranked.left.rows),
-        "facts": summary.facts(of.model, column),
     }

@@ -12,11 +12,12 @@ from stopwise.estimators.fitted import fitted_of
 from stopwise.pages.packing import LONGEST_NAME
 from stopwise.pages.payload import MOST_POINTS, ResponsePayload
 from stopwise.rules import Reason
+from stopwise.rules.explanation import explain
 from stopwise.tables import shown
 from stopwise.views.curves import Chosen, has_rows, stops
 from stopwise.views.effects import level_for
 from stopwise.views.facts import Model, describe, length_scale, number, rmse_leave_one_out
-from stopwise.views.importance import Importance, LeftOutRows
+from stopwise.views.importance import Importance, LeftOutRows, Ranking
 from stopwise.views.shown_rows import ShownRows
 from stopwise.views.source_columns import SourceColumn
 
@@ -63,6 +64,25 @@ def fitted_to(model: Model, target: str, columns: Sequence[SourceColumn], n_rows
     return f"{target}{of}: {count_of(n_rows, 'row')}, {fitted_of(model).kernel.name} kernel{linear}."
 
 
+def entry(key: str, name: str, value: object, note: str) -> dict[str, Any]:
+    """A number at the top of the page: its name, and what it means in small print."""
+    return {"key": key, "name": name, "value": value, "note": note}
+
+
+def common(model: Model, target: str, columns: Sequence[SourceColumn], ranked: Ranking, column: int) -> dict[str, Any]:
+    """What is told of every fit: what was fitted, which columns matter, and the table of facts."""
+    fitted: Any = fitted_of(model)
+    n_rows = fitted.path.n_samples if hasattr(fitted, "path") else fitted.n_samples
+    return {
+        "target": target,
+        "fitted": fitted_to(model, target, columns, n_rows),
+        "why": explain(model).splitlines()[column].removeprefix(f"Response {column + 1}: "),
+        "features": importance_rows(ranked.found, columns, model),
+        "left_out": None if ranked.left is None else len(ranked.left.rows),
+        "facts": facts(model, column),
+    }
+
+
 def headline(of: Chosen, column: int, rows: ShownRows | None, left: LeftOutRows | None) -> list[dict[str, Any]]:
     """The numbers at the top: how well left-out rows are predicted, beside the noise and the interval."""
     path = of.path
@@ -74,22 +94,15 @@ def headline(of: Chosen, column: int, rows: ShownRows | None, left: LeftOutRows 
     if error is not None and np.isfinite(error):
         spread = _spread(of, rows, column)
         if spread:
-            out.append(
-                {"key": "r2", "name": "R² on left-out rows", "value": 1 - float(error / spread) ** 2, "note": each}
-            )
-        out.append(
-            {"key": "error", "name": "error on left-out rows", "value": float(error), "note": "root mean square"}
-        )
-    noise = float(of.sigma * path.scale)
-    out.append({"key": "noise", "name": "noise level", "value": noise, "note": "what no fit could predict"})
+            out.append(entry("r2", "R² on left-out rows", 1 - float(error / spread) ** 2, each))
+        out.append(entry("error", "error on left-out rows", float(error), "root mean square"))
+    out.append(entry("noise", "noise level", float(of.sigma * path.scale), "what no fit could predict"))
     level = level_for(of.model)
     if level is not None and rows is not None:
         some = rows.features[np.linspace(0, len(rows) - 1, min(len(rows), _TYPICAL_ROWS)).round().astype(int)]
         half = of.model.uncertainty().half_width(fitted_of(of.model).to_features(some), level, "new")[:, column]
         note = f"covers {level:.0%} of new observations; half the width, median over rows"
-        out.append(
-            {"key": "interval", "name": f"{level:.0%} interval: ±", "value": float(np.median(half)), "note": note}
-        )
+        out.append(entry("interval", f"{level:.0%} interval: ±", float(np.median(half)), note))
     return out
 
 

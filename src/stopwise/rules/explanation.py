@@ -54,26 +54,21 @@ def paths_of(model: Any) -> list[Path]:
 
 def _under_loss(stop: Stop) -> str:
     """The account of a fit under another loss than squares."""
-    seen = stop.evidence
+    seen, fit = stop.evidence, f"The fit is the minimiser at a step_sum of {stop.step_sum:.4g}"
     if stop.iteration is not None:
         return (
             f"Functional descent stopped after {stop.iteration:,} steps (step_sum {stop.step_sum:.4g}), the most that "
             "the published bound covers at this critical radius."
         )
     if stop.reason is Reason.FIXED:
-        return f"The fit is the minimiser at a step_sum of {stop.step_sum:.4g}, which was given."
+        return f"{fit}, which was given."
     if stop.reason is Reason.ZERO:
         return "The fit is constant: no minimiser on the path predicts left-out rows better than chance would."
+    loss, near = f"left-out loss, {seen.criterion:.4g} a row, is", f"within {seen.allowance:g} standard errors of"
     if seen.lowest_step_sum == stop.step_sum:
-        return (
-            f"The fit is the minimiser at a step_sum of {stop.step_sum:.4g}, whose left-out loss, {seen.criterion:.4g} "
-            f"a row, is the smallest on the path; none earlier comes within {seen.allowance:g} standard errors of it."
-        )
-    return (
-        f"The fit is the minimiser at a step_sum of {stop.step_sum:.4g}: the earliest whose left-out loss, "
-        f"{seen.criterion:.4g} a row, is within {seen.allowance:g} standard errors of the smallest, {seen.lowest:.4g} "
-        f"(at step_sum {seen.lowest_step_sum:.4g})."
-    )
+        return f"{fit}, whose {loss} the smallest on the path; none earlier comes {near} it."
+    at = f"{seen.lowest:.4g} (at step_sum {seen.lowest_step_sum:.4g})"
+    return f"{fit}: the earliest whose {loss} {near} the smallest, {at}."
 
 
 def _varying(model: Any, column: int) -> str:

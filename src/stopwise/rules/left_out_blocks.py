@@ -214,11 +214,8 @@ class Paired:
         return bool(self.excess[reading] <= allowance * self.spread[reading])
 
     def earliest(self, allowance: float) -> int:
-        """The first reading of the stretch before the best that stays within the allowance."""
-        stop = self.best
-        while stop > 0 and self.within(stop - 1, allowance):
-            stop -= 1
-        return stop
+        """The first reading within the allowance, up to the best."""
+        return next((reading for reading in range(self.best) if self.within(reading, allowance)), self.best)
 
 
 def warn_of_dependence(ridge: Path, by_blocks: float, alone: float) -> None:

@@ -162,7 +162,7 @@ class Prudent(Rule):
         )
 
     def _earliest(self, errors: LeftOut, grid: Array, best: float, at_best: Array) -> float:
-        """The start of the stretch before the minimum in which the excess stays within the allowance."""
+        """The first reading whose excess is within the allowance, between the grid's first such and the one before."""
 
         def within(readings: Array) -> Any:
             above, spread = errors.excess(readings, at_best)
@@ -171,11 +171,10 @@ class Prudent(Rule):
         before = grid[grid < best]
         if self.allowance == 0 or not before.size:
             return best
-        fails = np.flatnonzero(~within(before))
-        if not fails.size:
+        first = int(np.argmax(np.append(within(before), True)))
+        if first == 0:
             return float(before[0])
-        low = float(before[fails[-1]])
-        high = float(before[fails[-1] + 1]) if fails[-1] + 1 < before.size else best
+        low, high = float(before[first - 1]), float(before[first]) if first < before.size else best
         for _ in range(30):
             middle = math.sqrt(low) * math.sqrt(high) if low > 0 else high / 2
             low, high = (low, middle) if within(np.array([middle]))[0] else (middle, high)

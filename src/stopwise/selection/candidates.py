@@ -27,6 +27,7 @@ from stopwise.kernels.gradients import Values, gram_and_pullback
 from stopwise.kernels.stationary import Stationary
 from stopwise.selection.length_scales import Learned, Place
 from stopwise.selection.rows import Sample
+from stopwise.selection.slopes import cost_of_slopes
 
 MAX_RATIO = 1e9
 """The largest signal-to-noise ratio nu at which kernels are compared: beyond, the evidence has lost too many digits."""
@@ -56,9 +57,8 @@ class LeftOut:
         variance = (self.shrinkage.T @ self.coordinates**2 + self.sample.spread_within) / free
         variance = np.maximum(variance, 1e-300)
         determinant = np.log1p(np.outer(self.ratios, self.values)).sum(axis=1)
-        # The slopes of a linear part count as draws from a Gaussian whose variance fits them, never below the noise's.
         d = self.sample.fixed.shape[1] - int(self.sample.intercept)
-        slopes = d * np.log(np.maximum(self.sample.fixed_energy / max(d, 1), variance)) if d else 0.0
+        slopes = cost_of_slopes(self.sample.fixed_energy, d, variance, self.sample.picking) if d else 0.0
         return cast(Array, (free * np.log(variance) + determinant[:, None] + slopes) / n)
 
     @property
@@ -201,10 +201,11 @@ class Candidate:
         """The score of each response, less what learning p length scales from the same rows flatters it by.
 
         Each of its two terms is minus two log likelihoods over n, lowered by p / n (Wilks); by 1 / q of that for each
-        of q responses that share the length scales.
+        of q responses that share the length scales. The left-out error is also flattered by slopes that were picked.
         """
         scales = len(np.unique(self.sample.groups)) if self.per_feature else 1
-        flattery = 2 * scales / (self.sample.n_samples * max(1, self.sample.means.shape[1]))
+        picking = self.sample.picking if self.linear else 0.0
+        flattery = 2 * (scales / max(1, self.sample.means.shape[1]) + picking) / self.sample.n_samples
         return cast(Array, self.result.evidences + self.result.log_errors + flattery)
 
     @property

@@ -31,6 +31,7 @@ from stopwise.selection.candidates import Candidate, Part, judge
 from stopwise.selection.length_scales import Device, Host, Learned, Place, learn
 from stopwise.selection.result import Selection, describe
 from stopwise.selection.rows import Sample, look_at_features, make_sample, median_distance
+from stopwise.selection.slopes import chosen_slopes
 
 KERNELS: tuple[Stationary, ...] = (Gaussian(), Matern(), ProductMatern(), Laplace(), ProductLaplace())
 """Smooth ones first: an earlier one wins a tie."""
@@ -80,7 +81,7 @@ class Budget:
     product_features: float = 50
     """With more features, products of kernels have one length scale: a gradient takes a pass by feature."""
     rows_per_slope: int = 5
-    """A linear part needs so many rows for each feature."""
+    """A linear part needs so many rows for each slope, and alone so many for each length scale that it stands for."""
     ties: float = 1.0
     """Standard errors of the difference up to which left-out rows cannot tell a candidate from the best."""
 
@@ -120,6 +121,8 @@ class Chosen:
     """Which columns of y it is for."""
     starts: tuple[SearchStart, ...] | None = None
     """For each of them where a search for its stop starts: its left-out errors on some rows are known."""
+    landmarks: int | None = None
+    """How many rows are enough to stand for all, where that was judged."""
 
     @property
     def expected(self) -> float:
@@ -208,7 +211,7 @@ class Search:
         varies = np.ptp(problem.responses, axis=0) > 0
         scores = np.full(varies.size, np.nan)
         scores[varies] = best.fair_scores
-        problem = problem.with_trend() if best.linear else problem
+        problem = problem.with_trend(best.sample.slopes) if best.linear else problem
         kernel, starts = best.in_units(features.spread), best.result.starts if np.all(varies) else None
         return Chosen(kernel, problem, kept, table, scores, starts=starts)
 
@@ -219,13 +222,16 @@ class Search:
 
     def _best(self, rows: Sample) -> tuple[Candidate, list[Candidate]]:
         sample = rows.first(self.budget.more_rows)
+        if self.linear:
+            slopes = chosen_slopes(sample, sample.n_rows // self.budget.rows_per_slope)
+            rows, sample = replace(rows, slopes=slopes), replace(sample, slopes=slopes)
         tried = self._listed(sample.first(self.budget.rows))
         finalists = self._finalists(tried, sample)
         if sample.n_rows < self.budget.small_rows:
             return self._mixed(finalists), tried
         trusted = finalists if self.forced else not_refuted(finalists, rows, self.place)
         best = _ranked(trusted)[0]
-        if self._may_be_linear(sample):
+        if self._may_be_linear(sample) and sample.n_rows >= self.budget.rows_per_slope * len(np.unique(sample.groups)):
             line = judge(sample.with_linear(), [], self.place, per_feature=False)
             tried.append(line)
             # Half of the prior odds: of as many kernels the best is flattered. A score is two likelihoods.
@@ -283,8 +289,9 @@ class Search:
         return self.per_feature and many and sample.covariates.shape[1] > 1
 
     def _may_be_linear(self, sample: Sample) -> bool:
-        n, d = sample.covariates.shape
-        return self.linear and sample.intercept and n >= max(self.budget.rows_per_slope * d, self.budget.small_rows)
+        n, slopes = sample.n_rows, int(sample.slopes.sum())
+        enough = n >= max(self.budget.rows_per_slope * slopes, self.budget.small_rows)
+        return self.linear and sample.intercept and slopes > 0 and enough
 
     def _judged(self, sample: Sample, kernel: Stationary, found: Learned, per_feature: bool) -> Candidate:
         candidate = judge(sample, [Part(1.0, kernel, found.scales)], self.place, per_feature=per_feature)

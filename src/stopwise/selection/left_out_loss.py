@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -17,13 +17,14 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise._support.threads import blas_threads
 from stopwise.engine.loss_fits.loss_path import LossPath, walk
-from stopwise.engine.loss_fits.loss_rows import LossRows, enough_landmarks, make_features
+from stopwise.engine.loss_fits.loss_rows import LossRows, enough_landmarks, kernel_problem
 from stopwise.kernels import Gaussian, Kernel, Laplace
 from stopwise.kernels.radial import Radial
 from stopwise.losses import Loss
 from stopwise.problem import make_problem
-from stopwise.selection.choice import Budget, Search
-from stopwise.selection.result import Row, Selection
+from stopwise.selection.choice import Budget, Chosen, Search, choose_kernel
+from stopwise.selection.result import Selection
+from stopwise.selection.rows import Features, look_at_features
 
 JUDGED_CLASSES, JUDGED_NUMBERS = (400, 150), (800, 200)
 """Rows and landmarks that candidates are judged on: of counts and residuals a few rows carry most of the loss."""
@@ -46,52 +47,39 @@ _KINDS: dict[str, Radial] = {"gaussian": Gaussian(), "laplace": Laplace()}
 """The smoothest and the roughest: an average of the two may be proposed as well."""
 
 
-@dataclass(frozen=True)
-class LossChoice:
-    """The kernel, which features it uses (None: all), and what was tried."""
-
-    kernel: Kernel
-    features: Array | None = None
-    table: Selection | None = None
-    landmarks: int | None = None
-    """How many rows are enough to stand for all, by the effective dimension that was judged."""
-
-
 def choose_for_loss(
     rows: LossRows, loss: Loss, targets: Array, given: Kernel | None, relevance: bool | str, intercept: bool, seed: int
-) -> LossChoice:
+) -> Chosen:
     """The kernel for a loss; `targets` (n, q) stand for the responses where squares propose."""
-    if given is not None and not given.needs_scale:
-        kernel = given.resolved(rows.covariates)
-        kernel.check(rows.covariates)
-        return LossChoice(kernel)
     problem = make_problem(rows.covariates, targets, rows.weights, intercept=True, seed=seed)
+    if given is not None and not given.needs_scale:
+        return choose_kernel(problem, given, relevance)
     with blas_threads(1):
         kernels = tuple(_KINDS.values()) if given is None else (cast(Radial, given).with_length_scale(1.0),)
         wanted = relevance is True or (relevance == "auto" and given is None)
-        search = Search(kernels, per_feature=wanted, forced=relevance is True, budget=BUDGET)
-        proposed = search.run(problem)
+        proposed = Search(kernels, per_feature=wanted, forced=relevance is True, budget=BUDGET).run(problem)
         table = cast(Selection, proposed.table)
         x = rows.covariates if proposed.features is None else rows.covariates[:, proposed.features]
         n_judged, n_landmarks = JUDGED_CLASSES if loss.for_classes else JUDGED_NUMBERS
         picked = np.sort(np.random.default_rng(seed).permutation(len(rows.y))[:n_judged])
-        sample = replace(rows, covariates=x).first(None, picked)
+        sample = LossRows(x[picked], rows.y[picked], rows.weights[picked])
         if len(table) == 0 or len(np.unique(sample.y)) < 2:
-            return LossChoice(proposed.kernel, proposed.features, table)
-        candidates = [proposed.kernel] if relevance is True else _candidates(proposed.kernel, table)
-        judged = [(kernel, judge(kernel, sample, loss, intercept, seed, n_landmarks)) for kernel in candidates]
-    best = min(judged, key=lambda pair: round(pair[1].score, 9))
-    count = enough_landmarks(len(rows.y), len(sample.y), best[1].chosen.degrees_of_freedom / loss.width)
-    return LossChoice(best[0], proposed.features, _told(table, judged, best[0], len(sample.y)), count)
+            return proposed
+        features = look_at_features(rows.covariates, rows.weights)
+        candidates = [proposed.kernel] if relevance is True else _candidates(proposed.kernel, table, features)
+        some = min(n_landmarks, len(sample.y))
+        problems = ((each, kernel_problem(each, sample, loss, some, seed, intercept)) for each in candidates)
+        judged = [(kernel, walk(problem, final=False)) for kernel, problem in problems]
+    best, path = min(judged, key=lambda pair: round(pair[1].score, 9))
+    table = _told(table, judged, best, len(sample.y))
+    if isinstance(best, Radial):  # an average keeps the table of what was proposed
+        scales = np.broadcast_to(np.asarray(best.length_scale, dtype=np.float64), features.spread.size)
+        table = replace(table, features=features.table(scales / features.spread, True))
+    count = enough_landmarks(len(rows.y), len(sample.y), path.chosen.degrees_of_freedom / loss.width)
+    return replace(proposed, kernel=best, table=table, landmarks=count)
 
 
-def judge(kernel: Kernel, sample: LossRows, loss: Loss, intercept: bool, seed: int, n_landmarks: int) -> LossPath:
-    """The walk along the clock with one kernel on a sample."""
-    found = make_features(kernel, sample, min(n_landmarks, len(sample.y)), seed, intercept)
-    return walk(found.problem(sample, loss, intercept), final=False)
-
-
-def _candidates(proposed: Kernel, table: Selection) -> list[Kernel]:
+def _candidates(proposed: Kernel, table: Selection, features: Features) -> list[Kernel]:
     """The proposal, the best of each kernel with one length scale, and the first of these at longer ones."""
     one_scale = [row for row in table if row["kernel"] in _KINDS and not row["per_feature"]]
     scored = [row for row in one_scale if row["score"] is not None and math.isfinite(row["score"])]
@@ -101,8 +89,7 @@ def _candidates(proposed: Kernel, table: Selection) -> list[Kernel]:
     if best:
         smooth = best.get("gaussian", ranked[0])
         out.append(_KINDS[smooth["kernel"]].with_length_scale(LONGER * np.asarray(smooth["length_scale"])))
-        spread = np.array([row["spread"] for row in table.features if row["used"]])
-        out.append(Gaussian(tuple(STRAIGHT * math.sqrt(spread.size) * spread)))
+        out.append(Gaussian(tuple(STRAIGHT * math.sqrt(features.spread.size) * features.spread)))
     return list(dict.fromkeys(reversed(out)))
 
 
@@ -120,19 +107,4 @@ def _told(table: Selection, judged: Sequence[tuple[Kernel, LossPath]], best: Ker
     ]
     told = "left-out loss" if rows[0]["score"] == rows[0]["left_out_loss"] else "sum of left-out loss and evidence"
     reason = f"{best.name} has the lowest {told}, {rows[0]['score']:.4g} a row, of {len(judged)} kernels"
-    tried = (*rows, *({**row, "chosen": False} for row in table.tried))
-    return replace(table, tried=tried, features=_features(table.features, best), reason=reason)
-
-
-def _features(rows: tuple[Row, ...], best: Kernel) -> tuple[Row, ...]:
-    """The table of features with the length scales of the kernel that won; an average keeps the proposal's."""
-    if not isinstance(best, Radial):
-        return rows
-    used = [row for row in rows if row["used"]]
-    scales = np.broadcast_to(np.asarray(best.length_scale, dtype=np.float64), len(used))
-    in_spreads = scales / np.array([row["spread"] for row in used])
-    found = {
-        row["feature"]: {**row, "length_scale": float(scale), "relevance": float(in_spreads.min() / relative)}
-        for row, scale, relative in zip(used, scales, in_spreads, strict=True)
-    }
-    return tuple(found.get(row["feature"], row) for row in rows)
+    return replace(table, tried=(*rows, *({**row, "chosen": False} for row in table.tried)), reason=reason)

@@ -104,6 +104,8 @@ class Sample:
     unit: Array
     groups: Array
     """For each column the number of the group with which it shares a length scale."""
+    slopes: Array
+    """Which columns a linear part has slopes for."""
     linear: bool = False
 
     @property
@@ -137,9 +139,9 @@ class Sample:
         return _orthonormal(self.root_weights[:, None] * self.design(self.covariates))
 
     def design(self, covariates: Array) -> Array:
-        """What is not penalised at some rows: nothing, the constant, or the constant and the rows themselves."""
+        """What is not penalised at some rows: nothing, the constant, or the constant and what has a slope."""
         ones = np.ones((len(covariates), int(self.intercept)))
-        return np.hstack([ones, covariates]) if self.linear else ones
+        return np.hstack([ones, covariates[:, self.slopes]]) if self.linear else ones
 
     @cached_property
     def free_responses(self) -> Array:
@@ -150,6 +152,12 @@ class Sample:
     def fixed_energy(self) -> Array:
         """Sum of squares of the responses' part in the span of `fixed` beyond the constant, per response."""
         return cast(Array, ((self.fixed.T @ self.responses) ** 2).sum(axis=0))
+
+    @property
+    def picking(self) -> float:
+        """log C(D, k) for each response: in how many ways k of D groups of columns may be picked to have slopes."""
+        ways = math.comb(np.unique(self.groups).size, np.unique(self.groups[self.slopes]).size)
+        return math.log(ways) / float(max(1, self.means.shape[1]))
 
     @cached_property
     def spread_within(self) -> Array:
@@ -238,6 +246,7 @@ def make_sample(problem: Problem, features: Features, limit: int) -> Sample:
         middle=np.zeros(int(varying.sum())),
         unit=np.ones(int(varying.sum())),
         groups=features.groups,
+        slopes=np.ones(features.kept.size, dtype=bool),
     )
     return _settled(whole)
 

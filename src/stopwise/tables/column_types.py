@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,21 +14,24 @@ from stopwise.tables.reading.cells import (
     DATE_FORMATS,
     DOUBTFUL_MARKS,
     MISSING_MARKS,
+    measure,
     parse_booleans,
     parse_dates,
-    parse_hours,
+    parse_measures,
     parse_numbers,
 )
+from stopwise.tables.reading.times import parse_days, parse_hours
 from stopwise.tables.table import Column, Kind, TableError, text_column
 
 _GAPS = MISSING_MARKS | DOUBTFUL_MARKS
 _EITHER = frozenset(["month/day/year", "day/month/year"])
+_TIMES = {"hours": parse_hours, "days": parse_days}
 _WORDS = {"number": Kind.NUMBER, "text": Kind.TEXT, "date": Kind.DATE, "boolean": Kind.BOOLEAN}
 
 
 @dataclass(frozen=True)
 class ColumnType:
-    """How the cells of a column are read. `how`: a decimal mark, "hours", a date format, or ""."""
+    """How the cells of a column are read. `how`: a decimal mark, "hours", "days", a date format, or ""."""
 
     kind: Kind
     how: str = ""
@@ -36,6 +39,15 @@ class ColumnType:
     """Whether cells that cannot be read so count as gaps."""
     marks: frozenset[str] = frozenset()
     """Further cells that are gaps."""
+    unit: str | None = None
+    """What stands about every number; "" where that is not known yet."""
+
+    def known(self, cells: Sequence[str]) -> ColumnType:
+        """The same with its unit read off the first of these cells that has one."""
+        if self.unit != "":
+            return self
+        found = next((made for cell in cells if (made := measure(cell, self.how)) is not None), None)
+        return self if found is None else replace(self, unit=found[1])
 
     def read(self, cells: Sequence[str]) -> Column | None:
         """The column, or None where some cell is not of this kind."""
@@ -46,7 +58,8 @@ class ColumnType:
         values = self._parse(cells)
         if values is None and self.lenient:
             values = self._parse([cell if self._parse([cell]) is not None else "" for cell in cells])
-        return None if values is None else Column(self.kind, values)
+        unit = self.how if self.how in _TIMES else self.unit or ""
+        return None if values is None else Column(self.kind, values, unit)
 
     def _parse(self, cells: Sequence[str]) -> npt.NDArray[np.float64] | npt.NDArray[np.datetime64] | None:
         if self.kind is Kind.EMPTY:
@@ -55,7 +68,10 @@ class ColumnType:
             return parse_booleans(cells)
         if self.kind is Kind.DATE:
             return parse_dates(cells, self.how)
-        return parse_hours(cells) if self.how == "hours" else parse_numbers(cells, self.how)
+        if self.unit is not None:
+            return parse_measures(cells, self.how, self.unit)
+        times = _TIMES.get(self.how)
+        return parse_numbers(cells, self.how) if times is None else times(cells)
 
 
 def _candidates(decimal: str) -> list[ColumnType]:
@@ -66,7 +82,8 @@ def _candidates(decimal: str) -> list[ColumnType]:
         first, second = names.index("month/day/year"), names.index("day/month/year")
         names[first], names[second] = names[second], names[first]
     dates = [ColumnType(Kind.DATE, name) for name in names]
-    numbers = [ColumnType(Kind.NUMBER, decimal), ColumnType(Kind.NUMBER, "hours")]
+    numbers = [ColumnType(Kind.NUMBER, decimal), ColumnType(Kind.NUMBER, decimal, unit="")]
+    numbers += [ColumnType(Kind.NUMBER, how) for how in ("hours", "days")]
     return [ColumnType(Kind.EMPTY), ColumnType(Kind.BOOLEAN), dates[0], *numbers, *dates[1:], ColumnType(Kind.TEXT)]
 
 
@@ -80,22 +97,21 @@ class Guess:
 
     def see(self, cells: Sequence[str], line: int) -> None:
         """Strike out what these cells, which begin at this row, are not."""
-        while self.possible and not self._allows(self.possible[0], cells):
-            if len(self.possible) == 1:
-                self.stray = self.stray or _first_stray(self.possible[0], cells, line)
-            self.possible = self.possible[1:]
-        if self.possible and self.possible[0].how in _EITHER:
-            first, *rest = self.possible
-            self.possible = [first, *(made for made in rest if made.how not in _EITHER or self._allows(made, cells))]
+        different = list(dict.fromkeys(cells))
+        before = [made.known(different) for made in self.possible]
+        self.possible = [made for made in before if self._allows(made, different)]
+        if before and not self.possible:
+            at = max(_first_stray(made, cells) for made in before)
+            self.stray = f"row {line + at + 1:,}: '{shown(cells[at])}'"
 
     @staticmethod
     def _allows(kind: ColumnType, cells: Sequence[str]) -> bool:
         return kind.kind is Kind.TEXT or kind.read(cells) is not None
 
 
-def _first_stray(kind: ColumnType, cells: Sequence[str], line: int) -> str:
-    at = next((row for row, cell in enumerate(cells) if kind.read([cell]) is None), 0)
-    return f"row {line + at + 1:,}: '{shown(cells[at])}'"
+def _first_stray(kind: ColumnType, cells: Sequence[str]) -> int:
+    """The row of the first cell that is not of this kind."""
+    return next((row for row, cell in enumerate(cells) if kind.read([cell]) is None), 0)
 
 
 @dataclass(frozen=True)
@@ -118,7 +134,7 @@ class Reading:
 
 
 def _marked(made: ColumnType, marks: frozenset[str]) -> ColumnType:
-    return ColumnType(made.kind, made.how, made.lenient, marks) if marks else made
+    return replace(made, marks=marks) if marks else made
 
 
 def _by_kind(kind: Kind, types: list[ColumnType]) -> list[ColumnType]:
@@ -150,17 +166,19 @@ def _by_word(name: str, word: str, types: list[ColumnType]) -> list[ColumnType]:
 def settle(name: str, guess: Guess, kind: Kind | None) -> ColumnType:
     """The type that every cell allowed, or an error that names the first cell that does not fit."""
     if guess.possible:
-        found = guess.possible[0]
-        others = {made.how for made in guess.possible[1:] if made.kind is Kind.DATE and not made.lenient}
-        doubt = found.kind is Kind.DATE and found.how in _EITHER and others & (_EITHER - {found.how})
-        if doubt:
-            other = next(iter(doubt))
-            warnings.warn(
-                f"dates in '{shown(name)}' are read as {found.how}, and each could be {other}: if so, say "
-                f"--as '{shown(name)}={other}'",
-                UserWarning,
-                stacklevel=2,
-            )
-        return found
+        for doubt in _doubts(shown(name), kind is not None, *guess.possible):
+            warnings.warn(doubt, UserWarning, stacklevel=2)
+        return guess.possible[0]
     what = "numbers" if kind is None else kind.value
     raise TableError(f"the column '{shown(name)}' must hold {what}, but {guess.stray} is not")
+
+
+def _doubts(name: str, known: bool, found: ColumnType, *others: ColumnType) -> Iterator[str]:
+    """What a reader should know of how a column is read, and how to say otherwise; `known`: a model says its kind."""
+    dates = {made.how for made in others if made.kind is Kind.DATE and not made.lenient}
+    either = dates & (_EITHER - {found.how}) if found.how in _EITHER else ()
+    for other in either:
+        yield f"dates in '{name}' are read as {found.how}, and each could be {other}: if so, say --as '{name}={other}'"
+    if not known and (found.unit or found.how == "days"):
+        what = f"numbers of '{shown(found.unit)}'" if found.unit else "durations, in days"
+        yield f"'{name}' is read as {what}: if it is text, say --as '{name}=text'"

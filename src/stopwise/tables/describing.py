@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from stopwise.tables import dates
-from stopwise.tables.encodings import Categories, Dates, Encoding, Floats, Numbers, is_number, numbers_of, stray_number
-from stopwise.tables.names import shown
+from stopwise.tables.encodings import Categories, Dates, Encoding, Floats, Numbers, is_number, numbers_of
+from stopwise.tables.names import quoted, shown
+from stopwise.tables.reading.cells import measure, parse_dates
 from stopwise.tables.table import Column, Kind, Mask, Table, TableError
 
 _LOUD = 1.96
@@ -68,7 +70,8 @@ def _one(name: str, column: Column, responses: Floats | None, choices: Choices) 
         parts = dates.useful_parts(moments, choices.dates)
         return (Dates(name, parts, float(np.nanmedian(dates.days(moments))), flag), 0) if parts else "it holds dates"
     values = numbers_of(column, name)
-    return Numbers(name, float(np.median(values[~missing])), flag, boolean=column.kind is Kind.BOOLEAN), 0
+    middle = float(np.median(values[~missing]))
+    return Numbers(name, middle, flag, boolean=column.kind is Kind.BOOLEAN, unit=column.unit), 0
 
 
 def gap_speaks(missing: Mask, responses: Floats | None) -> bool:
@@ -93,12 +96,13 @@ def _categories(name: str, column: Column, choices: Choices) -> tuple[Encoding, 
     cells = cast("npt.NDArray[np.object_]", column.values)
     counts = Counter(cell for cell in cells if cell is not None)
     present, gaps = counts.total(), len(cells) - counts.total()
+    _check_slips(name, cells, counts, "dates")
     if len(counts) <= choices.max_levels and not _names_rows(counts, present):
         if len(counts) == 1 and not gaps:
             return f"it is always '{shown(next(iter(counts)))}'"
         return Categories(name, tuple(sorted(counts)), flag=gaps > 0), 0
-    _check_numbers(name, column, counts)
-    naming = f"names rows: {len(counts):,} values in {present:,} rows" if _names_rows(counts, present) else ""
+    _check_slips(name, cells, counts, "numbers")
+    naming = _what_it_names(counts, present) if _names_rows(counts, present) else ""
     if choices.many == "error":
         many = f"has {len(counts):,} levels, more than {choices.max_levels}: pool the rare ones, raise the number or"
         raise TableError(f"the text column '{shown(name)}' {naming + ':' if naming else many} leave it out")
@@ -111,7 +115,7 @@ def _categories(name: str, column: Column, choices: Choices) -> tuple[Encoding, 
     return Categories(name, tuple(kept), pooled=True, flag=gaps > 0), len(counts) - len(kept)
 
 
-_FEW_LEVELS = 20
+_FEW_LEVELS, _LOOKED_AT = 20, 1_000
 
 
 def _names_rows(counts: Counter[str], present: int) -> bool:
@@ -123,10 +127,30 @@ def _names_rows(counts: Counter[str], present: int) -> bool:
     return len(counts) > _FEW_LEVELS and 2 * alone > present
 
 
-def _check_numbers(name: str, column: Column, counts: Counter[str]) -> None:
-    """Many levels of which most are numbers are numbers with a slip, and not text."""
-    if 2 * sum(count for level, count in counts.items() if is_number(level)) > counts.total():
+_COULD_BE: Mapping[str, Callable[[str], bool]] = {
+    "numbers": lambda cell: is_number(cell) or any(measure(cell, mark) is not None for mark in ".,"),
+    "dates": lambda cell: parse_dates([cell], "any") is not None,
+}
+
+
+def _what_it_names(counts: Counter[str], present: int) -> str:
+    """Of text that names rows: how much of it there is, or that most of it could be numbers or dates."""
+    for what, reads in _COULD_BE.items():
+        found = [level for level in counts if reads(level)]
+        if 2 * len(found) > len(counts):
+            return f"holds {what} as text, such as {quoted(found[:2])}: make them {what}, or write them all alike"
+    return f"names rows: {len(counts):,} values in {present:,} rows, such as '{shown(next(iter(counts)))}'"
+
+
+def _check_slips(name: str, cells: npt.NDArray[np.object_], counts: Counter[str], what: str) -> None:
+    """Text of which most, but not all, is numbers (or dates) is that with a slip, and no text."""
+    reads = _COULD_BE["dates"] if what == "dates" else is_number
+    first = list(islice(counts, _LOOKED_AT))
+    if 2 * sum(counts[level] for level in first if reads(level)) <= sum(counts[level] for level in first):
+        return
+    stray = next((level for level in counts if not reads(level)), None)
+    if stray is not None:
         raise TableError(
-            f"the column '{shown(name)}' holds numbers, but not in all rows{stray_number(column)}: mend those, make "
-            "them gaps, or leave the column out"
+            f"the column '{shown(name)}' holds {what}, but not in all rows (row {list(cells).index(stray) + 1:,}: "
+            f"'{shown(stray)}'): mend those, make them gaps, or leave the column out"
         )

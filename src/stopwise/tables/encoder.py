@@ -193,6 +193,8 @@ def _checked(encoder: TableEncoder, X: Any, *, reset: bool) -> Table:
         validate_data(encoder, X, reset=reset, skip_check_array=True)
         if reset and not hasattr(encoder, "feature_names_in_"):
             encoder.feature_names_in_ = np.array(table.names, dtype=object)
+    if not table.columns:
+        raise TableError("the table has no columns, and a minimum of 1 is required")
     if not table.n_rows:
         raise TableError("the table has 0 rows, and a minimum of 1 is required")
     return table

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from stopwise.tables import dates
 from stopwise.tables.names import shown
+from stopwise.tables.reading.cells import as_number
 from stopwise.tables.table import Column, Kind, Mask, TableError, text_column
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -27,6 +28,8 @@ class Numbers:
     fill: float
     flag: bool = False
     boolean: bool = False
+    unit: str = ""
+    """What the numbers of the fit counted, where the table said so."""
 
     @property
     def kind(self) -> Kind:
@@ -46,6 +49,11 @@ class Numbers:
     def encode(self, column: Column) -> tuple[Floats, Mask]:
         """Features, and rows with a value never seen in training (none here)."""
         values = numbers_of(column, self.name)
+        if self.unit and column.unit not in ("", self.unit):
+            raise TableError(
+                f"the column '{shown(self.name)}' is in '{shown(column.unit)}', and the fit's was in "
+                f"'{shown(self.unit)}': convert it"
+            )
         missing = np.isnan(values)
         made = [np.where(missing, self.fill, values)] + ([missing.astype(np.float64)] if self.flag else [])
         return np.stack(made, axis=1), np.zeros(len(values), dtype=bool)
@@ -139,6 +147,7 @@ def numbers_of(column: Column, name: str) -> Floats:
     if column.kind not in (Kind.NUMBER, Kind.BOOLEAN, Kind.EMPTY):
         raise TableError(
             f"the column '{shown(name)}' must hold numbers, but it holds {column.kind.value}{stray_number(column)}"
+            + (": give it as days since some day" if column.kind is Kind.DATE else "")
         )
     values = column.as_numbers
     infinite = np.flatnonzero(np.isinf(values))
@@ -157,8 +166,9 @@ def labels_of(column: Column, name: str) -> npt.NDArray[np.object_]:
     rare = min(Counter(held.tolist()).values(), default=0) < 2
     if rare or distinct > MOST_CLASSES or 2 * distinct > held.size:
         raise TableError(
-            f"the column '{shown(name)}' must hold numbers, but it holds text{stray_number(column)}; as classes it has "
-            f"{distinct:,} values in {held.size:,} rows, and classes are at most {MOST_CLASSES}, of 2 rows or more each"
+            f"the column '{shown(name)}' must hold numbers, but it holds text{stray_number(column)}: mend that, or "
+            f"make it a gap; as classes it has {distinct:,} values in {held.size:,} rows, and classes are at most "
+            f"{MOST_CLASSES}, of 2 rows or more each"
         )
     return np.array([None if gap else cell for cell, gap in zip(column.values, column.missing, strict=True)], object)
 
@@ -182,12 +192,8 @@ def _shortest(value: float) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Whether text spells a number with a decimal point."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    """Whether text spells a number, with a decimal point or comma."""
+    return any(as_number(text, mark) is not None for mark in ".,")
 
 
 def stray_number(column: Column) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-import math
 import numbers
+from collections import Counter
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any, TypeGuard, cast
 
 import narwhals as nw
@@ -67,7 +68,7 @@ def as_column(series: nw.Series[Any], name: str) -> Column:
     if isinstance(kind, nw.Duration):
         spans = np.asarray(series.to_numpy(), dtype="timedelta64[us]")
         days = np.where(np.isnat(spans), np.nan, spans.astype(np.float64) / (1e6 * _DAY))
-        return Column(Kind.NUMBER, days)
+        return Column(Kind.NUMBER, days, "days")
     return of_objects(series.to_list(), name, str(kind))
 
 
@@ -84,12 +85,13 @@ def _moments(series: nw.Series[Any]) -> npt.NDArray[np.datetime64]:
 
 
 def _or_none(cell: object) -> str | None:
-    return None if cell is None or cell != cell else str(cell)
+    return None if _is_gap(cell) else str(cell)
 
 
 def of_objects(cells: list[Any], name: str, kind: str = "object") -> Column:
-    """Python objects as a column, where all of them are of one sort; None and NaN are gaps."""
-    gaps = [cell is None or (isinstance(cell, float) and math.isnan(cell)) or _is_gap(cell) for cell in cells]
+    """Python objects as a column, where all of them are of one sort; None and NaN are gaps, a period is its start."""
+    cells = [getattr(cell, "start_time", cell) for cell in cells]
+    gaps = [_is_gap(cell) for cell in cells]
     present = [cell for cell, gap in zip(cells, gaps, strict=True) if not gap]
     if not present:
         return Column(Kind.EMPTY, np.full(len(cells), np.nan))
@@ -100,18 +102,21 @@ def of_objects(cells: list[Any], name: str, kind: str = "object") -> Column:
                 return text_column(cast("list[str | None]", turned))
             if made is Kind.DATE:
                 return Column(made, np.array(turned, dtype="datetime64[us]"))
-            return Column(made, np.array([np.nan if cell is None else cell for cell in turned], dtype=np.float64))
-    sorts_met = sorted({type(cell).__name__ for cell in present})
+            floats = np.array([np.nan if cell is None else cell for cell in turned], dtype=np.float64)
+            return Column(made, floats, {_hours: "hours", _days: "days"}.get(turn, ""))
+    met = Counter(type(cell).__name__ for cell in present)
+    rarest = min(met, key=lambda sort: met[sort])
+    at = next(row for row, cell in enumerate(cells) if type(cell).__name__ == rarest and not gaps[row])
     raise TableError(
-        f"the column '{shown(name)}' holds {quoted(sorts_met)} ({kind}), and a column must hold numbers, text, "
-        "booleans or dates: convert it or leave it out"
+        f"the column '{shown(name)}' holds {quoted(sorted(met))} ({kind}; row {at + 1:,}: {shown(repr(cells[at]))}), "
+        "and a column must hold numbers, text, booleans or dates: convert it or leave it out"
     )
 
 
 def _is_gap(cell: object) -> bool:
-    """pandas' NA and NaT, numpy's NaT: they are not equal to themselves, or will not say."""
-    if isinstance(cell, str | numbers.Number):
-        return False
+    """None, NaN, pandas' NA and NaT, numpy's NaT: they are not equal to themselves, or will not say."""
+    if cell is None or isinstance(cell, str | int):
+        return cell is None
     try:
         return bool(cell != cell)
     except (TypeError, ValueError):
@@ -135,7 +140,7 @@ def _days(cell: dt.timedelta) -> float:
 _SORTS: tuple[tuple[Kind, Any, Any], ...] = (
     (Kind.BOOLEAN, (bool, np.bool_), float),
     (Kind.NUMBER, (numbers.Real, np.number), float),
-    (Kind.NUMBER, numbers.Number, float),  # Decimal; a complex number is refused by float
+    (Kind.NUMBER, Decimal, float),
     (Kind.TEXT, str, str),
     (Kind.DATE, dt.date, _wall),
     (Kind.NUMBER, dt.time, _hours),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
+
+from stopwise.tables.names import shown
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Values: TypeAlias = npt.NDArray[np.float64] | npt.NDArray[np.datetime64] | npt.NDArray[np.object_]
@@ -38,6 +40,8 @@ class Column:
 
     kind: Kind
     values: Values
+    unit: str = ""
+    """What numbers count, such as "kg", "hours" or "days"; "" where nobody said."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -51,7 +55,7 @@ class Column:
 
     def take(self, rows: Mask | slice) -> Column:
         """Some of the rows."""
-        return Column(self.kind, self.values[rows])
+        return replace(self, values=self.values[rows])
 
     @property
     def as_numbers(self) -> npt.NDArray[np.float64]:
@@ -108,9 +112,14 @@ def stacked(tables: Sequence[Table]) -> Table:
     first = tables[0]
     if len(tables) == 1:
         return first
-    return Table(
-        {
-            name: Column(column.kind, np.concatenate([table.columns[name].values for table in tables]))
-            for name, column in first.columns.items()
-        }
-    )
+    joined = {}
+    for name, column in first.columns.items():
+        parts = [table.columns[name] for table in tables]
+        units = sorted({part.unit for part in parts} - {""})
+        if len(units) > 1:
+            raise TableError(
+                f"the column '{shown(name)}' is in '{shown(units[0])}' here and in '{shown(units[1])}' there: convert "
+                "one of them"
+            )
+        joined[name] = replace(column, values=np.concatenate([part.values for part in parts]), unit="".join(units))
+    return Table(joined)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +16,8 @@ from stopwise.tables.table import Kind, Mask, Table, TableError
 
 MISSING = ("impute", "drop", "refuse")
 """What to do with rows that have a gap: fill it, leave the row out, or stop."""
+_LONG = 1e15
+"""Whole numbers from here on are no measurements: near 2^53 neighbours cannot be told apart."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Roles:
         absent = [name for name in (self.target, *named) if name not in names]
         if absent:
             near = did_you_mean(absent[0], names)
+            if list(names) == [f"column_{at + 1}" for at in range(len(names))]:
+                near += ", numbered since the table has no header"
             raise TableError(f"no column named {quoted(absent)}; the columns are {quoted(names, 10)}{near}")
         self._agree()
         idle = {self.target, self.id, *self.exclude, *(() if self.features else (self.row_names,))}
@@ -73,6 +78,8 @@ def prepare(table: Table, roles: Roles, chosen: Sequence[str], missing: str = "i
     """The chosen columns and the rows of a fit. A row without a target is left out whatever `missing` says."""
     if table.n_rows < 2:
         raise TableError(f"a fit needs at least 2 rows; the table has {table.n_rows}")
+    summary = _last_sums_up(table, [*chosen, roles.target])
+    table = table.take(slice(-1)) if summary else table
     answer = table.columns[roles.target]
     classes = answer.kind is Kind.TEXT
     response = labels_of(answer, roles.target) if classes else numbers_of(answer, roles.target)
@@ -92,21 +99,48 @@ def prepare(table: Table, roles: Roles, chosen: Sequence[str], missing: str = "i
         notes = (f"'{shown(roles.target)}' holds text: a classifier of its {count} values is fitted", *notes)
     if answer.kind is Kind.BOOLEAN:
         notes = (f"'{shown(roles.target)}' is true or false: it is fitted as the numbers 1 and 0", *notes)
-    notes += _counting(table, [] if roles.features or len(chosen) < 2 else chosen)
+    notes += _naming(table, [] if roles.features or len(chosen) < 2 else chosen)
+    notes += ("the last row is left out: it holds the sums of the others",) if summary else ()
     return Training(table.select(chosen).take(~leave), response[~leave], roles, notes)
 
 
-def _counting(table: Table, names: Sequence[str]) -> tuple[str, ...]:
-    """Notes on columns that count the rows from 0 or 1: as features they tell rows apart, which new rows cannot use."""
-    count = np.arange(table.n_rows)
-    numbers = {name: table.columns[name].as_numbers for name in names if table.columns[name].kind is Kind.NUMBER}
-    found = [
-        name for name, values in numbers.items() if values[0] in (0, 1) and np.array_equal(values - values[0], count)
-    ]
+def _naming(table: Table, names: Sequence[str]) -> tuple[str, ...]:
+    """Notes on columns that only tell rows apart, which new rows cannot use: by counting them, or by long numbers."""
+    found = {name: _how_it_names(values) for name, values in _numbers(table, names).items()}
     return tuple(
-        f"'{shown(name)}' counts the rows and is used as a feature: if it only names them, say --id '{shown(name)}'"
-        for name in found
+        f"'{shown(name)}' {how} and is used as a feature: if it only names them, say --id '{shown(name)}'"
+        for name, how in found.items()
+        if how
     )
+
+
+def _how_it_names(values: Array) -> str:
+    if values[0] in (0, 1) and np.array_equal(values - values[0], np.arange(len(values))):
+        return "counts the rows"
+    known = values[~np.isnan(values)]
+    long = known.size > 0 and (known == np.round(known)).all() and np.abs(known).min() >= _LONG
+    return "has whole numbers of 16 digits and more for its rows" if long else ""
+
+
+def _last_sums_up(table: Table, names: Sequence[str]) -> bool:
+    """Whether the last row holds the sums of all others in every column of numbers: in two at least, of three rows."""
+    columns = [values for values in _numbers(table, names).values() if not np.isnan(values[-1]) and values.any()]
+    if len(columns) < 2 or table.n_rows < 4 or any(np.nanmax(np.abs(values)) >= _LONG for values in columns):
+        return False
+    return all(abs(values[-1] - np.nansum(values[:-1])) <= _rounding_of_sum(values) for values in columns)
+
+
+def _rounding_of_sum(values: Array) -> float:
+    """How far the sum of numbers as they are written may be from that of the numbers before they were rounded."""
+    known = np.abs(values[~np.isnan(values)])
+    places = (k for k in range(7) if np.allclose(known * 10**k, np.round(known * 10**k), rtol=1e-9, atol=1e-9))
+    last = 10.0 ** -next(places, 12)
+    return float(math.sqrt(known.size) * last + 1e-9 * known.sum())
+
+
+def _numbers(table: Table, names: Sequence[str]) -> dict[str, Array]:
+    """The columns of numbers among these."""
+    return {name: table.columns[name].as_numbers for name in names if table.columns[name].kind is Kind.NUMBER}
 
 
 def _any(masks: list[Mask], rows: int) -> Mask:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,13 +28,13 @@ class ClassRow:
     """One method's answer: mean log loss over left-out and held-out rows, and the share of held-out rows it gets."""
 
     rule: str
-    iteration: int | None
-    step_sum: float | None
-    reason: str | None
-    left_out_loss: float | None
-    log_loss_holdout: float | None
-    accuracy_holdout: float | None
-    seconds: float
+    iteration: int | None = None
+    step_sum: float | None = None
+    reason: str | None = None
+    left_out_loss: float | None = None
+    log_loss_holdout: float | None = None
+    accuracy_holdout: float | None = None
+    seconds: float = 0.0
 
 
 def compare_classes(X: Array, y: Array, *, holdout: float = 0.0, seed: int = 0, **settings: Any) -> Comparison:
@@ -43,36 +44,32 @@ def compare_classes(X: Array, y: Array, *, holdout: float = 0.0, seed: int = 0, 
     """
     started = time.perf_counter()
     check_holdout(holdout)
-    held: tuple[Array, Array] | None = None
+    held_X, held_y = X[:0], y[:0]
     if holdout:
         X, held_X, y, held_y = train_test_split(X, y, test_size=holdout, random_state=seed, stratify=y)
-        held = held_X, held_y
+    judge = partial(_row, X=X, y=y, held_X=held_X, held_y=held_y)
     model = KernelGradientClassifier(random_state=seed, **settings)
-    rows = [_row("prudent", model, X, y, held)]
-    same = clone(model).set_params(kernel=model.kernel_)
-    rows.append(_row("loo", same.set_params(rule="loo"), X, y, held))
+    rows = [judge("prudent", model), judge("loo", clone(model).set_params(kernel=model.kernel_, rule="loo"))]
     if len(model.classes_) == 2:  # the theorem is for two classes
-        rows.append(_row("critical", KernelGradientClassifier.as_published(model.kernel_), X, y, held))
-    peer = make_pipeline(StandardScaler(), LogisticRegressionCV(scoring="neg_log_loss", max_iter=1000, cv=5))
-    rows.append(_row(LOGISTIC, peer, X, y, held))
-    seconds = time.perf_counter() - started
-    return Comparison(tuple(rows), model, len(y), 0 if held is None else len(held[1]), seconds)
+        rows.append(judge("critical", KernelGradientClassifier.as_published(model.kernel_)))
+    peer = LogisticRegressionCV(scoring="neg_log_loss", max_iter=1000, cv=5)
+    rows.append(judge(LOGISTIC, make_pipeline(StandardScaler(), peer)))
+    return Comparison(tuple(rows), model, len(y), len(held_y), time.perf_counter() - started)
 
 
-def _row(name: str, model: Any, X: Array, y: Array, held: tuple[Array, Array] | None) -> ClassRow:
+def _row(name: str, model: Any, X: Array, y: Array, held_X: Array, held_y: Array) -> ClassRow:
     started = time.perf_counter()
     with warnings.catch_warnings():
         if name == LOGISTIC:  # what its own solver and next version say is no concern of a comparison
             warnings.simplefilter("ignore")
         model.fit(X, y)
-    seconds = time.perf_counter() - started
-    loss, hits = None, None
-    if held is not None:
-        p = model.predict_proba(held[0])
-        loss = float(log_loss(held[1], p, labels=model.classes_))
-        hits = float(accuracy_score(held[1], model.classes_[np.argmax(p, axis=1)]))
-    stop = getattr(model, "stop_", None)
+    row, stop = ClassRow(name, seconds=time.perf_counter() - started), getattr(model, "stop_", None)
+    if len(held_y):
+        p = model.predict_proba(held_X)
+        hits = float(accuracy_score(held_y, model.classes_[np.argmax(p, axis=1)]))
+        row = replace(row, log_loss_holdout=float(log_loss(held_y, p, labels=model.classes_)), accuracy_holdout=hits)
     if stop is None:
-        return ClassRow(name, None, None, None, None, loss, hits, seconds)
+        return row
     left_out = stop.evidence.criterion if stop.iteration is None else None
-    return ClassRow(name, stop.iteration, stop.step_sum, stop.reason.name, left_out, loss, hits, seconds)
+    at = {"iteration": stop.iteration, "step_sum": stop.step_sum, "reason": stop.reason.name}
+    return replace(row, left_out_loss=left_out, **at)

@@ -14,7 +14,6 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.estimators.fitted import Fitted, fitted_of
-from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.host import predict_rows
 from stopwise.estimators.prediction.interval_calibration import has_intervals
 from stopwise.views.facts import Model
@@ -65,11 +64,8 @@ def level_for(model: Model) -> float | None:
 
 def predictor(model: Model) -> Callable[[Array], Array]:
     """Predictions (m, q) at rows of features: the mean, or class probabilities."""
-    fitted: Fitted | LossFitted = fitted_of(model)
-    if isinstance(fitted, LossFitted):
-        natural = fitted.natural
-        return lambda X: natural(X, model.n_jobs).reshape(len(X), -1)
-    return lambda X: predict_rows(fitted, X, model.n_jobs)
+    fitted = fitted_of(model)
+    return lambda X: fitted.natural(predict_rows(fitted, X, model.n_jobs))
 
 
 def background(model: Model, rows: ShownRows, positions: int) -> Array:

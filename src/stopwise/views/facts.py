@@ -8,7 +8,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array, ArrayLike
 from stopwise.estimators import KernelGradientClassifier, KernelGradientRegressor, KernelRidgeRegressor
-from stopwise.estimators.fitted import fitted_of
+from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.response_groups import ResponseGroups, groups_of, parts_of
 from stopwise.kernels import Kernel
@@ -106,14 +106,11 @@ def rmse_leave_one_out(path: Path, step_sum: ArrayLike | None = None) -> Array |
 
 
 def describe(model: Model) -> dict[str, Any]:
-    """The facts of a fit by the names of the public interface; several responses give lists."""
-    if not hasattr(model, "path_"):
-        return _describe_loss(model)
+    """The facts of a fit by the names of the public interface; several responses give lists, what is not there None."""
     if (groups := groups_of(model)) is not None:
         parts = [describe(part) for part in parts_of(model, groups)]
         return {name: _one_each(groups, name, [part[name] for part in parts]) for name in parts[0]}
-    stops, path = stops_of(model), model.path_
-    rows = rows_left_out(path)
+    stops, fitted = stops_of(model), cast("Fitted | LossFitted", fitted_of(model))
 
     def pick(values: list[Any]) -> Any:
         return values[0] if isinstance(model.stop_, Stop) else values
@@ -122,19 +119,41 @@ def describe(model: Model) -> dict[str, Any]:
         "kernel": model.kernel_.name,
         "length_scale": plain(length_scale(model.kernel_)),
         "relevance": plain(relevance(model)),
-        "noise_std": plain(model.noise_std_),
-        "hilbert_radius": plain(model.hilbert_radius_),
-        "rule": ", ".join(dict.fromkeys(stop.evidence.rule or "" for stop in stops)),
+        **dict.fromkeys(("noise_std", "hilbert_radius")),
+        "rule": ", ".join(dict.fromkeys(stop.evidence.rule or fitted.rule.name for stop in stops)),
         "constant": plain(pick([stop.evidence.constant for stop in stops])),
         "iteration": pick([stop.iteration for stop in stops]),
         "step_sum": plain(model.step_sum_),
         "reason": pick([stop.reason.name for stop in stops]),
+        **dict.fromkeys(("degrees_of_freedom", "unpenalised", "rmse_fit", "rmse_loo", "loo_rows")),
+        "solver": model.solver_,
+        **(_of_loss(fitted) if isinstance(fitted, LossFitted) else _of_path(model)),
+    }
+
+
+def _of_path(model: Model) -> dict[str, Any]:
+    path = model.path_
+    rows = rows_left_out(path)
+    return {
+        "noise_std": plain(model.noise_std_),
+        "hilbert_radius": plain(model.hilbert_radius_),
         "degrees_of_freedom": plain(path.degrees_of_freedom()),
         "unpenalised": path.n_fixed,
         "rmse_fit": plain(path.residual_norm()),
         "rmse_loo": plain(rmse_leave_one_out(path)),
         "loo_rows": len(rows) if rows is not None and len(rows) < path.row_weights.size else None,
-        "solver": model.solver_,
+    }
+
+
+def _of_loss(fitted: LossFitted) -> dict[str, Any]:
+    told, classes = fitted.calibration, fitted.classes
+    return {
+        "degrees_of_freedom": plain(fitted.degrees_of_freedom),
+        "loss": fitted.loss.name,
+        "left_out_loss": plain(fitted.stops[0].evidence.criterion),
+        "classes": None if classes is None else [str(label) for label in classes],
+        "calibration_slope": None if told is None else plain(told.slope),
+        "temperature": None if told is None else plain(told.temperature),
     }
 
 
@@ -145,32 +164,3 @@ def _one_each(groups: ResponseGroups, name: str, values: list[Any]) -> Any:
     if all(value == values[0] for value in values):
         return values[0]
     return groups.in_order([[value] * len(at) for value, at in zip(values, groups.columns, strict=True)])
-
-
-def _describe_loss(model: Model) -> dict[str, Any]:
-    """The same names for a fit under a loss; what does not apply is None, and the loss's own facts are added."""
-    stop, fitted = cast(Stop, model.stop_), cast(LossFitted, fitted_of(model))
-    calibration, classes = fitted.calibration, fitted.classes
-    return {
-        "kernel": model.kernel_.name,
-        "length_scale": plain(length_scale(model.kernel_)),
-        "relevance": plain(relevance(model)),
-        "noise_std": None,
-        "hilbert_radius": None,
-        "rule": stop.evidence.rule or fitted.rule.name,
-        "constant": plain(stop.evidence.constant),
-        "iteration": stop.iteration,
-        "step_sum": plain(stop.step_sum),
-        "reason": stop.reason.name,
-        "degrees_of_freedom": plain(fitted.degrees_of_freedom),
-        "unpenalised": None,
-        "rmse_fit": None,
-        "rmse_loo": None,
-        "loo_rows": None,
-        "solver": model.solver_,
-        "loss": fitted.loss.name,
-        "left_out_loss": plain(stop.evidence.criterion),
-        "classes": None if classes is None else [str(label) for label in classes],
-        "calibration_slope": None if calibration is None else plain(calibration.slope),
-        "temperature": None if calibration is None else plain(calibration.temperature),
-    }

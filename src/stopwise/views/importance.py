@@ -17,6 +17,7 @@ from sklearn.base import clone
 from stopwise._support.arrays import Array
 from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.estimators.loss_fit import LossFitted
+from stopwise.estimators.prediction.host import predict_rows
 from stopwise.rules import Fixed
 from stopwise.views.facts import Model
 from stopwise.views.shown_rows import ShownRows
@@ -89,7 +90,7 @@ def left_out_rows(model: Model, rows: ShownRows, response: int, n_columns: int) 
     rng = np.random.default_rng(0)
     order = rng.permutation(len(rows))[:most]
     some = rows.take(np.sort(order))
-    if isinstance(fitted, LossFitted) and fitted.classes is not None:
+    if getattr(fitted, "classes", None) is not None:
         order = rng.permutation(len(some))
         order = order[np.argsort(some.responses[order, 0], kind="stable")]  # every fold has its share of every class
         parts: Sequence[Array] = [order[i::_FOLDS] for i in range(_FOLDS)]
@@ -164,8 +165,8 @@ def _under_loss(model: Any, rows: ShownRows, response: int) -> Callable[[Array],
     used = slice(None) if fitted.features is None else fitted.features
     y = rows.responses[:, 0] if fitted.classes is None else fitted.classes[rows.responses[:, 0].astype(int)]
     again.fit(rows.features[:, used], y, sample_weight=rows.weights)
-    made = cast(LossFitted, fitted_of(again))
-    return lambda features: made.scores(features[:, used], model.n_jobs)
+    made = fitted_of(again)
+    return lambda features: predict_rows(made, features[:, used], model.n_jobs)
 
 
 @dataclass(frozen=True)

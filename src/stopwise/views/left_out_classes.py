@@ -10,11 +10,10 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise.engine.loss_fits.loss_minimiser import Minimiser, minimise
 from stopwise.engine.loss_fits.loss_path import walk
-from stopwise.engine.loss_fits.loss_rows import make_features, merge_copies
+from stopwise.engine.loss_fits.loss_rows import kernel_problem, merge_copies
 from stopwise.estimators.calibration import reliability
 from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.loss_fit import LossFitted
-from stopwise.views.importance import LeftOutRows
 from stopwise.views.shown_rows import ShownRows
 
 _CLOCK_ROWS = 1_000
@@ -58,39 +57,18 @@ class LeftOutClasses:
         return reliability(self.probability, self.codes.astype(np.float64), self.weights)
 
 
-def left_out_classes(model: Any, left: LeftOutRows) -> LeftOutClasses:
-    """The probabilities of left-out rows."""
-    fitted = cast(LossFitted, fitted_of(model))
-    codes = left.rows.responses[:, 0].astype(int)
-    return LeftOutClasses(codes, left.rows.weights, fitted.loss.natural(left.values))
-
-
-@dataclass(frozen=True)
-class ClockReading:
-    """A fit at one reading of the clock: the mean loss of a left-out row, and what left-out rows are taken for."""
-
-    step_sum: float
-    loss: float
-    told: LeftOutClasses
-
-
-def classes_along_clock(model: Any, rows: ShownRows) -> list[ClockReading]:
+def classes_along_clock(model: Any, rows: ShownRows) -> list[tuple[Minimiser, LeftOutClasses]]:
     """Fits with the model's kernel at readings in order, its own stop among them, each row left out by formula."""
     fitted = cast(LossFitted, fitted_of(model))
     some = rows.take(np.sort(np.random.default_rng(0).permutation(len(rows))[:_CLOCK_ROWS]))
     used = some.features if fitted.features is None else some.features[:, fitted.features]
     merged = merge_copies(used, some.responses[:, 0], some.weights)
     count = model.n_landmarks if isinstance(model.n_landmarks, int) else None
-    made = make_features(fitted.kernel, merged, count, 0, model.fit_intercept)
-    path = walk(made.problem(merged, fitted.loss, model.fit_intercept))
+    path = walk(kernel_problem(fitted.kernel, merged, fitted.loss, count, 0, model.fit_intercept))
     stop = minimise(path.chosen.problem, float(fitted.stops[0].step_sum), path.chosen)
     others = [each for each in path.readings if each.step_sum > 0 and each.step_sum != stop.step_sum]
-    return [_reading(each) for each in sorted([*others, stop], key=lambda each: each.step_sum)]
-
-
-def _reading(at: Minimiser) -> ClockReading:
-    problem = at.problem
-    probability = problem.loss.natural(np.where(np.isfinite(at.left_out), at.left_out, at.fitted))
-    return ClockReading(
-        at.step_sum, at.left_out_mean, LeftOutClasses(problem.y.astype(int), problem.weights, probability)
-    )
+    codes = merged.y.astype(int)
+    return [
+        (at, LeftOutClasses(codes, merged.weights, fitted.loss.natural(at.known_left_out)))
+        for at in sorted([*others, stop], key=lambda each: each.step_sum)
+    ]

@@ -11,7 +11,6 @@ from stopwise._support.arrays import Array
 from stopwise._support.torch import on_host
 from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.estimators.intake import take_covariates
-from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.interval_calibration import training_rows
 from stopwise.kernels import Precomputed
 from stopwise.views.curves import chosen, observed
@@ -39,8 +38,6 @@ def rows_of(model: Model, X: object = None, y: object = None) -> ShownRows | Non
     fitted = fitted_of(model)
     if isinstance(fitted.kernel, Precomputed):
         return None
-    if isinstance(fitted, LossFitted):
-        return None if X is None or y is None else _given(model, fitted, X, y)
     held = training_rows(fitted)
     if held is not None:
         responses = np.column_stack([observed(chosen(model, j)) for j in range(len(fitted.stops))])

@@ -9,6 +9,7 @@ import stopwise as sw
 from stopwise.engine.line.merged_rows import in_bins, merge_rows
 from stopwise.engine.line.repeated_solves import LineFactor, LineProduct
 from stopwise.engine.line.transitions import state_space
+from stopwise.rules.prudent import LeftOut
 
 KERNELS = ["sobolev1", "sobolev2", "laplace", "matern32", "matern52"]
 
@@ -136,3 +137,20 @@ def test_designs_that_splines_refuse_are_fitted(x):
     rng = np.random.default_rng(6)
     model = sw.KernelRidgeRegressor("sobolev2", solver="line").fit(x[:, None], x + 0.1 * rng.standard_normal(len(x)))
     assert np.all(np.isfinite(model.predict(x[:, None])))
+
+
+@pytest.mark.parametrize("seed", [30, 94])
+def test_an_earlier_dip_of_the_error_is_the_stop_as_on_all_eigenpairs(seed):
+    """Left-out errors fall, rise above the allowance and fall again: the first dip is within it, and is taken."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(size=(60, 1))
+    y = np.sin(20 * x[:, 0]) + rng.normal(size=60)
+    dense, line = (
+        sw.KernelRidgeRegressor(sw.kernels.Matern(0.2, smoothness=2.5), solver=s).fit(x, y) for s in ("dense", "line")
+    )
+    assert line.step_sum_ == pytest.approx(dense.step_sum_, rel=1e-4)
+    seen, errors = line.stop_.evidence, LeftOut(dense.path_)
+    between = np.geomspace(line.step_sum_, seen.lowest_step_sum, 200)
+    above, spread = errors.excess(between, errors(between[-1:])[0])
+    assert (above > 0.55 * spread).any()
+    assert above[0] <= 0.501 * spread[0]

@@ -73,22 +73,25 @@ def test_a_second_start_where_there_is_no_second_minimum_costs_few_readings():
     assert len(more) <= len(read) + 2
 
 
-def test_the_stop_is_not_carried_across_a_ridge_between_readings():
-    """Along the slope rows differ by chance, which the rule allows; the ridge lifts all of them."""
-    chance = np.random.default_rng(0).uniform(-1, 1, 400)
-
-    def ridge(penalty):
-        at = math.log(penalty / 1e-9) / math.log(1e7)
-        return np.sqrt(1 + at * (1e-3 + 0.5 * (chance - chance.mean())) + 0.3 * math.exp(-200 * (at - 0.5) ** 2))
-
-    given, read = search(ridge)
-    found = given.run((BEST, 1e-9))
-    assert found.penalty < 10**-6.5
-    assert any(1e-7 < penalty < 1e-4 for penalty in read)
-
-
 def test_strides_to_smaller_penalties_do_not_shrink_after_a_reading_between_others():
     """A parabola through the first readings has its minimum between them; the error falls on below all of them."""
     given, read = search(lambda penalty: np.sign(planted(penalty)) * math.sqrt(1 + 100 * penalty))
     assert given.run((1e-3,)).lowest == pytest.approx(1.0, rel=1e-3)
     assert len(read) <= 12
+
+
+@pytest.mark.parametrize(("allowance", "first_dip"), [(5.0, False), (10.0, True)])
+def test_the_stop_is_in_an_earlier_dip_where_that_is_within_the_allowance(allowance, first_dip):
+    """Two dips a factor 10^4 apart: the earlier is 8 standard errors above the later, what lies between 160."""
+    noise = np.random.default_rng(0).standard_normal(400)
+
+    def left_out(penalty):
+        place = math.log10(penalty / BEST) / 4
+        return np.sqrt(1.05 + 0.02 * place + 3.2 * (place * (place - 1)) ** 2 + 0.05 * place * noise)
+
+    given = PenaltySearch(left_out, weight=400.0, total=400.0, smallest=1e-6, largest=1e6, allowance=allowance)
+    found = given.run((BEST,), also=tuple(np.log(np.geomspace(1e-4, 1e4, 17))))
+    assert found.lowest_penalty == pytest.approx(BEST, rel=0.05)
+    assert (found.penalty > 1e4 * BEST) == first_dip
+    assert (found.penalty < 1.1 * BEST) != first_dip
+    assert found.criterion - found.lowest <= allowance * found.standard_error

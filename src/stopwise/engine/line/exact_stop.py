@@ -110,26 +110,22 @@ class ExactStop:
         return best
 
     def _earliest(self, grid: Array, errors: Array, best: float, at_best: Array) -> float:
-        """The end of the stretch beyond the best in which the excess stays within the allowance."""
+        """The largest log penalty whose excess is within the allowance, between the grid's last such and the next."""
 
-        def fails(some: Array) -> Array:
+        def last(some: Array) -> int:
             above, spread = self.excess(some, at_best)
-            return np.flatnonzero(above > self.allowance * spread)
+            return int(np.flatnonzero(np.append(True, above <= self.allowance * spread))[-1])
 
         after = grid > best
         if self.allowance == 0 or not after.any():
             return best
-        places, wrong = grid[after], fails(errors[:, after])
-        if not wrong.size:
-            return float(places[-1])
-        good, bad = float(places[wrong[0] - 1]) if wrong[0] else best, float(places[wrong[0]])
+        places, found = np.append(best, grid[after]), last(errors[:, after])
         for _ in range(8 if self._few else 3):
-            inside = np.linspace(good, bad, 14)[1:-1]
-            wrong = fails(self.errors(inside))
-            first = int(wrong[0]) if wrong.size else len(inside)
-            good = float(inside[first - 1]) if first else good
-            bad = float(inside[first]) if first < len(inside) else bad
-        return good
+            if found == len(places) - 1:
+                break
+            places = np.linspace(places[found], places[found + 1], 14)
+            found = last(self.errors(places[1:-1]))
+        return float(places[found])
 
     @property
     def _few(self) -> bool:

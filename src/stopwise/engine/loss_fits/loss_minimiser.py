@@ -156,13 +156,6 @@ class Minimiser:
         """Newton's equations here."""
         return self.problem.equations(self.step_sum, self.fitted, self.tolerance)
 
-    @property
-    def gradient(self) -> float:
-        """The norm of the gradient left, as a share of the constant fit's."""
-        problem, penalty = self.problem, self.problem.penalty(self.step_sum)
-        left = problem.design.T @ problem.slopes(self.fitted) + penalty * self.coefficients
-        return float(np.linalg.norm(left)) / (problem.gradient_scale or 1.0)
-
     @cached_property
     def leverage(self) -> Array:
         """A_i = x_i' H^-1 x_i, (n, q, q): how far f_i moves when its slope changes by one."""
@@ -186,6 +179,11 @@ class Minimiser:
             shift = self._more_steps(shift, np.linalg.solve(left.transpose(0, 2, 1), slopes)[:, :, 0], left)
         shift[alone] = np.nan
         return cast(Array, self.fitted + shift)
+
+    @property
+    def known_left_out(self) -> Array:
+        """The same, and the fit itself where a row fits itself alone."""
+        return np.where(np.isfinite(self.left_out), self.left_out, self.fitted)
 
     def _more_steps(self, shift: Array, pull: Array, left: Array) -> Array:
         """Left-out shifts (n, q) after more steps with the same Hessian, halved where one is longer than the last.

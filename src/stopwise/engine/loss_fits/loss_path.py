@@ -112,19 +112,19 @@ def _between(problem: LossProblem, readings: list[Minimiser], at: int, ratio: fl
 
 
 def _earliest(problem: LossProblem, readings: list[Minimiser], best: Minimiser, allowance: float) -> Minimiser:
-    """The start of the stretch before the minimum in which the excess stays within the allowance."""
+    """The first reading whose excess is within the allowance, between the first such known and the one before."""
 
     def over(reading: Minimiser) -> float:
         above, error = excess(reading, best)
         return above - allowance * error
 
     before = [reading for reading in readings if reading.step_sum < best.step_sum]
-    fails = [i for i, reading in enumerate(before) if over(reading) > 0]
     if allowance == 0 or not before:
         return best
-    if not fails:
+    first = next((i for i, reading in enumerate(before) if over(reading) <= 0), len(before))
+    if first == 0:
         return before[0]
-    low, high = before[fails[-1]], before[fails[-1] + 1] if fails[-1] + 1 < len(before) else best
+    low, high = before[first - 1], before[first] if first < len(before) else best
     for _ in range(_ROOT_STEPS if low.step_sum > 0 else 0):
         above, below = over(low), over(high)
         share = above / (above - below) if math.isfinite(above) and above > below else 0.5

@@ -7,7 +7,7 @@ cost n m^2 a Newton step.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -34,12 +34,6 @@ class LossRows:
     y: Array
     weights: Array
 
-    def first(self, kernel: Kernel | None, rows: Array) -> LossRows:
-        """Some of the rows."""
-        x = self.covariates
-        part = x[np.ix_(rows, rows)] if isinstance(kernel, Precomputed) else x[rows]
-        return LossRows(part, self.y[rows], self.weights[rows])
-
 
 def merge_copies(covariates: Array, y: Array, weights: Array) -> LossRows:
     """Rows that agree in covariates and response become one of their total weight; sorted, so that order is nothing."""
@@ -50,29 +44,22 @@ def merge_copies(covariates: Array, y: Array, weights: Array) -> LossRows:
     return LossRows(x[starts], y[starts], np.add.reduceat(weights, starts))
 
 
-@dataclass(frozen=True)
-class RowFeatures:
-    """Features (n, r) of the rows, and the way back: f(x) = k(x, points) @ projection @ theta."""
+@dataclass(frozen=True, kw_only=True)
+class KernelProblem(LossProblem):
+    """Rows with features of a kernel, and the way back: f(x) = k(x, points) @ projection @ theta and a constant."""
 
-    features: Array
     projection: Array
     landmarks: Array
     """Which rows the points are."""
     mean: Array
     """What was taken from the features so that they have mean zero: zero without an intercept."""
-    scale: float
-    """The mean of k(x, x) before that."""
-    exact: bool = True
+    exact: bool
     """Whether the points are all distinct rows."""
-
-    def problem(self, rows: LossRows, loss: Loss, intercept: bool) -> LossProblem:
-        """The rows with these features under a loss."""
-        return LossProblem(self.features, rows.y, rows.weights, loss, intercept, self.scale)
 
     def function(self, coefficients: Array) -> tuple[Array, Array]:
         """Weights of the kernel at the points and the constant, from coefficients of the design."""
-        theta = coefficients[len(coefficients) - self.features.shape[1] :]
-        constant = coefficients[0] if len(coefficients) > len(theta) else np.zeros(coefficients.shape[1])
+        theta = coefficients[int(self.intercept) :]
+        constant = coefficients[0] if self.intercept else np.zeros(coefficients.shape[1])
         return cast(Array, self.projection @ theta), cast(Array, constant - self.mean @ theta)
 
 
@@ -92,9 +79,14 @@ def enough_landmarks(n_rows: int, n_judged: int, dimension: float) -> int | None
     return min(landmark_count(n_rows, None), max(LEAST_LANDMARKS, math.ceil(wanted)))
 
 
-def make_features(kernel: Kernel, rows: LossRows, count: int | None, seed: int, intercept: bool) -> RowFeatures:
-    """Features by landmarks drawn at random (all rows where they are few)."""
-    x, n = rows.covariates, len(rows.y)
+def kernel_problem(
+    kernel: Kernel, rows: LossRows, loss: Loss, count: int | None, seed: int, intercept: bool
+) -> KernelProblem:
+    """Rows with features by landmarks drawn at random (all rows where they are few).
+
+    The features are centred where a constant is free and orthogonal over the weighted rows, the largest first.
+    """
+    x, n, weights = rows.covariates, len(rows.y), rows.weights
     m = landmark_count(n, count)
     picked = np.arange(n) if m == n else np.sort(np.random.default_rng(seed).permutation(n)[:m])
     if isinstance(kernel, Precomputed):
@@ -107,14 +99,10 @@ def make_features(kernel: Kernel, rows: LossRows, count: int | None, seed: int, 
             picked = np.sort(first)
         found = make_landmarks(kernel, x[picked].astype(np.float64, copy=False))
         features, projection = found.features(x), found.projection
-    return replace(_principal(features, projection, picked, rows.weights, intercept), exact=m == n)
-
-
-def _principal(features: Array, projection: Array, picked: Array, weights: Array, intercept: bool) -> RowFeatures:
-    """The same features, centred where a constant is free and orthogonal over the weighted rows, the largest first."""
     mean = np.average(features, axis=0, weights=weights) if intercept else np.zeros(features.shape[1])
     scale = float(np.average(np.einsum("ij,ij->i", features, features), weights=weights))
     features = features - mean
     _, turn = scipy.linalg.eigh(features.T @ (weights[:, None] * features), driver="evd", check_finite=False)
     turn = turn[:, ::-1]
-    return RowFeatures(features @ turn, projection @ turn, picked, mean @ turn, scale or 1.0)
+    way_back = {"projection": projection @ turn, "landmarks": picked, "mean": mean @ turn, "exact": m == n}
+    return KernelProblem(features @ turn, rows.y, weights, loss, intercept, scale or 1.0, **way_back)

@@ -112,8 +112,10 @@ class Equations:
     def _factor(self, curvature: Array) -> Array:
         """The lower Cholesky factor of H, unknowns ordered by fitted value, then by column: (q whole, q whole)."""
         design, p, q = self.design[:, : self.whole], self.whole, curvature.shape[1]
+        if not p:
+            return np.zeros((0, 0))
         hessian = np.zeros((q * p, q * p))
-        for c in range(q if p else 0):
+        for c in range(q):
             rows = slice(c * p, (c + 1) * p)
             root = design * np.sqrt(curvature[:, c, c])[:, None]
             hessian[rows, rows] = scipy.linalg.blas.dsyrk(1.0, root.T, lower=1)
@@ -121,15 +123,13 @@ class Equations:
             for d in range(c):
                 hessian[rows, d * p : (d + 1) * p] = design.T @ (curvature[:, c, d, None] * design)
         jitter = 0.0
-        for _ in range(10 if p else 0):
+        for _ in range(10):
             factor, failed = dpotrf(hessian, lower=1)
             if not failed:
                 return cast(Array, factor)
             jitter = max(10 * jitter, 1e-14 * float(np.diagonal(hessian).max()))
             hessian[np.diag_indices_from(hessian)] += jitter
-        if p:
-            raise ValueError("Newton's equations overflow: rescale y or the covariates")
-        return hessian
+        raise ValueError("Newton's equations overflow: rescale y or the covariates")
 
     @cached_property
     def corner_factors(self) -> list[Array]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -21,8 +20,6 @@ from stopwise.rules.prudent import SIGMAS
 
 _LENGTHEN = 1.5
 """Strides to ever smaller penalties grow by this, so that a start that is far off costs few readings."""
-_WIDEST = 2.5
-"""Strides between readings that the rule's stop may lie across: a wider gap may hide errors beyond the allowance."""
 _FINE = 0.02
 """Spacing of interpolated readings, in log penalty: the error of a stop moved by that is below 1e-4 of itself."""
 _ORDER = 5
@@ -148,9 +145,6 @@ class PenaltySearch:
         minima = _minima(grid, means) if several else [best]
         if minima[0] <= places[0] + _FINE and places[0] > low:
             return max(places[0] - _LENGTHEN * max(places[1] - places[0], self.stride), low)
-        for left, right in pairwise(places):  # the way from the smallest error to the stop
-            if right - left > _WIDEST * self.stride and best < right and left < stop:
-                return (left + right) / 2
         if max(minima[-1], stop) >= places[-1] - _FINE and places[-1] < high:
             return min(places[-1] + (self.stride if minima[-1] >= places[-1] - _FINE else 2 * self.stride), high)
         for place in (best, stop):
@@ -211,9 +205,7 @@ class PenaltySearch:
         gap = squares - squares[at]
         above = gap.sum(1) / self.weight
         within = above <= self.allowance * self._spread(gap) * math.sqrt(self.weight / self.total)
-        stop = at
-        while stop + 1 < len(grid) and within[stop + 1]:
-            stop += 1
+        stop = int(np.flatnonzero(within)[-1])
         return float(grid[at]), float(grid[stop]), (grid, squares, means)
 
     def _spread(self, gap: Array) -> Array:

@@ -9,7 +9,7 @@ from stopwise._support.torch import is_tensor, on_host, pick_device, torch
 from stopwise.engine.gpu.device_operator import Precision, as_tensor, predict_on_device
 from stopwise.engine.solvers import gpu_solver
 from stopwise.engine.solvers.gpu_solver import mode_of
-from stopwise.estimators.fitted import Fitted
+from stopwise.estimators.fitted import Fitted, LearnedFunction
 from stopwise.estimators.prediction.host import predict_rows
 from stopwise.estimators.tensors import checked_rows
 from stopwise.kernels.forms import has_form
@@ -53,7 +53,7 @@ def predict_on(there: OnDevice, X: Any, n_jobs: int | None) -> Any:
     return like(X, there.values(rows))
 
 
-def take_new_tensor(fitted: Fitted, X: Any) -> Any:
+def take_new_tensor(fitted: LearnedFunction, X: Any) -> Any:
     """New rows as a tensor, with the columns of the fit."""
     X = checked_rows(X)
     if X.shape[1] != fitted.n_features:

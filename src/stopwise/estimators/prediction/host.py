@@ -13,7 +13,7 @@ from stopwise._support.arrays import Array
 from stopwise._support.threads import blas_threads, has_room, limit_of, thread_count, threads
 from stopwise.engine.line.systems import values_at
 from stopwise.engine.solvers.line_solver import on_the_line
-from stopwise.estimators.fitted import Fitted
+from stopwise.estimators.fitted import LearnedFunction
 from stopwise.kernels import Kernel, Precomputed, take_rows
 from stopwise.kernels.forms import has_form
 
@@ -119,13 +119,13 @@ def reduce_in_tiles(
     return out
 
 
-def predict_rows(fitted: Fitted, X: Array, n_jobs: int | None) -> Array:
+def predict_rows(fitted: LearnedFunction, X: Array, n_jobs: int | None) -> Array:
     """Predictions at checked rows, (m, q)."""
     with blas_threads(limit_of(n_jobs)):
         return predict_features(fitted, fitted.to_features(X), n_jobs)
 
 
-def predict_features(fitted: Fitted, X: Array, n_jobs: int | None) -> Array:
+def predict_features(fitted: LearnedFunction, X: Array, n_jobs: int | None) -> Array:
     """Predictions at rows as the kernel takes them, (m, q)."""
     values = predict_in_tiles(fitted.kernel, X, fitted.covariates, fitted.dual_coef, n_jobs=n_jobs)
     return cast(Array, values + fitted.beside_kernel(X))

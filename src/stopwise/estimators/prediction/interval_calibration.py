@@ -189,11 +189,13 @@ def scale_clock(fitted: Fitted) -> Array:
 
 def has_intervals(fitted: Fitted | LossFitted) -> bool:
     """Whether a fit can say how uncertain it is: squares, with rows to leave out, whose noise is their own."""
-    return isinstance(fitted, Fitted) and training_rows(fitted) is not None and not fitted.shared_noise
+    return training_rows(fitted) is not None and not cast(Fitted, fitted).shared_noise
 
 
-def training_rows(fitted: Fitted) -> Array | None:
-    """The rows that a fit can leave out, as the kernel takes them; None where it kept sums alone."""
+def training_rows(fitted: Fitted | LossFitted) -> Array | None:
+    """The rows that a fit can leave out, as the kernel takes them; None under a loss, and where it kept sums alone."""
+    if isinstance(fitted, LossFitted):
+        return None
     basis = fitted.path.spectrum.basis
     if basis is None or fitted.path.response is None:
         return None
@@ -224,7 +226,7 @@ def _standing_posterior(fitted: Fitted, rows: Array, chosen: Array) -> Posterior
     some = rows[np.ix_(chosen, chosen)] if precomputed else on_host(rows[chosen])
     weights = path.row_weights[chosen]
     weights = weights * (_counts(path)[chosen].sum() / weights.sum())
-    trend = None if fitted.trend is None else make_trend(some, weights)
+    trend = None if fitted.trend is None else make_trend(some, weights, fitted.trend.sloped)
     free = Free(path.intercept, trend, float(weights.sum()))
     columns = chosen if precomputed else None
     posterior = posterior_of_rows(fitted.kernel, some, weights, free, path.n_samples, columns)
@@ -270,7 +272,7 @@ def _others(fitted: Fitted, rows: Array) -> Others | None:
     responses = y.reshape(len(rows), -1) / np.sqrt(weights[:, None]) * path.scale
     each = []
     for response, at in zip(responses.T, fitted.step_sums, strict=True):
-        column, counts, linear = response[:, None], path.counts, fitted.trend is not None
+        column, counts = response[:, None], path.counts
         problem = make_problem(covariates, column, weights, intercept=path.intercept, seed=0, counts=counts)
-        each.append(OtherKernels(sample_places(problem, fitted.kernel, linear, float(at))))
+        each.append(OtherKernels(sample_places(problem, fitted.kernel, fitted.trend, float(at))))
     return Others(ranges if fitted.features is None else ranges[:, fitted.features], tuple(each))

@@ -23,7 +23,7 @@ from stopwise.estimators.prediction.posterior import Free, Posterior, posterior_
 from stopwise.kernels import Gaussian, Kernel, Laplace, Matern
 from stopwise.kernels.base import parts
 from stopwise.kernels.stationary import Stationary
-from stopwise.problem import Problem, make_trend
+from stopwise.problem import Problem, Trend, make_trend
 from stopwise.selection.candidates import MAX_RATIO
 from stopwise.selection.rows import look_at_features, make_sample, median_distance
 
@@ -79,14 +79,16 @@ class Sampled:
     """The weighted sum of squares of all observations about the mean of their place."""
     kernel: Kernel
     intercept: bool
-    linear: bool
+    trend: Trend | None
+    """The fit's slopes, if it has any."""
     step_sum: float
     n_observations: float
     """Of the whole table."""
 
-    def free(self, linear: bool) -> Free:
-        """A constant, or a constant and slopes, left free on the sample."""
-        trend = make_trend(self.rows, self.weights) if linear else None
+    def free(self, *, every_slope: bool = False) -> Free:
+        """A constant and the fit's slopes, or all, left free on the sample."""
+        sloped = None if every_slope or self.trend is None else self.trend.sloped
+        trend = make_trend(self.rows, self.weights, sloped) if every_slope or self.trend is not None else None
         return Free(self.intercept, trend, float(self.weights.sum()))
 
     def projected(self, posterior: Posterior) -> tuple[Array, Array]:
@@ -107,7 +109,7 @@ class OtherKernels:
     def own(self) -> Model:
         """The fit on the sample, with the fit's ratio of prior to noise."""
         sample = self.sample
-        posterior = self._posterior(sample.kernel, sample.free(sample.linear))
+        posterior = self._posterior(sample.kernel, sample.free())
         at = np.array([sample.step_sum * posterior.free.total / sample.n_observations])
         return Model(posterior, *sample.projected(posterior), at, np.ones(1), np.ones(1))
 
@@ -116,7 +118,7 @@ class OtherKernels:
         """The likeliest models, which hold nearly all of the probability."""
         sample = self.sample
         n, d = sample.rows.shape
-        free = sample.free(sample.intercept and n >= _ROWS_PER_SLOPE * d)
+        free = sample.free(every_slope=sample.intercept and n >= _ROWS_PER_SLOPE * d)
         metric = _metric(sample.kernel, d)
         unit = median_distance(sample.rows / metric) * metric
         tried = [self._weighed(kernel.with_length_scale(unit * s), free) for kernel in _KERNELS for s in _LENGTHS]
@@ -190,7 +192,7 @@ class Others:
         return np.column_stack([others.half_width(rows, level, noise) for others, noise in each])
 
 
-def sample_places(problem: Problem, kernel: Kernel, linear: bool, step_sum: float) -> Sampled:
+def sample_places(problem: Problem, kernel: Kernel, trend: Trend | None, step_sum: float) -> Sampled:
     """At most 200 distinct places of a problem of one response, whatever the order and number of rows at each."""
     features = look_at_features(problem.covariates, problem.weights)
     found = make_sample(problem, features, SAMPLE_ROWS)
@@ -200,7 +202,7 @@ def sample_places(problem: Problem, kernel: Kernel, linear: bool, step_sum: floa
     unit = float(problem.scale[0] * found.unit[0]) if varies else 0.0
     response = unit * found.means[:, 0] if varies else np.zeros(found.n_rows)
     within = unit**2 * float(found.spread_within[0]) if varies else 0.0
-    settings = kernel, problem.intercept, linear, step_sum, problem.n_samples
+    settings = kernel, problem.intercept, trend, step_sum, problem.n_samples
     return Sampled(rows, found.weights, response, within, *settings)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from typing import Any, Self, cast
 
@@ -15,7 +14,7 @@ from stopwise._support.threads import blas_threads, limit_of
 from stopwise._support.torch import is_tensor, on_host, torch
 from stopwise.engine.solvers.plan import Precision
 from stopwise.estimators.dask_collections import predict_lazily
-from stopwise.estimators.fitted import Fitted, Learner, fitted_of
+from stopwise.estimators.fitted import Fitted, Learner, fitted_of, tell_of_extrapolation
 from stopwise.estimators.intake import check_weights, take_covariates, take_responses
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.device import like, moved, placed, predict_on, take_new_tensor
@@ -29,10 +28,10 @@ from stopwise.estimators.prediction.intervals import (
     standard_deviations,
 )
 from stopwise.estimators.prediction.response_groups import ResponseGroups, groups_of, parts_of
-from stopwise.exceptions import ExtrapolationWarning
 
 _NOT_KEPT = ("_on_device", "_lock", "_told", "_calibrated", "_of_groups")
 """What a copy or a pickle of an estimator makes anew."""
+_FOR_SQUARES = 'for loss="squared": for an interval fit two quantiles, loss="quantile" with quantile=.05 and .95'
 
 
 class PredictMixin:
@@ -56,7 +55,10 @@ class PredictMixin:
         if interval not in (None, "new"):
             raise ValueError(f'interval must be None or "new", got {interval!r}')
         if isinstance(fitted, LossFitted):
-            return self._predict_natural(fitted, X, return_std or interval is not None)
+            if return_std or interval is not None:
+                raise ValueError(f"standard deviations and intervals are {_FOR_SQUARES}")
+            values = predict_rows(fitted, self._checked(fitted, on_host(X)), self.n_jobs)
+            return fitted.shaped(fitted.natural(values))
         if is_dask(X):
             return predict_lazily(cast(Learner, self), X, return_std, interval)
         if (groups := groups_of(self)) is not None:
@@ -94,9 +96,7 @@ class PredictMixin:
         """
         fitted, level, what = fitted_of(self), check_level(level), check_of(of)
         if isinstance(fitted, LossFitted):
-            raise ValueError(
-                'intervals are for loss="squared": fit two quantiles instead, loss="quantile" with quantile=.05 and .95'
-            )
+            raise ValueError(f"intervals are {_FOR_SQUARES}")
         if (groups := groups_of(self)) is not None:
             parts = parts_of(self, groups)
             return groups.joined([part.predict_interval(X, level, of, sample_weight) for part in parts])
@@ -139,21 +139,11 @@ class PredictMixin:
         with blas_threads(limit_of(self.n_jobs)):
             return rows, *predict_with_variance(fitted, known, fitted.to_features(rows), self.n_jobs)
 
-    def _checked(self, fitted: Fitted, X: object) -> Any:
+    def _checked(self, fitted: Fitted | LossFitted, X: object) -> Any:
         """Checked new rows, an array or a tensor, with a word where they are far from the training rows."""
         rows = take_new_tensor(fitted, X) if is_tensor(X) else take_covariates(self, fitted, X)
-        self._tell_of_extrapolation(fitted, rows)
+        tell_of_extrapolation(self, fitted, rows)
         return rows
-
-    def _tell_of_extrapolation(self, fitted: Fitted, rows: Any) -> None:
-        """Warn once per fit of rows far from those it was made from."""
-        told: Fitted | None = self.__dict__.get("_told")
-        if fitted.feature_range is None or told is fitted or not len(rows):
-            return
-        text = fitted.extrapolation(on_host(rows))
-        if text is not None:
-            self._told = fitted
-            warnings.warn(text, ExtrapolationWarning, stacklevel=5)
 
     def uncertainty(self) -> Uncertainty:
         """What intervals are made from: calibrated at the first use and kept as long as the fit."""
@@ -168,14 +158,6 @@ class PredictMixin:
             with blas_threads(limit_of(self.n_jobs)):
                 held = self._calibrated = fitted, uncertainty_of(fitted)
         return held[1]
-
-    def _predict_natural(self, fitted: LossFitted, X: object, with_std: bool) -> Array:
-        if with_std:
-            raise ValueError(
-                'standard deviations and intervals are for loss="squared": for an interval fit two quantiles, such as '
-                'loss="quantile" with quantile=.05 and .95'
-            )
-        return fitted.natural(fitted.take_new(self, X), self.n_jobs)
 
     def score(self, X: object, y: object, sample_weight: object = None) -> float:
         """The coefficient of determination of the predictions, 1 - residual / total sum of squares."""

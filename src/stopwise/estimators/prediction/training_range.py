@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import TypeAlias, cast
 
@@ -10,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from stopwise._support.arrays import Array
-from stopwise.exceptions import ExtrapolationWarning
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
@@ -62,10 +60,3 @@ def extrapolation(
         f"{rows} of {len(covariates)} rows lie outside the range of the training data (extrapolation), in feature "
         f"{shown}{more}"
     )
-
-
-def warn_outside(ranges: Array, covariates: Array, names: Sequence[str] | Array | None = None) -> None:
-    """Warn of rows outside the range, where it matters, of a fit that keeps no rows to know gaps by."""
-    text = extrapolation(ranges, np.zeros(ranges.shape[1]), covariates, names)
-    if text is not None:
-        warnings.warn(text, ExtrapolationWarning, stacklevel=4)

@@ -236,3 +236,26 @@ const Chart = (() => {
 
   return Object.assign(chart, { heat, short });
 })();
+
+// What every page has: its data, arrays packed in base64, and figures that are drawn again for another width or on paper.
+const Page = (() => {
+  function unpack(part) {
+    if (!part) return null;
+    const text = atob(part.base64), bytes = new Uint8Array(text.length), size = part.kind === "f4" ? 4 : 8;
+    for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+    const view = new DataView(bytes.buffer), out = new Float64Array(text.length / size);
+    for (let i = 0; i < out.length; i++) out[i] = size === 4 ? view.getFloat32(4 * i, true) : view.getFloat64(8 * i, true);
+    return out;
+  }
+  // Every packed array inside an object, unpacked.
+  const open = (part) => part && Object.fromEntries(Object.entries(part).map(([k, v]) => [k, v && v.base64 !== undefined ? unpack(v) : v]));
+
+  function ready(draw) {
+    const root = document.documentElement;
+    let width = root.clientWidth;
+    window.addEventListener("resize", () => { if (root.clientWidth !== width) { width = root.clientWidth; draw(); } });
+    window.addEventListener("beforeprint", () => { for (const part of document.querySelectorAll("details")) part.open = true; draw(); });
+    root.classList.add("ready");
+  }
+  return { data: JSON.parse(document.getElementById("data").textContent), unpack, open, ready };
+})();

@@ -1,20 +1,18 @@
 "use strict";
 // The report of classes and other losses: the stop elsewhere, confusion at any threshold, reliability, effects.
 const Report = (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
+  const { data, open } = Page;
   const figure = (id) => document.getElementById(id);
 
-  function unpack(part) {
-    const text = atob(part.base64), bytes = new Uint8Array(text.length);
-    for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
-    const view = new DataView(bytes.buffer), out = new Float64Array(text.length / 8);
-    for (let i = 0; i < out.length; i++) out[i] = view.getFloat64(8 * i, true);
-    return out;
-  }
-  const left = data.left_out && Object.fromEntries(Object.entries(data.left_out).map(([k, v]) => [k, unpack(v)]));
+  const left = open(data.left_out);
   const menu = figure("class"), slider = figure("threshold"), clock = data.clock, stop = figure("stop"), back = figure("back");
   let there = clock ? clock.home : 0;
   let shown = data.classes ? (data.classes.length === 2 ? 1 : 0) : 0;
+
+  const percent = (v) => (Number.isFinite(v) ? (100 * v).toFixed(1) + "%" : "-");
+  function fill(kind, read, text) {
+    for (const cell of document.querySelectorAll(`[data-${kind}]`)) { const name = cell.dataset[kind], value = read(name); cell.textContent = text(name, value); cell.dataset.value = String(value); }
+  }
 
   // ---- two classes at a threshold ---------------------------------------------------------------------------------
   function confusion(threshold) {
@@ -29,10 +27,9 @@ const Report = (() => {
   function threshold(tell) {
     const value = Number(slider.value), found = confusion(value);
     figure("threshold-value").textContent = slider.value;
-    const text = percent;
-    for (const cell of document.querySelectorAll("[data-rate]")) { cell.textContent = text(found[cell.dataset.rate]); cell.dataset.value = String(found[cell.dataset.rate]); }
+    fill("rate", (name) => found[name], (name, value) => percent(value));
     for (const cell of document.querySelectorAll("[data-cell]")) { const [i, j] = cell.dataset.cell.split("-").map(Number); cell.textContent = Chart.short(found.table[i][j]); }
-    if (tell) { clearTimeout(later); later = setTimeout(() => { figure("live").textContent = `${text(found.accuracy)} right, ${text(found.recall)} of ${data.classes[1]} found.`; }, 400); }
+    if (tell) { clearTimeout(later); later = setTimeout(() => { figure("live").textContent = `${percent(found.accuracy)} right, ${percent(found.recall)} of ${data.classes[1]} found.`; }, 400); }
   }
 
   // ---- figures ----------------------------------------------------------------------------------------------------
@@ -45,10 +42,9 @@ const Report = (() => {
   }
 
   // ---- the stop elsewhere -----------------------------------------------------------------------------------------
-  const percent = (v) => (Number.isFinite(v) ? (100 * v).toFixed(1) + "%" : "-");
   function elsewhere() {
     const moved = there !== clock.home, share = new Set(["accuracy", "certainty"]);
-    for (const cell of document.querySelectorAll("[data-clock]")) { const name = cell.dataset.clock, value = clock[name][there]; cell.textContent = share.has(name) ? percent(value) : Chart.short(value); cell.dataset.value = String(value); }
+    fill("clock", (name) => clock[name][there], (name, value) => (share.has(name) ? percent(value) : Chart.short(value)));
     stop.value = String(there);
     stop.setAttribute("aria-valuetext", `step_sum ${Chart.short(clock.at[there])}` + (moved ? "" : ", the chosen stop"));
     back.disabled = !moved;
@@ -107,10 +103,7 @@ const Report = (() => {
     back.addEventListener("click", () => { show(clock.home); stop.focus(); });
   }
   if (menu) menu.addEventListener("change", () => { shown = Number(menu.value); effects(); });
-  let width = document.documentElement.clientWidth;
-  window.addEventListener("resize", () => { if (document.documentElement.clientWidth !== width) { width = document.documentElement.clientWidth; draw(); } });
-  window.addEventListener("beforeprint", () => { for (const part of document.querySelectorAll("details")) part.open = true; draw(); });
   draw();
-  document.documentElement.classList.add("ready");
+  Page.ready(draw);
   return { confusion, data };
 })();

@@ -1,19 +1,9 @@
 "use strict";
 // The slider: the fit at any stopping time, from tables over its positions that are embedded in the page.
 const Report = (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
+  const { data, unpack, open } = Page;
   const short = (v) => Number.isFinite(v) ? (Math.abs(v) >= 1e6 || (v !== 0 && Math.abs(v) < 1e-3) ? v.toExponential(3) : (Number.isInteger(v) ? v : Number(v.toPrecision(4))).toLocaleString("en", { maximumFractionDigits: 6 })) : "-";
 
-  function unpack(part) {
-    if (!part) return null;
-    const text = atob(part.base64), bytes = new Uint8Array(text.length), size = part.kind === "f4" ? 4 : 8;
-    for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
-    const view = new DataView(bytes.buffer), out = new Float64Array(text.length / size);
-    for (let i = 0; i < out.length; i++) out[i] = size === 4 ? view.getFloat32(4 * i, true) : view.getFloat64(8 * i, true);
-    return out;
-  }
-  // Every packed array inside an object, unpacked.
-  const open = (part) => part && Object.fromEntries(Object.entries(part).map(([k, v]) => [k, v && v.base64 !== undefined ? unpack(v) : v]));
 
   let values = null, points = null, curve = null, percent = ""; // of all responses that share the kernel of the one shown
   function openShared(shared) {
@@ -251,10 +241,7 @@ const Report = (() => {
   back.addEventListener("click", () => { show(R.home, true); slider.focus(); });
   others.addEventListener("toggle", draw);
   if (menu) menu.addEventListener("change", () => select(Number(menu.value)));
-  let width = document.documentElement.clientWidth;
-  window.addEventListener("resize", () => { if (document.documentElement.clientWidth !== width) { width = document.documentElement.clientWidth; draw(); } });
-  window.addEventListener("beforeprint", () => { for (const part of document.querySelectorAll("details")) part.open = true; draw(); });
   select(0);
-  document.documentElement.classList.add("ready");
+  Page.ready(draw);
   return { at, select, current: () => now, response: () => R, get curve() { return curve; } };
 })();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ MISSING_MARKS = frozenset(
 )
 """Cells that are gaps in every column (the marks that pandas, R, polars and Arrow write or read)."""
 DOUBTFUL_MARKS = frozenset(
-    ["?", ".", "-", "--", "*", "None", "none", "NONE", "missing", "Missing", "unknown", "na", "Na", "#DIV/0!"]
+    ["?", ".", "-", "--", "---", "*", "None", "none", "NONE", "missing", "Missing", "unknown", "na", "Na", "#DIV/0!"]
     + ["#VALUE!", "#REF!", "#NUM!", "#NAME?"]
 )
 """Cells that are gaps among numbers, dates and booleans, and words of their own among text."""
@@ -29,19 +30,23 @@ def number_pattern(decimal: str) -> re.Pattern[str]:
     """A number with this decimal mark, thousands perhaps in groups of three, a currency or percent sign aside."""
     mark = re.escape(decimal)
     groups = re.escape(_GROUP_MARKS + ("." if decimal == "," else ","))
-    grouped = rf"[1-9]\d{{0,2}}([{groups}])\d{{3}}(?:\1\d{{3}})*(?:{mark}\d*)?"
+    grouped = rf"[1-9]\d{{0,2}}(?P<group>[{groups}])\d{{3}}(?:(?P=group)\d{{3}})*(?:{mark}\d*)?"
     plain = rf"(?:\d+(?:{mark}\d*)?|{mark}\d+)(?:[eE][+-]?\d+)?"
-    return re.compile(rf"[$€£¥]?\s?([+-]?)\s?[$€£¥]?\s?({grouped}|{plain})\s?[%€]?", re.ASCII)
+    return re.compile(rf"[$€£¥]?\s?(?P<sign>[+-]?)\s?[$€£¥]?\s?(?P<digits>{grouped}|{plain})\s?[%€]?", re.ASCII)
 
 
 def as_number(cell: str, decimal: str = ".") -> float | None:
-    """The number that a cell spells, or None."""
+    """The number that a cell spells, or None; bookkeepers write -5 as (5) or 5-."""
     cell = cell.replace("\u2212", "-")
+    if len(cell) > 2 and (cell[0], cell[-1]) == ("(", ")"):
+        cell = f"-{cell[1:-1]}"
+    elif cell[:1].isdigit() and cell[-1] == "-":
+        cell = f"-{cell[:-1]}"
     found = number_pattern(decimal).fullmatch(cell)
     if found is None:
         return _infinity(cell)
-    digits = re.sub(rf"[^0-9eE+\-{re.escape(decimal)}]", "", found[2])
-    return float(found[1] + digits.replace(decimal, "."))
+    digits = re.sub(rf"[^0-9eE+\-{re.escape(decimal)}]", "", found["digits"])
+    return float(found["sign"] + digits.replace(decimal, "."))
 
 
 def _infinity(cell: str) -> float | None:
@@ -84,6 +89,33 @@ def _plain_float(cell: str) -> float:
     return float(cell) if cell else np.nan
 
 
+_MEASURE = re.compile(
+    r"(?:(?P<before>[A-Z]{3}(?=\s)|[A-Z]{1,2}\$|[~\u2248])\s?)?(?P<number>.*?\d[.,)]?)(?:\s?(?P<unit>[^\d\s,;:()+-][^\d,;:()+-]{0,11}))?"
+)
+
+
+def measure(cell: str, decimal: str) -> tuple[float, str] | None:
+    """A number and what stands about it, such as 5 and "kg" or "USD"; None where nothing does."""
+    found = _MEASURE.fullmatch(cell)
+    around = "" if found is None else f"{found['before'] or ''} {found['unit'] or ''}".strip()
+    value = as_number(found["number"], decimal) if found is not None and around else None
+    return None if value is None else (value, around)
+
+
+def parse_measures(cells: Sequence[str], decimal: str, unit: str) -> npt.NDArray[np.float64] | None:
+    """Stripped cells that are numbers of one unit, gaps as NaN; None where some cell is not."""
+    out = np.empty(len(cells))
+    for row, cell in enumerate(cells):
+        found = measure(cell, decimal)
+        if found is not None and found[1] == unit:
+            out[row] = found[0]
+        elif cell in MISSING_MARKS or cell in DOUBTFUL_MARKS:
+            out[row] = np.nan
+        else:
+            return None
+    return out
+
+
 def parse_booleans(cells: Sequence[str]) -> npt.NDArray[np.float64] | None:
     """Stripped cells as 0 and 1, gaps as NaN; None where some cell is neither true nor false."""
     out = np.empty(len(cells))
@@ -109,8 +141,9 @@ _MONTHS = {
     )
     for name in names.split()
 }
-_TIME = r"(?:[T ,]\s*(?P<H>\d{1,2}):(?P<M>\d{2})(?::(?P<S>\d{2}(?:[.,]\d{1,9})?))?\s?(?P<half>[AaPp]\.?[Mm]\.?)?)?"
-_ZONE = r"\s?(?:Z|UTC|[+-]\d{2}:?(?:\d{2})?)?"
+_CLOCK = r"[T ,]\s*(?P<H>\d{1,2}):(?P<M>\d{2})(?::(?P<S>\d{2}(?:[.,]\d{1,9})?))?\s?(?P<half>[AaPp]\.?[Mm]\.?)?"
+_TIME = rf"(?:{_CLOCK}(?:\s?[+-]\d{{2}}:?(?:\d{{2}})?)?)?\s?(?:Z|UTC)?"
+"""A zone in hours follows a time only: behind a month it would be a day."""
 _YEAR, _SHORT = r"(?P<y>\d{4})", r"(?P<y>\d{4}|\d{2})"
 _MONTH, _DAY, _WORD = r"(?P<m>\d{1,2})", r"(?P<d>\d{1,2})", r"(?P<m>[A-Za-z]{3,9})\.?"
 
@@ -128,11 +161,15 @@ class DateFormat:
         if found is None:
             return None
         part = found.groupdict()
-        month = part.get("m") or "1"
+        month = part.get("m") or str(3 * int(part.get("quarter") or 1) - 2)
         number = month if month.isdigit() else _MONTHS.get(month.lower())
         if number is None:
             return None
-        return f"{_full_year(part['y'])}-{int(number):02d}-{int(part.get('d') or 1):02d}{_clock(part)}"
+        year, day = _full_year(part["y"]), int(part.get("d") or 1)
+        try:
+            return f"{dt.date(int(year), int(number), day).isoformat()}{_clock(part)}"
+        except ValueError:  # such as 31 February
+            return None
 
 
 def _full_year(text: str) -> str:
@@ -150,7 +187,7 @@ def _clock(part: dict[str, str | None]) -> str:
 
 
 def _format(name: str, day: str) -> DateFormat:
-    return DateFormat(name, re.compile(day + _TIME + _ZONE, re.ASCII))
+    return DateFormat(name, re.compile(day + _TIME, re.ASCII))
 
 
 DATE_FORMATS = {
@@ -163,6 +200,8 @@ DATE_FORMATS = {
         _format("month-name day, year", rf"{_WORD}\s{_DAY},?\s{_SHORT}"),
         _format("yearmonthday", r"(?P<y>(?:19|20)\d{2})(?P<m>0[1-9]|1[0-2])(?P<d>0[1-9]|[12]\d|3[01])"),
         _format("year-month", rf"{_YEAR}[-/]{_MONTH}"),
+        _format("year quarter", rf"{_YEAR}[-/ ]?[Qq](?P<quarter>[1-4])"),
+        _format("quarter year", rf"[Qq](?P<quarter>[1-4])[-/ ]?{_YEAR}"),
     ]
 }
 """By name, in order of preference; where month and day could be either, the file's other habits decide."""
@@ -171,9 +210,16 @@ DATE_FORMATS = {
 def parse_dates(cells: Sequence[str], how: str) -> npt.NDArray[np.datetime64] | None:
     """Stripped cells as datetime64[us], gaps as NaT; None where some cell is no such date.
 
-    `how` is a name in DATE_FORMATS, "any" of them, or a pattern for `datetime.strptime`, which has a % in it.
+    `how` is a name in DATE_FORMATS, "any" of them, or a pattern for `datetime.strptime`, which has a % in it. Of any,
+    the month stands first in all cells or the day in all, if that can be.
     """
-    iso = _any_iso if how == "any" else DATE_FORMATS[how].iso if how in DATE_FORMATS else _by_pattern(how)
+    if how == "any":
+        found = (_parsed_dates(cells, _any_iso(without)) for without in ("day/month/year", "month/day/year", ""))
+        return next((made for made in found if made is not None), None)
+    return _parsed_dates(cells, DATE_FORMATS[how].iso if how in DATE_FORMATS else _by_pattern(how))
+
+
+def _parsed_dates(cells: Sequence[str], iso: Callable[[str], str | None]) -> npt.NDArray[np.datetime64] | None:
     known: dict[str, str | None] = {}
     out = []
     for cell in cells:
@@ -188,39 +234,21 @@ def parse_dates(cells: Sequence[str], how: str) -> npt.NDArray[np.datetime64] | 
         out.append(text)
     try:
         return np.array(out, dtype="datetime64[us]")
-    except ValueError:  # such as 31 February
+    except ValueError:  # such as 25 o'clock
         return None
 
 
-def _any_iso(cell: str) -> str | None:
-    """By the first format that the cell is written in."""
-    return next((iso for form in DATE_FORMATS.values() if (iso := form.iso(cell)) is not None), None)
+def _any_iso(without: str) -> Callable[[str], str | None]:
+    """By the first format that a cell is written in, of all but one."""
+    forms = [form for name, form in DATE_FORMATS.items() if name != without]
+    return lambda cell: next((iso for form in forms if (iso := form.iso(cell)) is not None), None)
 
 
 def _by_pattern(pattern: str) -> Callable[[str], str | None]:
-    from datetime import datetime
-
     def iso(cell: str) -> str | None:
         try:
-            return datetime.strptime(cell, pattern).replace(tzinfo=None).isoformat()
+            return dt.datetime.strptime(cell, pattern).replace(tzinfo=None).isoformat()
         except ValueError:
             return None
 
     return iso
-
-
-_HOURS = re.compile(r"(\d{1,2}):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?", re.ASCII)
-
-
-def parse_hours(cells: Sequence[str]) -> npt.NDArray[np.float64] | None:
-    """Times of day such as 08:30 as hours, gaps as NaN; None where some cell is no such time."""
-    out = np.empty(len(cells))
-    for row, cell in enumerate(cells):
-        found = _HOURS.fullmatch(cell)
-        if found is not None and int(found[1]) < 25:
-            out[row] = int(found[1]) + int(found[2]) / 60 + float(found[3] or 0) / 3600
-        elif cell in MISSING_MARKS or cell in DOUBTFUL_MARKS:
-            out[row] = np.nan
-        else:
-            return None
-    return out

@@ -174,7 +174,8 @@ def _source(path: Path, label: str, asked: Asked) -> Source:
     if start.startswith(MAGIC):
         return ParquetSource(path, label)
     if asked.given.encoding is None and b"\0" in start and not is_wide(start):
-        raise TableError(f"{label} is not a kind of file stopwise reads: {FORMATS}")
+        line = start[: start.index(b"\0")].count(b"\n") + 1
+        raise TableError(f"{label} is not a kind of file stopwise reads (a zero byte in line {line:,}): {FORMATS}")
     if compression_of(path) == ".zip" and _is_workbook(path):
         sheet = read_sheet(path, label, asked.sheet)
         dialect = sniff_cells(sheet.cells, asked.given, asked.expected)

@@ -112,6 +112,8 @@ class TextSource:
                 next(rows, None)
             batch: list[Row] = []
             for line, row in rows:
+                if row[0].startswith("#") and len(row) != len(names):
+                    continue  # a comment
                 batch.append(self._even(row, line, len(names)))
                 if len(batch) == size:
                     yield _columns(batch, names)
