@@ -223,7 +223,8 @@ class PenaltySearch:
         # Another stop than the rule's could be better by what the rule allows; only what sampling adds is lost.
         allowed = float(gap[lowest].sum()) / self.weight
         sampled = max(float(loss.max()) - allowed, 0.0) if float(chance.max()) > 0 else 0.0
-        doubt = self._doubt(stop) if min(abs(stop - p) for p in self.known) > 1e-12 else 0.0
+        between = [place for place in {best, stop} if min(abs(place - p) for p in self.known) > 1e-12]
+        doubt = sum(map(self._doubt, between))
         ends_early = self.affordable > self.smallest and best <= low + _FINE
         unread = self._last_gain() if ends_early else 0.0
         # Between readings a stop is known to a step of the grid; at an end of the range it is the end itself.

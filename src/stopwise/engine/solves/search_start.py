@@ -15,6 +15,7 @@ from typing import cast
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise._support.minimum import vertex
 from stopwise.rules.prudent import SIGMAS
 
 STRIDE, SHORT_STRIDE = math.log(4.0), math.log(2.0)
@@ -22,7 +23,9 @@ STRIDE, SHORT_STRIDE = math.log(4.0), math.log(2.0)
 _APART = 2 * STRIDE
 """Starts that are nearer are read together."""
 _WORTH = 1e-3
-"""A share of the smallest error: errors that differ by less are as good as equal."""
+"""Less than this share of the smallest error is not worth a reading."""
+_EQUAL = 1e-4
+"""Shares of the smallest error by which errors differ that are as good as equal."""
 _HALF_AS_BAD = 1.5
 """Times the smallest error: a few far rows make a standard error that hides any difference beyond."""
 
@@ -51,7 +54,7 @@ def start_from(places: Array, squares: Array, energy: float) -> SearchStart:
     sums = squares.sum(1)
     lowest = float(sums.min())
     # Towards no penalty errors may be as good as equal: the largest of such penalties.
-    best = int(np.flatnonzero(sums <= (1 + _WORTH) * lowest)[-1])
+    best = int(np.flatnonzero(sums <= (1 + _EQUAL) * lowest)[-1])
     with np.errstate(invalid="ignore", divide="ignore"):
         gap = squares - squares[best]
         above, chance = gap.sum(1), standard_error(gap)
@@ -61,7 +64,8 @@ def start_from(places: Array, squares: Array, energy: float) -> SearchStart:
     beside = np.minimum(np.append(ends[0], t[:-1]), np.append(t[1:], ends[1]))
     may_gain = SIGMAS * chance - above > _WORTH * lowest
     minima = np.flatnonzero((t <= beside) & may_gain & (sums <= _HALF_AS_BAD * lowest))
-    found = [float(places[best])]
+    between = min(max(vertex(sums, best), -0.5), 0.5) * float(places[1] - places[0])
+    found = [float(places[best]) + between]
     for place in places[minima[np.argsort(t[minima], kind="stable")]]:
         if min(abs(place - other) for other in found) >= _APART:
             found.append(float(place))
