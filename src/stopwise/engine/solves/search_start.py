@@ -29,6 +29,9 @@ _EQUAL = 1e-4
 _HALF_AS_BAD = 1.5
 """Times the smallest error: a few far rows make a standard error that hides any difference beyond."""
 
+_UNBOUNDED = 1e100
+"""What stands for an infinite error (a row that is fitted whatever it says), so that sums can be told apart."""
+
 
 @dataclass(frozen=True)
 class SearchStart:
@@ -51,6 +54,7 @@ def start_from(places: Array, squares: Array, energy: float) -> SearchStart:
 
     `energy`: the sum of squares of the same rows' responses.
     """
+    squares = np.minimum(squares, _UNBOUNDED)
     sums = squares.sum(1)
     lowest = float(sums.min())
     # Towards no penalty errors may be as good as equal: the largest of such penalties.
