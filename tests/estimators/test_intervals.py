@@ -201,6 +201,21 @@ def test_intervals_are_those_of_leaving_each_row_out_by_hand(n, replicated, weig
     np.testing.assert_allclose(curve, np.column_stack([mean - half_mean, mean + half_mean]), rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore::stopwise.estimators.doubts.TrustWarning")
+@pytest.mark.parametrize("step_sum", [1e4, 1e8, 1e10])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_ratios_keep_their_digits_where_a_fit_nearly_runs_through_its_rows(intercept, step_sum, even_noise):
+    """With P the inverse of I + (eta / n) K less what is free, left-out residuals over scales are Py / sqrt P_ii."""
+    X, y, _ = sample(120, noise=0.0)
+    kernel, rule = sw.kernels.Laplace(0.5), sw.rules.Fixed(step_sum=step_sum)
+    model = sw.KernelRidgeRegressor(kernel, rule=rule, fit_intercept=intercept).fit(X, y)
+    inverse = np.linalg.inv(np.eye(120) + step_sum / 120 * kernel(X))
+    free = inverse.sum(axis=1, keepdims=True) if intercept else np.zeros((120, 1))
+    inverse -= free @ free.T / max(inverse.sum(), 1e-300)
+    ratios = np.sort(np.abs(inverse @ y) / np.sqrt(np.diagonal(inverse)))
+    np.testing.assert_allclose(model.uncertainty().calibrations[0].observed.values, ratios, rtol=1e-6)
+
+
 @pytest.mark.parametrize("solver", ["dense", "nystrom"])
 @pytest.mark.parametrize("outlying", [False, True])
 def test_with_copies_the_factor_holds_for_rows_that_are_new_and_for_one_of_the_copies(outlying, solver, even_noise):

@@ -88,23 +88,20 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
     path, copies = fitted.path.along(Ridge()), _copies(fitted.path)
     vectors = _landmark_vectors(path, asked)
     residuals = _residuals(path, fitted.step_sums, asked, vectors)
-    if vectors is not None:
-        left, own = (_landmark_left(path, at, asked, vectors) for at in (fitted.step_sums, clock))
-        own = 1 - own
-    elif known:
-        left, own = 1 - posterior.variance(some, fitted.step_sums) / noise, variance / noise
+    if vectors is None and known is None:
+        left, kept = _path_left(path, fitted.step_sums, asked), np.ones_like(variance)
     else:
-        left, own = _path_left(path, fitted.step_sums, asked), np.zeros_like(variance)
-    itself = own * noise
-    beside = variance - itself
+        left, kept = (_left(path, at, asked, vectors, known, some) for at in (fitted.step_sums, clock))
+    itself = (1 - kept) * noise
+    beside = np.zeros_like(variance) if known and vectors is None else variance - itself
     missed = _without_itself(residuals, left) if errors is None else errors[asked]
-    observed = missed / _scale(noise + beside, itself, own)
+    observed = missed / _scale(noise + beside, itself, kept)
     given = None
     if copies is not None:  # one of them left out, and predicted as a new observation of weight one is
         each = copies[asked, None]
         # Ridge stands for other filters where a row is left out, and less well where its copies stay in.
         again = _without_itself(_residuals(fitted.path, fitted.step_sums, asked, vectors), 1 - (1 - left) / each)
-        ratios = np.where(each > 1, again, missed) / _scale(1 + beside, itself, own / each)
+        ratios = np.where(each > 1, again, missed) / _scale(1 + beside, itself, 1 - (1 - kept) / each)
         given = Given(ratios, copies[asked])
     by_rows = None if isinstance(fitted.kernel, Precomputed) else some.astype(np.float64, copy=False)
     calibrations = tuple(_calibrated(by_rows, observed[:, j], counts, given, j) for j in range(len(clock)))
@@ -129,9 +126,9 @@ def _without_itself(residuals: Array, left: Array) -> Array:
     return cast(Array, residuals / np.maximum(left, _SATURATED))
 
 
-def _scale(beside: Array, itself: Array, own: Array) -> Array:
-    """The root of `beside` and of what the row itself tells of the estimate there: v / (1 - own) without it."""
-    return cast(Array, np.sqrt(beside + itself / np.maximum(1 - own, _SATURATED)))
+def _scale(beside: Array, itself: Array, kept: Array) -> Array:
+    """The root of `beside` and of what the row itself tells of the estimate there: v / (1 - h) without it."""
+    return cast(Array, np.sqrt(beside + itself / np.maximum(kept, _SATURATED)))
 
 
 def _copies(path: Path) -> Array | None:
@@ -151,6 +148,33 @@ def _basis(fitted: Fitted) -> Basis:
 def _counts(path: Path) -> Array:
     """How many observations each row stands for."""
     return np.ones(len(path.row_weights)) if path.counts is None else path.counts
+
+
+def _has_all_pairs(path: Path) -> bool:
+    basis = cast(Basis, path.spectrum.basis)
+    return path.spectrum.complete and len(basis.rows) == basis.width
+
+
+def _left(
+    path: Path,
+    step_sums: Array,
+    rows: Array,
+    vectors: Array | None,
+    posterior: Posterior | LinePosterior | None,
+    covariates: Array,
+) -> Array:
+    """1 - h of some rows at readings, one per response.
+
+    From all eigenpairs as a sum of what each leaves: where a fit nearly runs through its rows, 1 less a variance has
+    lost its digits.
+    """
+    if vectors is not None:
+        return _landmark_left(path, step_sums, rows, vectors)
+    if _has_all_pairs(path):
+        return _path_left(path, step_sums, rows)
+    assert posterior is not None
+    noise = _counts(path)[rows, None] / path.row_weights[rows, None]
+    return cast(Array, 1 - posterior.variance(covariates, step_sums) / noise)
 
 
 def _path_left(path: Path, step_sums: Array, rows: Array) -> Array:
@@ -216,7 +240,7 @@ def _known_posterior(fitted: Fitted, rows: Array) -> Posterior | LinePosterior |
     if isinstance(basis.rows, FeatureRows):
         clock = None if len(rows) <= STANDING_ROWS else scale_clock(fitted)
         return posterior_of_landmarks(basis.rows, np.asarray(basis.rotation), path.spectrum, free, clock)
-    if path.spectrum.complete and len(basis.rows) == basis.width:
+    if _has_all_pairs(path):
         pairs = path.spectrum.eigenvalues, np.asarray(basis.vectors, dtype=np.float64)
         return posterior_of_pairs(kernel, on_host(rows), weights, pairs, free, path.n_samples)
     if len(rows) > STANDING_ROWS:
