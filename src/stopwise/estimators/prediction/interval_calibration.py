@@ -13,8 +13,7 @@ from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.engine.solvers.line_solver import LineSolver, on_the_line
 from stopwise.estimators.fitted import Fitted
 from stopwise.estimators.loss_fit import LossFitted
-from stopwise.estimators.prediction.intervals import Calibration, Ratios, Uncertainty
-from stopwise.estimators.prediction.optimism import optimism
+from stopwise.estimators.prediction.intervals import Calibration, Ratios, Uncertainty, optimism
 from stopwise.estimators.prediction.other_kernels import OtherKernels, Others, has_length_scale, sample_places
 from stopwise.estimators.prediction.posterior import (
     Free,
@@ -24,12 +23,21 @@ from stopwise.estimators.prediction.posterior import (
     posterior_of_pairs,
     posterior_of_rows,
 )
+from stopwise.estimators.prediction.row_leverages import (
+    basis_of,
+    counts_of,
+    has_all_pairs,
+    landmark_vectors,
+    path_left,
+    residuals_of,
+    rows_left,
+    with_all_pairs,
+)
 from stopwise.estimators.prediction.varying_noise import find_varying_noise
 from stopwise.filters import Ridge
 from stopwise.kernels import Precomputed
 from stopwise.path import Path
 from stopwise.problem import make_problem, make_trend
-from stopwise.spectrum import Basis
 
 STANDING_ROWS, LEFT_OUT_ROWS = 1_000, 2_000
 """Where eigenpairs of all rows are not at hand: rows that stand for all in the estimate's variance, and rows left
@@ -71,6 +79,7 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
             f"intervals and standard deviations square y, which overflows above {_LARGEST:g}, and y varies by "
             f"{largest:.3g}: rescale it, or predict without them"
         )
+    fitted = with_all_pairs(fitted, rows, STANDING_ROWS)
     clock, order = scale_clock(fitted), np.random.default_rng(len(rows)).permutation(len(rows))
     known = _known_posterior(fitted, rows)
     errors = None if known else _known_errors(fitted.path)
@@ -80,18 +89,18 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
         asked = order[max(STANDING_ROWS, int((~told).sum())) :]
     else:
         asked = order if known else order[STANDING_ROWS:]
-    through = isinstance(_basis(fitted).rows, FeatureRows)
+    through = isinstance(basis_of(fitted).rows, FeatureRows)
     asked = np.sort(asked[: _LEFT_OUT_OF_LANDMARKS if through else LEFT_OUT_ROWS])
     posterior = known or _standing_posterior(fitted, rows, np.sort(order[:STANDING_ROWS]))
-    some, counts = on_host(rows[asked]), _counts(fitted.path)[asked]
+    some, counts = on_host(rows[asked]), counts_of(fitted.path)[asked]
     noise, variance = (counts / fitted.path.row_weights[asked])[:, None], posterior.variance(some, clock)
     path, copies = fitted.path.along(Ridge()), _copies(fitted.path)
-    vectors = _landmark_vectors(path, asked)
-    residuals = _residuals(path, fitted.step_sums, asked, vectors)
+    vectors = landmark_vectors(path, asked)
+    residuals = residuals_of(path, fitted.step_sums, asked, vectors)
     if vectors is None and known is None:
-        left, kept = _path_left(path, fitted.step_sums, asked), np.ones_like(variance)
+        left, kept = path_left(path, fitted.step_sums, asked), np.ones_like(variance)
     else:
-        left, kept = (_left(path, at, asked, vectors, known, some) for at in (fitted.step_sums, clock))
+        left, kept = (rows_left(path, at, asked, vectors, known, some) for at in (fitted.step_sums, clock))
     itself = (1 - kept) * noise
     beside = np.zeros_like(variance) if known and vectors is None else variance - itself
     missed = _without_itself(residuals, left) if errors is None else errors[asked]
@@ -100,7 +109,7 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
     if copies is not None:  # one of them left out, and predicted as a new observation of weight one is
         each = copies[asked, None]
         # Ridge stands for other filters where a row is left out, and less well where its copies stay in.
-        again = _without_itself(_residuals(fitted.path, fitted.step_sums, asked, vectors), 1 - (1 - left) / each)
+        again = _without_itself(residuals_of(fitted.path, fitted.step_sums, asked, vectors), 1 - (1 - left) / each)
         ratios = np.where(each > 1, again, missed) / _scale(1 + beside, itself, 1 - (1 - kept) / each)
         given = Given(ratios, copies[asked])
     by_rows = None if isinstance(fitted.kernel, Precomputed) else some.astype(np.float64, copy=False)
@@ -139,73 +148,6 @@ def _copies(path: Path) -> Array | None:
     return cast(Array, np.rint(times)) if np.all(np.abs(times - np.rint(times)) <= _WHOLE * times) else None
 
 
-def _basis(fitted: Fitted) -> Basis:
-    basis = fitted.path.spectrum.basis
-    assert basis is not None
-    return basis
-
-
-def _counts(path: Path) -> Array:
-    """How many observations each row stands for."""
-    return np.ones(len(path.row_weights)) if path.counts is None else path.counts
-
-
-def _has_all_pairs(path: Path) -> bool:
-    basis = cast(Basis, path.spectrum.basis)
-    return path.spectrum.complete and len(basis.rows) == basis.width
-
-
-def _left(
-    path: Path,
-    step_sums: Array,
-    rows: Array,
-    vectors: Array | None,
-    posterior: Posterior | LinePosterior | None,
-    covariates: Array,
-) -> Array:
-    """1 - h of some rows at readings, one per response.
-
-    From all eigenpairs as a sum of what each leaves: where a fit nearly runs through its rows, 1 less a variance has
-    lost its digits.
-    """
-    if vectors is not None:
-        return _landmark_left(path, step_sums, rows, vectors)
-    if _has_all_pairs(path):
-        return _path_left(path, step_sums, rows)
-    assert posterior is not None
-    noise = _counts(path)[rows, None] / path.row_weights[rows, None]
-    return cast(Array, 1 - posterior.variance(covariates, step_sums) / noise)
-
-
-def _path_left(path: Path, step_sums: Array, rows: Array) -> Array:
-    """1 - h of some rows at the stop of each response."""
-    return np.column_stack([path.column(j).leverage_left(at)[rows] for j, at in enumerate(step_sums)])
-
-
-def _residuals(path: Path, step_sums: Array, rows: Array, vectors: Array | None) -> Array:
-    """What a filter leaves of the responses at some rows at the stop of each, (rows, q), units of y."""
-    if vectors is not None:
-        gains = path.filter.gain(path.spectrum.eigenvalues, step_sums).T
-        fit = vectors @ (gains * path.coefficients.reshape(len(gains), -1))
-        left = np.asarray(path.response)[rows].reshape(fit.shape) - fit
-        return cast(Array, left / np.sqrt(path.row_weights[rows, None]) * path.scale)
-    each = [path.column(j).residual_rows(np.asarray(at))[rows] for j, at in enumerate(step_sums)]
-    return cast(Array, np.column_stack(each) * path.scale)
-
-
-def _landmark_vectors(path: Path, rows: Array) -> Array | None:
-    """Of landmarks, eigenvectors at some rows from the features of these alone: no pass over all rows."""
-    basis = cast(Basis, path.spectrum.basis)
-    return cast(Array, basis.rows[rows] @ basis.rotation) if isinstance(basis.rows, FeatureRows) else None
-
-
-def _landmark_left(path: Path, step_sums: Array, rows: Array, vectors: Array) -> Array:
-    """1 - h of some rows of a fit through landmarks at readings, one per response."""
-    gains, weights = path.filter.gain(path.spectrum.eigenvalues, step_sums).T, path.row_weights[rows, None]
-    leverage = vectors**2 @ gains + (weights / path.n_samples if path.intercept else 0.0)
-    return cast(Array, 1 - leverage / _counts(path)[rows, None])
-
-
 def scale_clock(fitted: Fitted) -> Array:
     """The clock reading at which the estimate's variance is read, one per response.
 
@@ -232,7 +174,7 @@ def training_rows(fitted: Fitted | LossFitted) -> Array | None:
 
 def _known_posterior(fitted: Fitted, rows: Array) -> Posterior | LinePosterior | None:
     """From all rows, or all as the landmarks of the fit see them; None where they are too many for all eigenpairs."""
-    path, basis, kernel, weights = fitted.path, _basis(fitted), fitted.kernel, fitted.path.row_weights
+    path, basis, kernel, weights = fitted.path, basis_of(fitted), fitted.kernel, fitted.path.row_weights
     if fitted.solver == LineSolver.name:
         space = on_the_line(kernel, rows.shape[1])
         return None if space is None else LinePosterior(space, rows, weights, path.intercept)
@@ -240,12 +182,10 @@ def _known_posterior(fitted: Fitted, rows: Array) -> Posterior | LinePosterior |
     if isinstance(basis.rows, FeatureRows):
         clock = None if len(rows) <= STANDING_ROWS else scale_clock(fitted)
         return posterior_of_landmarks(basis.rows, np.asarray(basis.rotation), path.spectrum, free, clock)
-    if _has_all_pairs(path):
+    if has_all_pairs(path):
         pairs = path.spectrum.eigenvalues, np.asarray(basis.vectors, dtype=np.float64)
         return posterior_of_pairs(kernel, on_host(rows), weights, pairs, free, path.n_samples)
-    if len(rows) > STANDING_ROWS:
-        return None
-    return posterior_of_rows(kernel, on_host(rows), weights, free, path.n_samples)
+    return None
 
 
 def _standing_posterior(fitted: Fitted, rows: Array, chosen: Array) -> Posterior:
@@ -253,7 +193,7 @@ def _standing_posterior(fitted: Fitted, rows: Array, chosen: Array) -> Posterior
     path, precomputed = fitted.path, isinstance(fitted.kernel, Precomputed)
     some = rows[np.ix_(chosen, chosen)] if precomputed else on_host(rows[chosen])
     weights = path.row_weights[chosen]
-    weights = weights * (_counts(path)[chosen].sum() / weights.sum())
+    weights = weights * (counts_of(path)[chosen].sum() / weights.sum())
     trend = None if fitted.trend is None else make_trend(some, weights, fitted.trend.sloped)
     free = Free(path.intercept, trend, float(weights.sum()))
     columns = chosen if precomputed else None

@@ -23,6 +23,8 @@ from stopwise.estimators.prediction.host import predict_features
 from stopwise.estimators.prediction.other_kernels import Others
 from stopwise.estimators.prediction.posterior import Posterior, Variance
 from stopwise.estimators.prediction.varying_noise import VaryingNoise
+from stopwise.selection.length_scales import prior_variance
+from stopwise.selection.result import Selection
 
 Of = Literal["new", "mean"]
 _STD_LEVEL = 0.9
@@ -193,3 +195,29 @@ def predict_with_variance(
     assert uncertainty is not None
     values, variance = posterior.beside(fitted.dual_coef, X, uncertainty.step_sums, n_jobs)
     return values + fitted.beside_kernel(X), variance
+
+
+def optimism(fitted: Fitted) -> float:
+    """sqrt((n + p) / (n - p)): what p parameters chosen on n rows flatter errors by (Akaike 1970)."""
+    parameters, n = float(fitted.rule.reads_data), fitted.path.n_samples
+    if fitted.selection is not None and len(fitted.selection):
+        n = min(n, float(fitted.selection.n_rows or n))
+        parameters += 2 + free_scales(fitted.selection, n)
+    parameters = min(parameters, n / 2)
+    return math.sqrt((n + parameters) / (n - parameters))
+
+
+def free_scales(selection: Selection, n_rows: float) -> float:
+    """How many length scales the data moved away from the common one.
+
+    Those of each feature have a Gaussian prior about their mean; with a prior that fits them, sum (gap / spread)^2 is
+    the number of parameters that the data determine (MacKay 1992).
+    """
+    chosen = next((row for row in selection if row.get("chosen")), {})
+    if not chosen.get("per_feature"):
+        return 0.0
+    logs = np.log([float(cast(float, row["relevance"])) for row in selection.features if row.get("relevance")])
+    if not logs.size:
+        return 0.0
+    moved = float(((logs - logs.mean()) ** 2).sum()) / prior_variance(n_rows, logs.size)
+    return min(moved, logs.size - 1.0)
