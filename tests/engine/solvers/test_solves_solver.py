@@ -284,3 +284,22 @@ def test_rows_left_out_are_predicted_as_finely_as_their_weights_ask_for():
 
     exact = left_out()
     assert np.abs(left_out(error=lambda: 1e-6 * np.sqrt(120)) - exact).max() < 0.01 * np.sqrt(np.mean(exact**2))
+
+
+def test_rows_left_out_are_predicted_in_float64_where_all_others_are_not():
+    """What rounding adds to each of them would count as error, more at smaller penalties."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(400, 2))
+    matrix = Gaussian(0.5)(x)
+    targets = np.sin(3 * x[:, :1]) + 0.01 * rng.normal(size=(400, 1))
+    rough = 1e-4 * rng.normal(size=(400, 400)) / 20
+
+    def left_out(product, **options):
+        gram = systems.RawGram(product, lambda at: matrix[:, at], np.ones(400), error=lambda: 1e-4, **options)
+        settings = {"intercept": True, "rank": 100, "seed": 0, "single": True, "products": 1000.0}
+        return systems.FoldSystem(gram, targets, np.ones(400), **settings).left_out(5e-4)
+
+    exact = left_out(lambda b: matrix @ b)
+    plain = np.linalg.norm(left_out(lambda b: (matrix + rough) @ b) - exact)
+    asked = left_out(lambda b: (matrix + rough) @ b, careful_rows=lambda rows, b: matrix[rows] @ b)
+    assert np.linalg.norm(asked - exact) < 0.6 * plain
