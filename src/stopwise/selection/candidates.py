@@ -98,20 +98,6 @@ class LeftOut:
         places = np.log(n / self.ratios[::-1])
         return tuple(start_from(places, errors[:, :, j].T, n) for j in range(errors.shape[2]))
 
-    def predict(self, gram: Values, cross: Values, design: Array, new_design: Array, place: Place) -> Array:
-        """Predictions (t, q) at new rows, in units of the sample's responses, each at its best ratio.
-
-        `gram` is K before weights (m, m), `cross` the kernel between new rows and the sample's; the designs hold what
-        is not penalised.
-        """
-        sample = self.sample
-        weight = self.ratios[self.best] * self.shrinkage[:, self.best]
-        dual = place.bring(self.vectors @ place.put(weight * self.coordinates))
-        dual = sample.root_weights[:, None] * (dual - sample.fixed @ (sample.fixed.T @ dual)) / sample.n_samples
-        rest = sample.root_weights[:, None] * (sample.means - place.bring(gram @ place.put(dual)))
-        fixed = np.linalg.lstsq(sample.root_weights[:, None] * design, rest, rcond=1e-10)[0]
-        return cast(Array, place.bring(cross @ place.put(dual)) + new_design @ fixed)
-
 
 def left_out(sample: Sample, gram: Values, place: Place) -> LeftOut:
     """Ridge with a kernel matrix, which is where `place` says and is overwritten, every row left out in turn."""
@@ -247,15 +233,6 @@ class Candidate:
         gap, chance = self.gap(best)
         return gap <= min(errors * chance, 0.5 * float(best.errors.mean()))
 
-    def errors_at(self, rows: Sample, unseen: Array, place: Place) -> Array:
-        """Squared errors on rows outside the sample (its rows come first), averaged over responses."""
-        sample, covariates = self.sample, rows.covariates[unseen]
-        gram = sum(part.gram(sample, place) for part in self.parts)
-        cross = sum(part.between(covariates, sample, place) for part in self.parts)
-        designs = sample.design(sample.covariates), sample.design(covariates)
-        predicted = self.result.predict(gram, cross, *designs, place)
-        return cast(Array, (((rows.means[unseen] - sample.middle) / sample.unit - predicted) ** 2).mean(axis=1))
-
     def in_units(self, spread: Array) -> Kernel:
         """The kernel on features in their own units, of which one standard deviation is `spread`."""
         kernels: list[Kernel] = [
@@ -270,3 +247,8 @@ def judge(sample: Sample, parts: Sequence[Part], place: Place, *, per_feature: b
     """The score of kernels with given length scales on a sample."""
     gram = sum((part.gram(sample, place) for part in parts), place.put(np.zeros((sample.n_rows, sample.n_rows))))
     return Candidate(tuple(parts), per_feature, sample, left_out(sample, gram, place))
+
+
+def best_first(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Best score first; the one listed first (smoother, fewer length scales) where two tie."""
+    return sorted(candidates, key=lambda c: round(c.score, 9))

@@ -2,10 +2,11 @@
 
 One list of candidates: each kernel with one length scale for all features and with one per feature, and each of these
 with a linear part left unpenalised. They are learned on a few hundred distinct rows and ranked by one score; the best
-are learned further on more rows, and none of them may do worse than another on rows that took no part. One rule for
-ties: candidates whose left-out error is within one standard error of the best's share its place as an average of
-kernels; in a small sample all do, by their posterior odds. Everything happens in standard deviations of the features
-and of y, so units do not matter; the kernel that comes out is in the features' own units.
+are learned further on more rows, and none of them may do worse than another on rows that took no part, in its errors
+or in the likelihood of these rows. One rule for ties: candidates whose left-out error is within one standard error of
+the best's share its place as an average of kernels; in a small sample all do, by their posterior odds. Everything
+happens in standard deviations of the features and of y, so units do not matter; the kernel that comes out is in the
+features' own units.
 """
 
 from __future__ import annotations
@@ -27,16 +28,15 @@ from stopwise.kernels.separable import Separable
 from stopwise.kernels.stationary import Stationary
 from stopwise.problem import Problem
 from stopwise.selection import one_covariate
-from stopwise.selection.candidates import Candidate, Part, judge
+from stopwise.selection.candidates import Candidate, Part, best_first, judge
 from stopwise.selection.length_scales import Device, Host, Learned, Place, learn
 from stopwise.selection.result import Selection, describe
 from stopwise.selection.rows import Sample, look_at_features, make_sample, median_distance
 from stopwise.selection.slopes import chosen_slopes
+from stopwise.selection.unseen_rows import LEAST_ROWS, not_refuted
 
 KERNELS: tuple[Stationary, ...] = (Gaussian(), Matern(), ProductMatern(), Laplace(), ProductLaplace())
 """Smooth ones first: an earlier one wins a tie."""
-LEAST_ROWS = 8
-"""With fewer distinct rows nothing is searched: Matern 3/2 at the median distance."""
 OWN_KERNELS = 10
 """Up to so many responses may have a kernel each: the time grows with their number, and so does what sharing gains."""
 DEVICE_ROWS = 3_000
@@ -230,7 +230,7 @@ class Search:
         if sample.n_rows < self.budget.small_rows:
             return self._mixed(finalists), tried
         trusted = finalists if self.forced else not_refuted(finalists, rows, self.place)
-        best = _ranked(trusted)[0]
+        best = best_first(trusted)[0]
         if self._may_be_linear(sample) and sample.n_rows >= self.budget.rows_per_slope * len(np.unique(sample.groups)):
             line = judge(sample.with_linear(), [], self.place, per_feature=False)
             tried.append(line)
@@ -314,7 +314,7 @@ class Search:
     def _finalists(self, tried: Sequence[Candidate], sample: Sample) -> list[Candidate]:
         """The best few and the best with one length scale on all rows of the sample, some of them learned further."""
         allowed = [c for c in tried if c.per_feature] if self.forced else []
-        ranked = _ranked(allowed or tried)
+        ranked = best_first(allowed or tried)
         if sample.n_rows <= self.budget.rows:
             return ranked
         best, further = ranked[: max(self.budget.sharing, self.budget.learned_further)], self.budget.learned_further
@@ -327,8 +327,8 @@ class Search:
         ]
         if sample.n_rows <= self.budget.most_for_each:
             return each
-        few = _ranked(each)[: self.budget.learned_further]
-        few += [c for c in _ranked(each) if not c.per_feature and c not in few][:1]
+        few = best_first(each)[: self.budget.learned_further]
+        few += [c for c in best_first(each) if not c.per_feature and c not in few][:1]
         return [self._again(c, sample, further=i < self.budget.learned_further) for i, c in enumerate(few)]
 
     def _again(self, candidate: Candidate, sample: Sample, *, further: bool) -> Candidate:
@@ -363,7 +363,7 @@ class Search:
         """The best, or its average with others that left-out rows cannot tell from it if that predicts as well."""
         others = [
             c
-            for c in _ranked(finalists)
+            for c in best_first(finalists)
             if c is not best and c.linear == best.linear and c.tied_with(best, self.budget.ties)
         ]
         others = others[: self.budget.sharing]
@@ -373,34 +373,3 @@ class Search:
         parts = [Part(s, c.kernel, c.scales) for s, c in zip(shares, [best, *others], strict=True)]
         judged = judge(best.sample, parts, self.place, per_feature=best.per_feature)
         return replace(judged, edge=best.edge, fall=best.fall) if judged.log_error <= best.log_error else best
-
-
-def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Best score first; the one listed first (smoother, fewer length scales) where two tie."""
-    return sorted(candidates, key=lambda c: round(c.score, 9))
-
-
-def not_refuted(finalists: list[Candidate], rows: Sample, place: Place) -> list[Candidate]:
-    """Those that rows outside the sample do not speak against: no other predicts them better by a standard error.
-
-    Where such rows are fewer than the sample, they may refute length scales per feature alone, which are most easily
-    learned wrong, and by the best with one length scale.
-    """
-    seen = finalists[0].sample.n_rows
-    unseen = np.arange(seen, rows.n_rows)
-    if unseen.size < LEAST_ROWS:
-        return finalists
-    errors = [c.errors_at(rows, unseen, place) for c in _ranked(finalists)]
-    ranked = list(zip(_ranked(finalists), errors, strict=True))
-    if unseen.size >= seen:
-        least = min(errors, key=lambda each: float(each.mean()))
-        return [c for c, each in ranked if not _worse(each, least)]
-    one = [(c, each) for c, each in ranked if not c.per_feature]
-    refuted = ranked[0][0].per_feature and one and _worse(ranked[0][1], one[0][1])
-    return [c for c, _ in (one if refuted else ranked)]
-
-
-def _worse(errors: Array, than: Array) -> bool:
-    """Whether errors are larger than others by more than one standard error of the difference."""
-    gap = errors - than
-    return float(gap.mean()) > float(gap.std()) / math.sqrt(gap.size)

@@ -1,0 +1,97 @@
+"""Rows outside the sample judge candidates by their errors, and by how surprising they are."""
+
+import numpy as np
+import pytest
+
+import stopwise as sw
+from stopwise.problem import make_problem
+from stopwise.selection.candidates import Part, judge
+from stopwise.selection.length_scales import Host
+from stopwise.selection.rows import look_at_features, make_sample
+from stopwise.selection.unseen_rows import look_at, not_refuted
+
+
+def rows_of(X, y, limit=10_000, weights=None):
+    y = y if y.ndim == 2 else y[:, None]
+    problem = make_problem(X, y, weights, intercept=True, seed=0)
+    return make_sample(problem, look_at_features(X, weights), limit)
+
+
+def by_hand(candidate, ratio, column, new):
+    """Universal kriging of a new row of weight one, written out: mean, variance over s^2, and s^2."""
+    sample = candidate.sample
+    kernel = candidate.kernel.with_length_scale(candidate.scales)
+    share = ratio / sample.n_samples
+    inverse = np.linalg.inv(share * kernel(sample.covariates) + np.diag(1 / sample.weights))
+    cross, prior = share * kernel(new, sample.covariates), share
+    F, f, y = sample.design(sample.covariates), sample.design(new), sample.means[:, column]
+    spread = np.linalg.inv(F.T @ inverse @ F)
+    beta = spread @ F.T @ inverse @ y
+    mean = f @ beta + cross @ inverse @ (y - F @ beta)
+    gap = f - cross @ inverse @ F
+    variance = prior - np.einsum("ij,jk,ik->i", cross, inverse, cross) + np.einsum("ij,jk,ik->i", gap, spread, gap)
+    rest = y - F @ beta
+    level = (rest @ inverse @ rest + sample.spread_within[column]) / (sample.n_samples - F.shape[1])
+    return mean, variance, level
+
+
+@pytest.mark.parametrize("linear", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_errors_and_surprises_are_those_of_kriging_written_out(linear, weighted):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(90, 2))
+    X[60:75] = X[:15]  # replicates
+    y = np.column_stack([np.sin(2 * X[:, 0]), X[:, 1] ** 2]) + 0.3 * rng.normal(size=(90, 2))
+    rows = rows_of(X, y, weights=rng.uniform(0.5, 2, 90) if weighted else None)
+    sample = rows.first(40)
+    sample = sample.with_linear() if linear else sample
+    candidate = judge(sample, [Part(1.0, sw.kernels.Matern(), np.array([1.0, 2.0]))], Host(), per_feature=True)
+    unseen = np.arange(40, rows.n_rows)
+    found, result = look_at(candidate, rows, unseen, Host()), candidate.result
+    new, truth = rows.covariates[unseen], (rows.means[unseen] - sample.middle) / sample.unit
+    errors, surprises = np.zeros((2, unseen.size, 2))
+    for j in range(2):
+        errors[:, j] = (truth[:, j] - by_hand(candidate, result.ratios[result.best[j]], j, new)[0]) ** 2
+        likeliest = result.ratios[np.argmin(result.evidence_curve()[:, j])]
+        mean, variance, level = by_hand(candidate, likeliest, j, new)
+        variance = level * (variance + 1 / rows.weights[unseen])
+        surprises[:, j] = np.log(variance) + (truth[:, j] - mean) ** 2 / variance
+    np.testing.assert_allclose(found.errors(), errors.mean(axis=1), rtol=1e-8)
+    np.testing.assert_allclose(found.surprises(), surprises.mean(axis=1), rtol=1e-8, atol=1e-8)
+
+
+def test_what_does_worse_on_unseen_rows_is_refuted(monkeypatch):
+    rng = np.random.default_rng(14)
+    X = rng.normal(size=(600, 4))
+    y = np.sin(X.sum(axis=1)) + 0.1 * rng.normal(size=600)
+    rows = make_sample(make_problem(X, y[:, None], None, intercept=True, seed=0), look_at_features(X, None), 600)
+    sample, place = rows.first(200), Host()
+    good = judge(sample, [Part(1.0, sw.kernels.Gaussian(), np.full(4, 2.0))], place, per_feature=False)
+    wrong = judge(sample, [Part(1.0, sw.kernels.Gaussian(), np.array([2.0, 2.0, 2.0, 1e3]))], place, per_feature=True)
+    assert not_refuted([wrong, good], rows, place) == [good]
+    few = rows.first(300)  # of fewer than the sample, only the best by score is asked, if it has many length scales
+    assert not_refuted([wrong, good], few, place) == [good, wrong]
+    monkeypatch.setattr(
+        "stopwise.selection.unseen_rows.best_first", lambda all: sorted(all, key=lambda c: not c.per_feature)
+    )
+    assert not_refuted([wrong, good], few, place) == [good]
+    assert not_refuted([wrong, good], rows.first(205), place) == [wrong, good]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_close_pairs_tell_a_rough_truth_from_noise_where_errors_do_not(seed):
+    """A truth drawn from Laplace's kernel in eight dimensions, without noise; 15 of 600 rows have a close partner.
+
+    A smooth kernel with much noise predicts about as well, but for the partners.
+    """
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(600, 8))
+    X = np.vstack([X, X[:15] + 0.02 * rng.normal(size=(15, 8))])
+    y = np.linalg.cholesky(sw.kernels.Laplace(4.0)(X)) @ rng.normal(size=len(X))
+    rows, place = rows_of(X, y), Host()
+    sample, unseen = rows.first(300), np.arange(300, rows.n_rows)
+    shapes = [Part(1.0, sw.kernels.Laplace(), np.full(8, 4.0)), Part(1.0, sw.kernels.Matern(), np.full(8, 3.0))]
+    rough, smooth = (judge(sample, [part], place, per_feature=False) for part in shapes)
+    worse = look_at(smooth, rows, unseen, place).errors() - look_at(rough, rows, unseen, place).errors()
+    assert abs(worse.mean()) < worse.std() / np.sqrt(worse.size)
+    assert not_refuted([smooth, rough], rows, place) == [rough]
