@@ -385,6 +385,24 @@ def test_noise_that_grows_is_found_and_even_noise_is_not():
     assert find_varying_noise(rows, np.zeros(400)) is None
 
 
+@pytest.mark.parametrize("n_features", [1, 3, 12])
+@pytest.mark.parametrize(("negligible", "off"), [(1e-12, 1e-7), (varying_noise._NEGLIGIBLE, 1e-2)])
+def test_log_variances_at_rows_are_learned_from_the_other_rows(n_features, negligible, off, monkeypatch):
+    monkeypatch.setattr(varying_noise, "_NEGLIGIBLE", negligible)
+    rng = np.random.default_rng(6)
+    points, n = rng.normal(size=(70, n_features)), 70
+    logs = 1.5 * np.sin(points[:, 0]) + np.log(rng.chisquare(1, n))
+    length, penalty, left_out = varying_noise._best(points, logs - logs.mean())
+    gram, by_hand = sw.kernels.Gaussian(length)(points), np.empty(n)
+    for i in range(n):  # a ridge fit with a free constant to all rows but one
+        others = np.arange(n) != i
+        system = gram[np.ix_(others, others)] + penalty * np.eye(n - 1)
+        solved = np.linalg.solve(system, np.column_stack([logs[others] - logs.mean(), np.ones(n - 1)]))
+        constant = solved[:, 0].sum() / solved[:, 1].sum()
+        by_hand[i] = constant + gram[i, others] @ (solved[:, 0] - constant * solved[:, 1])
+    np.testing.assert_allclose(left_out, by_hand, atol=off * by_hand.std())
+
+
 def test_noise_is_not_called_varying_where_that_widens_intervals():
     """Rows on the left are quiet, but for a few: over the small deviation learned there these are enormous."""
     rng = np.random.default_rng(0)

@@ -32,6 +32,8 @@ _PENALTIES = tuple(float(p) for p in np.geomspace(0.02, 20.0, 10))
 """Penalties tried, in units of the number of rows over twenty."""
 _FLOOR = 6.0
 """Log squares more than this below their median are put there: exact hits, which no logarithm measures."""
+_NEGLIGIBLE = 0.001
+"""Of the smallest penalty: what may be left of k(x, x) = 1 where penalties are compared."""
 _LEFT = 1e-10
 """What may be left of k(x, x) = 1 at every point in the span of those that stay."""
 
@@ -98,20 +100,26 @@ def _best(points: Array, logs: Array) -> tuple[float, float, Array]:
     n, gaps, unit = len(points), squared_distances(points), median_distance(points)
     best: tuple[float, float, float, Array] | None = None
     for length in (unit * each for each in _LENGTHS):
-        gram = np.exp(-gaps / (2 * length**2))
-        gram -= gram.mean(axis=0)
-        gram -= gram.mean(axis=1)[:, None]
-        values, vectors = np.linalg.eigh((gram + gram.T) / 2)
         penalties = np.array(_PENALTIES) * n / 20
-        gains = 1 / (1 + penalties / np.maximum(values, 1e-300)[:, None])
-        left = 1 - (vectors**2 @ gains + 1 / n)
-        residuals = (logs[:, None] - vectors @ (gains * (vectors.T @ logs)[:, None])) / left
+        thin = _thin_factor(np.exp(-gaps / (2 * length**2)), _NEGLIGIBLE * float(penalties[0]))
+        values, vectors = np.linalg.eigh(thin.T @ thin)
+        images, gains = thin @ vectors, 1 / (values[:, None] + penalties)
+        left = 1 - (images**2 @ gains + 1 / n)
+        residuals = (logs[:, None] - images @ (gains * (images.T @ logs)[:, None])) / left
         errors = (residuals**2).sum(axis=0)
         at = int(np.argmin(errors))
         if best is None or errors[at] < best[0]:
             best = float(errors[at]), length, float(penalties[at]), logs - residuals[:, at]
     assert best is not None
     return best[1:]
+
+
+def _thin_factor(gram: Array, left: float) -> Array:
+    """L with L L' the matrix but for at most `left` on its diagonal (pivoted Cholesky), its columns centred."""
+    factor, order, rank, _ = dpstrf(gram, tol=left, lower=1)
+    out = np.empty((len(gram), rank))
+    out[order - 1] = np.tril(factor)[:, :rank]
+    return cast(Array, out - out.mean(axis=0))
 
 
 def _solved(points: Array, logs: Array, length: float, penalty: float) -> tuple[Array, Array, float]:
