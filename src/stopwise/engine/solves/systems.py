@@ -17,8 +17,8 @@ from functools import cached_property
 import numpy as np
 
 from stopwise._support.array_library import ArrayLibrary, library_of
-from stopwise._support.arrays import Array
-from stopwise.engine.solves.costs import UNSEEN, folds
+from stopwise._support.arrays import Array, Index
+from stopwise.engine.solves.costs import FOLD_ROWS, UNSEEN, fold_size, folds
 from stopwise.engine.solves.factor import Factor, centred_gram, factor
 from stopwise.engine.solves.preconditioned import Preconditioned, Product, Tally
 from stopwise.engine.solves.preconditioner import LowRank, centred, randomly_pivoted, stand_in_of
@@ -126,6 +126,14 @@ class RawGram:
     """Makes the whole matrix, where there is room for it."""
 
 
+def fold_rows(n_rows: int, seed: int, most: int = FOLD_ROWS) -> list[Index]:
+    """The rows of each fold, ascending: a random share of all rows, at most `most` of them."""
+    size = fold_size(n_rows, most)
+    order = np.random.default_rng([20160716, seed]).permutation(n_rows)
+    count = min(n_rows // size, _MOST_FOLDS, max(_MOST_LEFT_OUT // size, 1))
+    return [np.sort(order[k * size : (k + 1) * size]) for k in range(count)]
+
+
 class FoldSystem:
     """Rows are left out a fold at a time; `grow` takes more folds in where the stop needs them.
 
@@ -152,13 +160,9 @@ class FoldSystem:
         self._products = products
         self.n_samples = float((roots * roots).sum())
         self.whole = _Weighted(self, None)
-        n = len(targets)
-        size, needed = folds(n)
-        order = np.random.default_rng([20160716, seed]).permutation(n)
-        count = min(n // size, _MOST_FOLDS, max(_MOST_LEFT_OUT // size, 1))
-        self._folds = [_Fold(self, np.sort(order[k * size : (k + 1) * size])) for k in range(count)]
+        self._folds = [_Fold(self, rows) for rows in fold_rows(len(targets), seed)]
         self.search_tol = _SEARCH
-        self._used = min(needed, count)
+        self._used = min(folds(len(targets))[1], len(self._folds))
 
     @property
     def weight(self) -> float:
