@@ -213,6 +213,24 @@ def test_products_too_rough_for_the_penalty_are_made_again_in_float64():
         Preconditioned(lambda b: rough @ b, stand_in, 1e-6, setting.centre).inverse(setting.response)
 
 
+def test_a_residual_that_rounding_of_products_explains_is_not_chased():
+    """Products that differ each time by errors of a known length: the residual cannot be seen below that."""
+    setting, generator, length = Setting("numpy"), np.random.default_rng(5), 1e-3
+    exact = setting.factor(1e-2).inverse(setting.response)
+    off, products = {}, {}
+    for rounding in (0.0, 2 * length):
+
+        def rough(block):
+            errors = length * generator.normal(size=setting.matrix.shape) / np.sqrt(len(setting.matrix))
+            return (setting.matrix + errors) @ block
+
+        gradients = Preconditioned(rough, setting.stand_in(40), 1e-2, setting.centre, tol=1e-4, rounding=rounding)
+        off[rounding] = np.linalg.norm(gradients.inverse(setting.response) - exact) / np.linalg.norm(exact)
+        products[rounding] = gradients.tally.products
+    assert products[2 * length] < 0.8 * products[0.0]
+    assert off[2 * length] < 1.5 * off[0.0] + length
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("steps", [1, 7, 200])
 def test_descent_by_shifted_solves_is_descent_run_step_by_step(kind, steps):

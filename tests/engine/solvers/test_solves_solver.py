@@ -9,7 +9,14 @@ import pytest
 
 import stopwise as sw
 from stopwise._support.torch import has_torch
-from stopwise.engine.solvers import gpu_solver, solve_places, solver_choice, solves_solver
+from stopwise.engine.solvers import (
+    gpu_solver,
+    krylov_left_out,
+    krylov_solver,
+    solve_places,
+    solver_choice,
+    solves_solver,
+)
 from stopwise.engine.solvers.krylov_solver import UnsettledWarning
 from stopwise.engine.solves import anchor, systems
 from stopwise.engine.solves.penalty_search import PenaltySearch
@@ -131,6 +138,12 @@ def test_the_default_rule_stops_as_well_on_sixty_problems_of_two_thousand_rows(s
 
 @pytest.mark.deep
 @pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")
+def test_a_krylov_space_stops_as_well_on_sixty_problems_of_two_thousand_rows():
+    assert np.all(losses("krylov", range(60), 2_000)[:, 0] <= 0.01)
+
+
+@pytest.mark.deep
+@pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")
 def test_regret_is_exceeded_in_one_problem_of_a_hundred_at_most(solver):
     lost = losses(solver, range(200), 500)
     assert np.mean(lost[:, 0] > lost[:, 1]) <= 0.01
@@ -191,6 +204,67 @@ def test_weights_and_several_responses_agree_with_dense(solver, intercept):
     for mine, theirs in zip(chosen.stop_, exact.stop_, strict=True):
         assert mine.evidence.lowest == pytest.approx(theirs.evidence.lowest, rel=2e-3)
         assert mine.evidence.rule == theirs.evidence.rule
+
+
+@pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")
+def test_a_krylov_space_that_knows_the_leverages_stops_where_all_eigenpairs_do(monkeypatch):
+    """Problems 57 and 198 have two minima."""
+    monkeypatch.setattr(solves_solver, "START_ROWS", 300)
+    lost = losses("krylov", [1, 57, 198], 500)
+    assert np.all(lost[:, 0] <= 1e-4)
+    assert np.all(lost[:, 2] == 1)
+
+
+@pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")
+def test_folds_that_krylov_spaces_leave_out_lose_no_more_than_they_say(monkeypatch):
+    monkeypatch.setattr(krylov_left_out, "LEAST_LEFT_OUT", 0)
+    lost = losses("krylov", [1, 198], 500)
+    assert np.all(lost[:, 0] <= lost[:, 1])
+    assert np.all(lost[:, 1] < 0.2)
+
+
+@pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")
+def test_folds_are_left_out_where_a_krylov_space_cannot_hold_the_leverages(monkeypatch):
+    x, y, _ = random_problem(4, 400)  # quiet and rough: two thirds of the rows are degrees of freedom
+    asked = []
+    fold = krylov_left_out._Readings.leave_out
+    monkeypatch.setattr(
+        krylov_left_out._Readings, "leave_out", lambda self, rows: asked.append(rows) or fold(self, rows)
+    )
+    monkeypatch.setattr(krylov_solver, "_column_limit", lambda problem, plan: 300)
+    dense = sw.KernelRidgeRegressor(Laplace(1.0), solver="dense").fit(x, y)
+    model = sw.KernelRidgeRegressor(Laplace(1.0), solver="krylov").fit(x, y)
+    assert {len(rows) for rows in asked} == {20}
+    assert model.stop_.evidence.rule == "prudent"
+    assert left_out_error(dense, model.step_sum_) < 1.02 * left_out_error(dense, dense.step_sum_)
+
+
+def test_rows_that_krylov_folds_leave_out_are_predicted_by_the_others(monkeypatch):
+    """Against a ridge solve without them, with weights and a precomputed kernel."""
+    x, y, kernel = random_problem(1, 200)
+    weights = np.random.default_rng(3).uniform(0.5, 2.0, 200)
+    gram, kept = kernel(x), []
+    monkeypatch.setattr(krylov_left_out, "LEAST_LEFT_OUT", 0)
+    found = krylov_left_out._Readings.found
+    monkeypatch.setattr(krylov_left_out._Readings, "found", lambda self: kept.append(self) or found(self))
+    sw.KernelRidgeRegressor("precomputed", solver="krylov", tol=10.0).fit(gram, y, sample_weight=weights)
+    readings, rows = kept[-1], kept[-1].folds[0]
+    others, w = np.setdiff1d(np.arange(200), rows), weights / weights.mean()
+    for i in (0, len(readings.places) // 2):
+        penalty = np.exp(readings.places[i])
+        share = w[others] * (len(others) / w[others].sum())  # they add up to the rows of this part
+        system = np.diag(penalty / share) + gram[np.ix_(others, others)]
+        ones = np.ones((len(others), 1))
+        solved = np.linalg.solve(np.block([[system, ones], [ones.T, np.zeros((1, 1))]]), np.append(y[others], 0.0))
+        residual = np.sqrt(w[rows]) * (y[rows] - gram[np.ix_(rows, others)] @ solved[:-1] - solved[-1])
+        assert np.abs(readings.residuals[0][i] * readings.problem.scale[0] - residual).max() < 1e-5 * y.std()
+
+
+@pytest.mark.torch
+@pytest.mark.usefixtures("on_device")
+@pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")
+def test_a_krylov_space_on_a_device_is_asked_the_same_rule():
+    assert np.all(losses("cuda", [1, 2], 300, precision="float64")[:, 0] <= 1e-4)
 
 
 @pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")
@@ -284,3 +358,22 @@ def test_rows_left_out_are_predicted_as_finely_as_their_weights_ask_for():
 
     exact = left_out()
     assert np.abs(left_out(error=lambda: 1e-6 * np.sqrt(120)) - exact).max() < 0.01 * np.sqrt(np.mean(exact**2))
+
+
+def test_rows_left_out_are_predicted_in_float64_where_all_others_are_not():
+    """What rounding adds to each of them would count as error, more at smaller penalties."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(400, 2))
+    matrix = Gaussian(0.5)(x)
+    targets = np.sin(3 * x[:, :1]) + 0.01 * rng.normal(size=(400, 1))
+    rough = 1e-4 * rng.normal(size=(400, 400)) / 20
+
+    def left_out(product, **options):
+        gram = systems.RawGram(product, lambda at: matrix[:, at], np.ones(400), error=lambda: 1e-4, **options)
+        settings = {"intercept": True, "rank": 100, "seed": 0, "single": True, "products": 1000.0}
+        return systems.FoldSystem(gram, targets, np.ones(400), **settings).left_out(5e-4)
+
+    exact = left_out(lambda b: matrix @ b)
+    plain = np.linalg.norm(left_out(lambda b: (matrix + rough) @ b) - exact)
+    asked = left_out(lambda b: (matrix + rough) @ b, careful_rows=lambda rows, b: matrix[rows] @ b)
+    assert np.linalg.norm(asked - exact) < 0.6 * plain

@@ -105,6 +105,11 @@ class Cuda(Operator):
     def _cross(self, form: Form) -> Cross:
         return Cross(form, self.rows, self.rows, self.origin, precision=self.precision, same=True, scheme=self._scheme)
 
+    def product_of_rows(self, rows: Array, block: Tensor) -> Tensor:
+        """Some rows of the raw Gram matrix times a tensor."""
+        part = Cross(self.form, self.rows[rows], self.rows, self.origin, precision=self.precision, scheme=self._scheme)
+        return part.product(block.contiguous())
+
     @cached_property
     def on_device(self) -> OnDevice:
         """The same operator for blocks that are tensors on the device."""

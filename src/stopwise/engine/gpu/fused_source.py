@@ -1,8 +1,8 @@
 """The text of a fused Triton kernel for one expression: tiles of k(x_i, x_j) made and consumed on chip.
 
 For each tile of rows a program walks over tiles of columns: the leaves' inner products, the expression, then its
-product with the block. The block's product is added up in plain float32 outside the matrix units, tile by tile,
-because these round towards zero and over 10^5 tiles that would show.
+product with the block. The block's product is added up outside the matrix units, tile by tile, because these round
+towards zero and over 10^5 tiles that would show; in float32 with what each addition rounds off carried along (Kahan).
 """
 
 import hashlib
@@ -208,7 +208,8 @@ class _Writer:
         if self.scheme.pieces == 1:
             return [*lines, "total += tl.dot(high, v) * unit"]
         lines.append(f"low = ({value} - high.to(tl.float32)).to(tl.float16)")
-        return [*lines, "part = tl.dot(high, v)", "total += tl.dot(low, v, part) * unit"]
+        lines += ["part = tl.dot(high, v)", "part = tl.dot(low, v, part) * unit - carried", "new = total + part"]
+        return [*lines, "carried = (new - total) - part", "total = new"]
 
     def source(self) -> str:
         rows = ", ".join(f"left{g}, right{g}" for g in range(len(self.leaves)))
@@ -221,6 +222,7 @@ class _Writer:
             *([f"span = tl.arange(0, {STREAM})"] if self.length > RESIDENT else []),
             *self.before(),
             "total = tl.zeros((BM, BW), tl.float32)",
+            *(["carried = tl.zeros((BM, BW), tl.float32)"] if self.scheme.pieces > 1 else []),
             "first = tl.program_id(1) * tiles",
             "for tile in range(first, tl.minimum(first + tiles, n_tiles)):",
             "    base = tl.cast(tile, tl.int64) * BN",

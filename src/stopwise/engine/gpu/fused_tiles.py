@@ -27,7 +27,7 @@ _SHARP = 32.0
 """Norms past which the diagonal of a smooth kernel is marked as well: where all else is small, its rounding shows."""
 _PARTIAL_BYTES = 2 << 30
 """Memory for partial sums."""
-_TILES, _PROGRAMS = 256, 1024
+_TILES, _PROGRAMS = 1024, 1024
 """Float32 totals run over at most so many tiles before they are set aside, and a chip is kept busy by so many programs;
 both as far as memory permits."""
 
@@ -155,8 +155,8 @@ class FusedTiles:
         width = block_width(n_columns, self.scheme)
         packed, scales = self.pack(block, width)
         out = self._try(packed, width, self.launches(width) if launch is None else (launch,))
-        total = out.sum((0, 2))[: self.n_left, :n_columns].to(block.dtype)
-        return total / (scales * 2.0**self.exponent)
+        total = out.sum((0, 2), dtype=torch().float64)[: self.n_left, :n_columns]
+        return (total / (scales * 2.0**self.exponent)).to(block.dtype)
 
     def _try(self, packed: Tensor, width: int, launches: tuple[Launch, ...]) -> Tensor:
         """The first launch that fits the chip; memory that runs out in flight is met with fewer partial sums."""

@@ -112,7 +112,9 @@ class KrylovSolver:
         if plan.tol == 0:
             plan = replace(plan, dtype=np.float64)  # one step among many cannot be told in single precision
         operator = self.make_operator(problem, plan)
-        plan = _noise_first(problem, plan if plan.tol == 0 else replace(plan, rule=plan.rule.without_rows()))
+        plan = _noise_first(
+            problem, plan if plan.tol == 0 or plan.each_row else replace(plan, rule=plan.rule.without_rows())
+        )
         responses = _weighted(problem)
         limit = self.place.column_limit(problem, plan)
         probes, counting = self.place.probe_count(problem, plan), None

@@ -44,6 +44,8 @@ class Plan:
     verbose: int = 0
     scouting: bool = False
     """True while a cheaper rule grows the space: its own sampling error does not matter."""
+    each_row: bool = False
+    """True where a Krylov space is asked for a rule that reads every row, by the leverages that the space knows."""
     noise_given: float | None = None
     """A noise level settled earlier (by selection), in the units of y."""
     starts: tuple[SearchStart, ...] | None = None

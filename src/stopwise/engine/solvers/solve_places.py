@@ -267,6 +267,7 @@ class DevicePlace:
             lambda rows: columns_on_device(exact.form, exact.rows, exact.origin, rows),
             as_tensor(exact.gram_diagonal(), self._device).double(),
             careful=lambda block: exact.cross.product(as_tensor(block, self._device).contiguous()),
+            careful_rows=exact.product_of_rows if single else None,
             error=lambda: rounding_error(fast, exact, problem.seed),
             held=self._matrix if held else None,
         )

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise._support.memory import free_bytes, gibibytes
+from stopwise._support.memory import free_bytes, gibibytes, row_tiles
 from stopwise._support.progress import Progress, say
 from stopwise._support.torch import has_gpu, has_torch, is_tensor
 from stopwise.engine.gpu.device_operator import predict_on_device
@@ -89,7 +89,7 @@ def choose_solver(problem: Problem, plan: Plan) -> Solver:
     if name == "dense":
         _check_dense_fits(problem, plan)
         return DenseSolver()
-    if name in ("krylov", "cuda") and plan.solver == "auto" and _by_solves(plan) and problem.n_rows > DENSE_ROWS:
+    if name in ("krylov", "cuda") and _by_solves(plan):
         return _krylov_left_out(name, plan)
     if name == "krylov":
         return KrylovSolver("krylov", _tiled)
@@ -110,9 +110,12 @@ def _krylov_left_out(name: str, plan: Plan) -> Solver:
     """A Krylov space that asks the default rule of rows left out."""
     if name == "cuda":
         return KrylovLeftOut(CudaSolver(plan.precision), _predict_there, _start)
-    return KrylovLeftOut(
-        KrylovSolver("krylov", _tiled), lambda part, plan, new, dual: plan.kernel(new, part.covariates) @ dual, _start
-    )
+    return KrylovLeftOut(KrylovSolver("krylov", _tiled), _predict_here, _start)
+
+
+def _predict_here(part: Problem, plan: Plan, new: Array, dual: Array) -> Array:
+    tiles = row_tiles(len(new), part.n_rows)
+    return np.concatenate([plan.kernel(new[rows], part.covariates) @ dual for rows in tiles])
 
 
 def _start(problem: Problem, plan: Plan) -> tuple[float, ...]:

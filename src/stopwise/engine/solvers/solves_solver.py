@@ -274,7 +274,9 @@ class _Run:
         solver = self.system.at(polynomial.penalty(n, middle), tol)
         space = self._space(solver, polynomial, reached, middle)
         self.progress.show("the estimate")
-        dual = solver.inverse(space.before_last_solve(bound, reached), space.after_last_solve(bound, reached))
+        dual = space.after_last_solve(bound, reached)
+        if polynomial.degree > 1 or np.ptp(reached) > 0:  # else its first solve is the estimate
+            dual = solver.inverse(space.before_last_solve(bound, reached), dual)
         return self._path(bound, largest, space, middle), self.system.library.host(dual + 0.0), polynomial.error
 
     def _space(self, solver: _Solves, polynomial: ResolventPolynomial, reached: Array, middle: float) -> ResolventSpace:

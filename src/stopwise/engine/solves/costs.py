@@ -77,9 +77,14 @@ class Cost:
     seconds: float
 
 
+def fold_size(n_rows: int, most: int = FOLD_ROWS) -> int:
+    """Rows that are left out together."""
+    return max(min(n_rows // FOLD_SHARE, most), 1)
+
+
 def folds(n_rows: int) -> tuple[int, int]:
     """Rows in a fold, and folds that are needed to judge a stop."""
-    size = max(min(n_rows // FOLD_SHARE, FOLD_ROWS), 1)
+    size = fold_size(n_rows)
     return size, -(-LEAST_LEFT_OUT // size)
 
 

@@ -99,8 +99,7 @@ class PenaltySearch:
         Around each of several `starts` a minimum is looked for, and the best of them decides. `also`: log penalties to
         read beside them, such as those that fewer rows left open.
         """
-        smallest = max(self.smallest, self.affordable)
-        low, high = math.log(smallest), math.log(max(self.largest, smallest))
+        low, high = self._range
         at = math.log(starts[0])
         for place in (at + self.stride, at, at - self.stride):  # the cheapest solve first: it starts the next
             self._read(min(max(place, low), high))
@@ -111,7 +110,13 @@ class PenaltySearch:
             if wanted is None:
                 break
             self._read(wanted)
-        return self._found(low, high)
+        return self.found()
+
+    @property
+    def _range(self) -> tuple[float, float]:
+        """The smallest and largest log penalty that may be read."""
+        smallest = max(self.smallest, self.affordable)
+        return math.log(smallest), math.log(max(self.largest, smallest))
 
     def start(self, energy: float) -> SearchStart:
         """Where a search on more rows starts; `energy`: the sum of squares of these rows' responses."""
@@ -212,7 +217,9 @@ class PenaltySearch:
         """Standard error of the mean of paired differences, (g, m) -> (g,)."""
         return standard_error(gap) / self.weight
 
-    def _found(self, low: float, high: float) -> FoundPenalty:
+    def found(self) -> FoundPenalty:
+        """The rule's stop, by the readings made so far."""
+        low, high = self._range
         best, stop, (grid, squares, means) = self._decide()
         here, lowest = int(np.searchsorted(grid, stop)), int(np.searchsorted(grid, best))
         gap = squares[here] - squares

@@ -44,7 +44,8 @@ class Preconditioned:
     """P block at one penalty, from products with A.
 
     `multiply` is A (weighted, centred, unscaled); `careful` the same in float64, for penalties that rounding of
-    `multiply` would drown. `tol`: how far fitted values may be off, relative to the norm of each right-hand side.
+    `multiply` would drown. `tol`: how far fitted values may be off, relative to the norm of each right-hand side;
+    `rounding`: how far products are, relative to the norm of the block that is multiplied.
     """
 
     multiply: Product
@@ -54,6 +55,7 @@ class Preconditioned:
     tol: float = 1e-7
     most_products: int = 500
     careful: Product | None = None
+    rounding: float = 0.0
     tally: Tally = field(default_factory=Tally)
 
     def inverse(self, block: Array, start: Array | None = None) -> Array:
@@ -83,7 +85,7 @@ class Preconditioned:
         return (solution[:, 0] if block.ndim == 1 else solution), off
 
     def _refined(self, multiply: Product, block: Array, start: Array | None, tol: Array) -> tuple[Array, Array] | None:
-        """Iterate, look at the residual itself, and go on where it is larger than asked for.
+        """Iterate, look at the residual itself, and go on where it is larger than asked for and than rounding explains.
 
         Predictions A x = y - a x - residual are off by both: the bound on a x says nothing of directions with large
         eigenvalues, which count little there and much here. `tol`: of each column.
@@ -91,6 +93,7 @@ class Preconditioned:
         library = library_of(block)
         sizes = np.maximum(_column_norms(library, self.centre(block)), np.finfo(float).tiny)
         sizes[tol > self.tol] = np.inf  # nothing is predicted from these
+        rounding = 0.0 if multiply is self.careful else self.rounding
         worst, best = np.inf, None
         for _ in range(_REFINEMENTS):
             found = self._iterate(multiply, block, start, tol, _TRUE_RESIDUAL if best is None else 1.0)
@@ -102,7 +105,8 @@ class Preconditioned:
             if now >= worst:
                 return best
             better, worst, best = now < worst / 2, now, found
-            if now <= _TRUE_RESIDUAL * self.tol or not better:
+            floor = rounding * float((_column_norms(library, found[0]) / sizes).max())
+            if now <= max(_TRUE_RESIDUAL * self.tol, floor) or not better:
                 break
             start, tol = found[0], tol * max(_TRUE_RESIDUAL * self.tol / now, 1e-3)
         return best

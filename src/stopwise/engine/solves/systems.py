@@ -17,18 +17,17 @@ from functools import cached_property
 import numpy as np
 
 from stopwise._support.array_library import ArrayLibrary, library_of
-from stopwise._support.arrays import Array
-from stopwise.engine.solves.costs import UNSEEN, folds
+from stopwise._support.arrays import Array, Index
+from stopwise.engine.solves.costs import FOLD_ROWS, UNSEEN, fold_size, folds
 from stopwise.engine.solves.factor import Factor, centred_gram, factor
 from stopwise.engine.solves.preconditioned import Preconditioned, Product, Tally
 from stopwise.engine.solves.preconditioner import LowRank, centred, randomly_pivoted, stand_in_of
 
 _MOST_FOLDS, _MOST_LEFT_OUT = 20, 20_000
 """How many folds are made, and how many rows are left out in all of them together, at most."""
-_SINGLE = 4.0
-"""Penalties below so many times the length of a row of errors drown in float32 products: such errors are independent of
-one another, so that the matrix is off by twice the length of a row, and twice that is safe. Then products are in
-float64,"""
+_WHOLE, _SAFE = 2.0, 2.0
+"""Errors of float32 products are independent of one another, so that the matrix is off by twice the length of a row of
+them; penalties below twice that drown. Then products are in float64,"""
 _CAREFUL, _FEW_PRODUCTS = 15, 30
 """which takes so many times longer; where that leaves fewer products than this, such penalties are not read."""
 _SEARCH = 1e-3
@@ -113,17 +112,26 @@ class FactorSystem:
 class RawGram:
     """The Gram matrix G as products, columns and its diagonal, all of one array library.
 
-    `careful`: the same products in float64 where `product` is less, and `error` the largest root mean square by which
-    random signs then come out wrong: the length of a row of errors.
+    `careful`: the same products in float64 where `product` is less, `careful_rows` only some rows of them, and `error`
+    the largest root mean square by which random signs then come out wrong: the length of a row of errors.
     """
 
     product: Product
     columns: Callable[[Array], Array]
     diagonal: Array
     careful: Product | None = None
+    careful_rows: Callable[[Array, Array], Array] | None = None
     error: Callable[[], float] = float
     held: Callable[[], Array] | None = None
     """Makes the whole matrix, where there is room for it."""
+
+
+def fold_rows(n_rows: int, seed: int, most: int = FOLD_ROWS) -> list[Index]:
+    """The rows of each fold, ascending: a random share of all rows, at most `most` of them."""
+    size = fold_size(n_rows, most)
+    order = np.random.default_rng([20160716, seed]).permutation(n_rows)
+    count = min(n_rows // size, _MOST_FOLDS, max(_MOST_LEFT_OUT // size, 1))
+    return [np.sort(order[k * size : (k + 1) * size]) for k in range(count)]
 
 
 class FoldSystem:
@@ -152,13 +160,9 @@ class FoldSystem:
         self._products = products
         self.n_samples = float((roots * roots).sum())
         self.whole = _Weighted(self, None)
-        n = len(targets)
-        size, needed = folds(n)
-        order = np.random.default_rng([20160716, seed]).permutation(n)
-        count = min(n // size, _MOST_FOLDS, max(_MOST_LEFT_OUT // size, 1))
-        self._folds = [_Fold(self, np.sort(order[k * size : (k + 1) * size])) for k in range(count)]
+        self._folds = [_Fold(self, rows) for rows in fold_rows(len(targets), seed)]
         self.search_tol = _SEARCH
-        self._used = min(needed, count)
+        self._used = min(folds(len(targets))[1], len(self._folds))
 
     @property
     def weight(self) -> float:
@@ -274,13 +278,17 @@ class _Fold:
         system, others = self._system, self._others
         solver = others.at(penalty, system.search_tol)
         self._guess = solver.inverse(others.responses, self._guess)
-        fitted = others.product(penalty)(others.roots[:, None] * self._guess)
+        dual = others.roots[:, None] * self._guess
+        fitted = others.product(penalty)(dual)
         system.tally.products += 1
-        gap = system.targets - fitted
+        # An intercept averages what rounding does to its rows; each row left out would be off by all of it.
+        careful = system.gram.careful_rows
+        own = fitted[self.rows] if careful is None else careful(self.rows, dual)
+        gap = system.targets[self.rows] - own
         if system.intercept:
             weights = others.roots**2
-            gap = gap - (weights @ gap) / weights.sum()
-        return system.library.host((system.roots[:, None] * gap)[self.rows] + 0.0)
+            gap = gap - (weights @ (system.targets - fitted)) / weights.sum()
+        return system.library.host(system.roots[self.rows][:, None] * gap + 0.0)
 
 
 class _Weighted:
@@ -309,9 +317,14 @@ class _Weighted:
         return stand_in_of(features, gram, pivots, left, self.constant, mask)
 
     @cached_property
+    def rounding(self) -> float:
+        """How far float32 products with A are off, relative to what is multiplied."""
+        return float(_WHOLE * self._system.error * (self.roots**2).max()) if self._system.single else 0.0
+
+    @property
     def rounded(self) -> float:
         """The smallest penalty that float32 products can tell from none."""
-        return float(_SINGLE * self._system.error * (self.roots**2).max())
+        return _SAFE * self.rounding
 
     def product(self, penalty: float) -> Product:
         """Products with G that are fine enough for weights at a penalty: these grow as it falls."""
@@ -345,5 +358,6 @@ class _Weighted:
             self.centre,
             tol=tol,
             careful=self.careful,
+            rounding=0.0 if product is self._system.gram.careful else self.rounding,
             tally=self._system.tally,
         )
