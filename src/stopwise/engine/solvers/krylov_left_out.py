@@ -84,8 +84,8 @@ class KrylovLeftOut:
             return None
         ridge = solution.path.column(0).along(Ridge())
         here, *ends = LeftOut(ridge).mean(np.array([stop.step_sum, *sure.bracket]))
-        regret = max(abs(end - here) for end in ends) / max(here, np.finfo(float).tiny)
-        known = replace(sure, settled=regret <= plan.tol, regret=float(regret), bracket=None)
+        regret = float(max(abs(end - here) for end in ends) / max(here, np.finfo(float).tiny))
+        known = replace(sure, settled=regret <= plan.tol, regret=regret, bracket=None)
         return replace(solution, stops=[replace(stop, certainty=known)]) if known.settled else None
 
     def _search(self, problem: Problem, plan: Plan) -> tuple[FoundPenalty, _Readings]:
