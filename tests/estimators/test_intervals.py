@@ -402,12 +402,11 @@ def test_noise_that_grows_is_found_and_even_noise_is_not():
 
 @pytest.mark.parametrize("n_features", [1, 3, 12])
 @pytest.mark.parametrize(("negligible", "off"), [(1e-12, 1e-7), (varying_noise._NEGLIGIBLE, 1e-2)])
-def test_log_variances_at_rows_are_learned_from_the_other_rows(n_features, negligible, off, monkeypatch):
-    monkeypatch.setattr(varying_noise, "_NEGLIGIBLE", negligible)
+def test_log_variances_at_rows_are_learned_from_the_other_rows(n_features, negligible, off):
     rng = np.random.default_rng(6)
     points, n = rng.normal(size=(70, n_features)), 70
     logs = 1.5 * np.sin(points[:, 0]) + np.log(rng.chisquare(1, n))
-    length, penalty, left_out = varying_noise._best(points, logs - logs.mean())
+    length, penalty, left_out = varying_noise._best(points, logs - logs.mean(), negligible)
     gram, by_hand = sw.kernels.Gaussian(length)(points), np.empty(n)
     for i in range(n):  # a ridge fit with a free constant to all rows but one
         others = np.arange(n) != i

@@ -1,4 +1,4 @@
-"""The winner shares its place with the best of other kernels where the data cannot tell them apart."""
+"""The winner shares its place with the best of other kernels where their sum has the lower score."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 import stopwise as sw
+from stopwise._support.array_library import HOST
 from stopwise.problem import make_problem
 from stopwise.selection.candidates import left_out
-from stopwise.selection.choice import KERNELS, Budget, Search
-from stopwise.selection.length_scales import Host
+from stopwise.selection.choice import KERNELS, search_for
+from stopwise.selection.kernel_search import Budget, Search
+from stopwise.selection.learning import learn_shares
 from stopwise.selection.rows import look_at_features, make_sample
 
 
@@ -19,16 +21,43 @@ def noisy(n: int = 120, seed: int = 2, noise: float = 0.5):
     return X, np.sin(2 * X[:, 0]) + np.abs(X[:, 1]) + noise * rng.normal(size=n)
 
 
-def test_noisy_data_get_an_average_and_the_table_says_so():
-    X, y = noisy()
-    model = sw.KernelRidgeRegressor(relevance=False).fit(X, y)
+def test_a_sum_of_kernels_has_the_lowest_score_and_the_table_says_so():
+    X, y = noisy(seed=5)
+    model = sw.KernelRidgeRegressor().fit(X, y)
     assert isinstance(model.kernel_, sw.kernels.Sum)
-    assert "averaged with kernels that left-out rows cannot tell" in model.selection_.reason
+    assert "a sum of kernels, each with its share by the evidence" in model.selection_.reason
     chosen = model.selection_.chosen
+    same = [row["score"] for row in model.selection_ if row["rows"] == chosen["rows"]]
+    assert chosen["score"] == min(same)
     shares = [float(part.split()[0]) for part in chosen["kernel"].split(" + ") if part != "linear"]
-    assert shares[0] == 0.5
+    assert shares == sorted(shares, reverse=True)
     assert sum(shares) == pytest.approx(1.0, abs=0.02)  # shown to two digits
     assert model.kernel_.diagonal(X[:3]) == pytest.approx(1.0)
+
+
+def test_learned_shares_have_the_highest_evidence_of_all_on_a_grid():
+    X, _ = noisy(60)
+    rng = np.random.default_rng(3)
+    grams = [sw.kernels.Gaussian(1.5)(X), sw.kernels.Laplace(0.5)(X)]
+    y = np.linalg.cholesky(30 * (0.7 * grams[0] + 0.3 * grams[1]) + np.eye(60)) @ rng.normal(size=60)
+    problem = make_problem(X, y[:, None], None, intercept=True, seed=0)
+    sample = make_sample(problem, look_at_features(X, None), 100)
+    rows = sample.covariates
+    grams = [sw.kernels.Gaussian(1.5)(rows), sw.kernels.Laplace(0.5)(rows)]
+    shares = learn_shares(sample, grams, 10.0)
+    contrasts = np.linalg.svd(np.ones((60, 1)))[0][:, 1:]
+    target = contrasts.T @ sample.means[:, 0]
+
+    def evidence(share: float) -> float:
+        """The best over signal-to-noise ratios, written out."""
+        values = []
+        for q in np.geomspace(0.1, 1e4, 120):
+            matrix = contrasts.T @ (np.eye(60) + q * (share * grams[0] + (1 - share) * grams[1])) @ contrasts
+            variance = target @ np.linalg.solve(matrix, target) / 59
+            values.append(59 * np.log(variance) + np.linalg.slogdet(matrix)[1])
+        return min(values)
+
+    assert evidence(shares[0]) <= min(evidence(each) for each in np.linspace(0, 1, 41)) + 0.05
 
 
 def test_smooth_data_without_noise_keep_the_winner_alone():
@@ -36,7 +65,7 @@ def test_smooth_data_without_noise_keep_the_winner_alone():
     y = np.sin(X[:, 0]) * np.exp(-0.3 * X[:, 1] ** 2) + X[:, 2] ** 2
     model = sw.KernelRidgeRegressor(relevance=False).fit(X, y)
     assert isinstance(model.kernel_, sw.kernels.Gaussian)
-    assert "averaged" not in model.selection_.reason
+    assert "a sum of kernels" not in model.selection_.reason
 
 
 def test_a_kernel_asked_for_by_name_is_never_averaged():
@@ -46,30 +75,31 @@ def test_a_kernel_asked_for_by_name_is_never_averaged():
 
 def chosen(X, y, **budget):
     problem = make_problem(X, y[:, None], None, intercept=True, seed=0)
-    return Search(KERNELS, per_feature=False, budget=Budget(**budget)).run(problem)
+    return search_for(problem, Search(KERNELS, per_feature=True, linear=True, budget=Budget(**budget)))
 
 
 @pytest.mark.parametrize("seed", [2, 4, 9])
-def test_an_average_is_only_taken_where_left_out_rows_are_predicted_as_well(seed):
-    """A few far rows, on which an average fails, make a standard error that hides any difference."""
+def test_a_sum_is_only_taken_where_its_score_is_lower(seed):
+    """With far rows, on which sums may fail too."""
     rng = np.random.default_rng(seed)
     X = rng.lognormal(sigma=1.3, size=(100, 3))
     y = X @ [1.0, 2.0, -1.0] + 0.1 * X[:, 0] * X[:, 1]
-    joined, alone = chosen(X, y), chosen(X, y, sharing=0)
-    assert joined.table.chosen["left_out_rmse"] <= alone.table.chosen["left_out_rmse"] * (1 + 1e-9)
+    joined, alone = chosen(X, y), chosen(X, y, summed_rows=0)
+    assert joined.table.chosen["score"] <= alone.table.chosen["score"]
 
 
-def test_large_samples_are_not_averaged():
-    X, y = noisy()
-    assert not isinstance(chosen(X, y, averaged_rows=119).kernel, sw.kernels.Sum)
-    assert isinstance(chosen(X, y, averaged_rows=120).kernel, sw.kernels.Sum)
+def test_kernels_of_large_samples_are_not_summed():
+    X, y = noisy(seed=5)
+    assert not isinstance(chosen(X, y, summed_rows=119).kernel, sw.kernels.Sum)
+    assert isinstance(chosen(X, y, summed_rows=120).kernel, sw.kernels.Sum)
 
 
-def test_units_do_not_change_an_average():
-    X, y = noisy()
+def test_units_do_not_change_a_sum():
+    X, y = noisy(seed=5)
     new = X[:20] + 0.1
-    plain = sw.KernelRidgeRegressor(relevance=False).fit(X, y)
-    moved = sw.KernelRidgeRegressor(relevance=False).fit(X * [1e3, 1e-4, 7.0] + [5.0, 0.0, -1.0], 50 * y - 3)
+    plain = sw.KernelRidgeRegressor().fit(X, y)
+    assert isinstance(plain.kernel_, sw.kernels.Sum)
+    moved = sw.KernelRidgeRegressor().fit(X * [1e3, 1e-4, 7.0] + [5.0, 0.0, -1.0], 50 * y - 3)
     there = moved.predict(new * [1e3, 1e-4, 7.0] + [5.0, 0.0, -1.0])
     assert (there + 3) / 50 == pytest.approx(plain.predict(new), abs=1e-7)
 
@@ -81,7 +111,7 @@ def test_left_out_rows_are_those_of_ridge_fitted_without_them(intercept):
     problem = make_problem(X, y[:, None], None, intercept=intercept, seed=0)
     features = look_at_features(X, None)
     sample = make_sample(problem, features, 100)
-    ridge = left_out(sample, sw.kernels.Gaussian(2.0)(sample.covariates), Host())
+    ridge = left_out(sample, sw.kernels.Gaussian(2.0)(sample.covariates), HOST)
     ratio = ridge.ratios[ridge.best[0]]
     rows = features.standardise(X)
     gram, target = sw.kernels.Gaussian(2.0)(rows), y - (y.mean() if intercept else 0.0)

@@ -7,11 +7,12 @@ import pandas as pd
 import pytest
 
 import stopwise as sw
+from stopwise._support.array_library import HOST
 from stopwise.kernels.base import Scaled, parts
 from stopwise.problem import make_problem
 from stopwise.selection.candidates import left_out
-from stopwise.selection.choice import KERNELS, Budget, Search
-from stopwise.selection.length_scales import Host
+from stopwise.selection.choice import KERNELS, search_for
+from stopwise.selection.kernel_search import Budget, Search
 from stopwise.selection.rows import look_at_features, make_sample
 
 ESTIMATORS = [sw.KernelGradientRegressor, sw.KernelRidgeRegressor]
@@ -78,7 +79,7 @@ def test_merged_copies_have_the_evidence_of_the_rows_written_out():
     problem = make_problem(X, y[:, None], None, intercept=True, seed=0)
     merged = make_sample(problem, look_at_features(X, None), 600)
     assert (merged.n_rows, merged.n_samples) == (20, 60)
-    score = left_out(merged, sw.kernels.Gaussian()(merged.covariates), Host())
+    score = left_out(merged, sw.kernels.Gaussian()(merged.covariates), HOST)
     standard = (X - X.mean(axis=0)) / X.std(axis=0)
     gram = sw.kernels.Gaussian()(standard) / 60
     centring = np.eye(60) - 1 / 60
@@ -96,7 +97,7 @@ def test_leave_one_out_leaves_one_replicate_out():
     y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=len(X))
     problem = make_problem(X, y[:, None], None, intercept=True, seed=0)
     sample = make_sample(problem, look_at_features(X, None), 600)
-    ridge = left_out(sample, sw.kernels.Matern()(sample.covariates), Host())
+    ridge = left_out(sample, sw.kernels.Matern()(sample.covariates), HOST)
     at, total = 20, 0.0
     penalty = sample.n_samples / ridge.ratios[at]
     gram = sw.kernels.Matern()((X - X.mean()) / X.std())
@@ -176,7 +177,7 @@ def test_left_out_rows_are_those_of_ridge_fitted_without_them(intercept, linear)
     sample = make_sample(problem, features, 600)
     sample = sample.with_linear() if linear else sample
     kernel = sw.kernels.ProductMatern(2.0)
-    ridge = left_out(sample, kernel(sample.covariates), Host())
+    ridge = left_out(sample, kernel(sample.covariates), HOST)
     rows, at = features.standardise(X), int(ridge.best[0])
     gram, design = ridge.ratios[at] / 25 * kernel(rows), sample.design(rows)
     target = y - (y.mean() if intercept else 0.0)
@@ -220,13 +221,13 @@ def test_in_a_small_sample_kernels_share_by_their_posterior_odds():
     assert model.kernel_.diagonal(X[:3]) == pytest.approx(1.0)
 
 
-def test_noisy_data_get_an_average_and_the_table_says_so():
+def test_noisy_data_get_a_sum_of_kernels_and_the_table_says_so():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(120, 3))
     y = np.sin(3 * X[:, 0]) + np.abs(X[:, 1]) + rng.normal(size=120)
     model = sw.KernelRidgeRegressor().fit(X, y)
     assert isinstance(model.kernel_, sw.kernels.Sum)
-    assert "averaged" in model.selection_.reason
+    assert "a sum of kernels" in model.selection_.reason
     assert model.kernel_.diagonal(X[:3]) == pytest.approx(1.0)
     assert isinstance(sw.KernelRidgeRegressor("matern32").fit(X, y).kernel_, sw.kernels.Matern)
 
@@ -261,7 +262,7 @@ def test_the_sample_is_drawn_from_distinct_rows_only():
 def test_what_unseen_rows_speak_against_has_no_share_in_an_average(monkeypatch):
     X, y = data(120)
     one_scale = lambda finalists, *rows: [c for c in finalists if not c.per_feature]  # noqa: E731
-    monkeypatch.setattr("stopwise.selection.choice.not_refuted", one_scale)
+    monkeypatch.setattr("stopwise.selection.kernel_search.not_refuted", one_scale)
     kernel = sw.KernelRidgeRegressor().fit(X, y).kernel_
     parts = [kernel]
     while any(isinstance(part, sw.kernels.Sum) for part in parts):
@@ -292,7 +293,7 @@ def test_of_very_many_rows_each_kernel_is_learned_on_some_and_the_best_few_on_mo
     tables = {}
     for most in (200, 300):
         budget = Budget(rows=100, more_rows=300, unseen_rows=0, every_kernel=True, most_for_each=most)
-        tables[most] = Search(KERNELS, True, budget=budget).run(problem).table
+        tables[most] = search_for(problem, Search(KERNELS, True, budget=budget)).table
     finalists = {most: [row["kernel"] for row in table if row["rows"] == 300] for most, table in tables.items()}
     assert len(finalists[300]) >= len(KERNELS)
     assert 2 <= len(finalists[200]) <= 4

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import stopwise as sw
+from stopwise._support.array_library import HOST
 from stopwise.problem import make_problem
 from stopwise.selection.candidates import Part, judge
-from stopwise.selection.length_scales import Host
 from stopwise.selection.rows import look_at_features, make_sample
 from stopwise.selection.unseen_rows import look_at, not_refuted
 
@@ -45,9 +45,9 @@ def test_errors_and_surprises_are_those_of_kriging_written_out(linear, weighted)
     rows = rows_of(X, y, weights=rng.uniform(0.5, 2, 90) if weighted else None)
     sample = rows.first(40)
     sample = sample.with_linear() if linear else sample
-    candidate = judge(sample, [Part(1.0, sw.kernels.Matern(), np.array([1.0, 2.0]))], Host(), per_feature=True)
+    candidate = judge(sample, [Part(1.0, sw.kernels.Matern(), np.array([1.0, 2.0]))], HOST, per_feature=True)
     unseen = np.arange(40, rows.n_rows)
-    found, result = look_at(candidate, rows, unseen, Host()), candidate.result
+    found, result = look_at(candidate, rows, unseen, HOST), candidate.result
     new, truth = rows.covariates[unseen], (rows.means[unseen] - sample.middle) / sample.unit
     errors, surprises = np.zeros((2, unseen.size, 2))
     for j in range(2):
@@ -65,7 +65,7 @@ def test_what_does_worse_on_unseen_rows_is_refuted(monkeypatch):
     X = rng.normal(size=(600, 4))
     y = np.sin(X.sum(axis=1)) + 0.1 * rng.normal(size=600)
     rows = make_sample(make_problem(X, y[:, None], None, intercept=True, seed=0), look_at_features(X, None), 600)
-    sample, place = rows.first(200), Host()
+    sample, place = rows.first(200), HOST
     good = judge(sample, [Part(1.0, sw.kernels.Gaussian(), np.full(4, 2.0))], place, per_feature=False)
     wrong = judge(sample, [Part(1.0, sw.kernels.Gaussian(), np.array([2.0, 2.0, 2.0, 1e3]))], place, per_feature=True)
     assert not_refuted([wrong, good], rows, place) == [good]
@@ -88,7 +88,7 @@ def test_close_pairs_tell_a_rough_truth_from_noise_where_errors_do_not(seed):
     X = rng.normal(size=(600, 8))
     X = np.vstack([X, X[:15] + 0.02 * rng.normal(size=(15, 8))])
     y = np.linalg.cholesky(sw.kernels.Laplace(4.0)(X)) @ rng.normal(size=len(X))
-    rows, place = rows_of(X, y), Host()
+    rows, place = rows_of(X, y), HOST
     sample, unseen = rows.first(300), np.arange(300, rows.n_rows)
     shapes = [Part(1.0, sw.kernels.Laplace(), np.full(8, 4.0)), Part(1.0, sw.kernels.Matern(), np.full(8, 3.0))]
     rough, smooth = (judge(sample, [part], place, per_feature=False) for part in shapes)

@@ -15,7 +15,7 @@ import stopwise.estimators.prediction.host as prediction
 from problems import KERNELS
 from stopwise._support.threads import SMALL, blas_for, blas_threads
 from stopwise.estimators.prediction.host import Tile
-from stopwise.selection.length_scales import Evidence
+from stopwise.selection.learning import Evidence
 
 
 def blas() -> set[int]:

@@ -6,23 +6,29 @@ the rest. Everything is float64 unless the arrays say otherwise.
 
 from __future__ import annotations
 
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import scipy.linalg
+from scipy.linalg import lapack
 
 from stopwise._support.arrays import Array
 from stopwise._support.torch import is_tensor, torch
 
 
 class ArrayLibrary(Protocol):
-    """What numpy and torch spell differently."""
+    """What numpy and torch spell differently; `module` is the library itself, for what they spell alike."""
+
+    module: Any
 
     def cholesky(self, matrix: Array) -> Array | None:
         """The lower factor L, L L' = matrix, which may be overwritten; None where it is not positive definite."""
 
     def solve_lower(self, lower: Array, block: Array, *, transposed: bool = False) -> Array:
         """L^-1 block, or L'^-1 block, in the precision of L."""
+
+    def inverse(self, matrix: Array) -> tuple[Array, float] | None:
+        """The inverse of a matrix, which may be overwritten, and its log determinant; None as for `cholesky`."""
 
     def qr(self, block: Array) -> tuple[Array, Array]:
         """Thin factors Q R = block."""
@@ -52,6 +58,8 @@ class ArrayLibrary(Protocol):
 class NumpyLibrary:
     """numpy and LAPACK on the host."""
 
+    module: Any = np
+
     def cholesky(self, matrix: Array) -> Array | None:
         try:
             # The transpose of a symmetric matrix is itself, in the order that LAPACK overwrites without a copy.
@@ -64,6 +72,17 @@ class NumpyLibrary:
         return cast(
             Array, scipy.linalg.solve_triangular(lower, block, lower=True, trans=int(transposed), check_finite=False)
         )
+
+    def inverse(self, matrix: Array) -> tuple[Array, float] | None:
+        factor, failed = lapack.dpotrf(matrix.T, overwrite_a=1)  # in Fortran's order: no copy
+        if failed:
+            return None
+        determinant = 2 * float(np.log(np.diagonal(factor)).sum())
+        half, _ = lapack.dpotri(factor, overwrite_c=1)
+        diagonal = np.diagonal(half).copy()
+        half += half.T  # what is not asked for is zero
+        np.fill_diagonal(half, diagonal)
+        return half, determinant
 
     def qr(self, block: Array) -> tuple[Array, Array]:
         orthonormal, upper = np.linalg.qr(block)
@@ -98,7 +117,8 @@ class TorchLibrary:
     """torch on the device of a tensor."""
 
     def __init__(self, like: Array) -> None:
-        self._like = torch().as_tensor(like).new_zeros(0, dtype=torch().float64)
+        self.module: Any = torch()
+        self._like = self.module.as_tensor(like).new_zeros(0, dtype=self.module.float64)
 
     def cholesky(self, matrix: Array) -> Array | None:
         lower, info = torch().linalg.cholesky_ex(matrix)
@@ -113,6 +133,13 @@ class TorchLibrary:
         else:
             out = torch().linalg.solve_triangular(matrix, columns, upper=False)
         return cast(Array, out[:, 0] if flat.ndim == 1 else out)
+
+    def inverse(self, matrix: Array) -> tuple[Array, float] | None:
+        lower = self.cholesky(matrix)
+        if lower is None:
+            return None
+        diagonal = torch().as_tensor(lower).diagonal()
+        return torch().cholesky_inverse(lower), 2 * float(torch().log(diagonal).sum())
 
     def qr(self, block: Array) -> tuple[Array, Array]:
         orthonormal, upper = torch().linalg.qr(block)
@@ -145,9 +172,14 @@ class TorchLibrary:
         return cast(Array, torch().as_tensor(values).cpu().numpy())
 
 
-_NUMPY = NumpyLibrary()
+HOST: ArrayLibrary = NumpyLibrary()
 
 
 def library_of(array: Array) -> ArrayLibrary:
     """The library an array belongs to."""
-    return TorchLibrary(array) if is_tensor(array) else _NUMPY
+    return TorchLibrary(array) if is_tensor(array) else HOST
+
+
+def library_on(device: Any) -> ArrayLibrary:
+    """torch on a device."""
+    return TorchLibrary(torch().zeros(0, device=device))

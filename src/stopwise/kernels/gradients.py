@@ -44,6 +44,14 @@ def half_distances(rows: Values) -> Values:
     return u
 
 
+def median_distance(rows: Values) -> float:
+    """The median distance between rows of numpy; the root mean square where half of them tie."""
+    squared = -2 * half_distances(rows)[np.triu_indices(len(rows), 1)]
+    middle = float(np.median(squared)) if squared.size else 0.0
+    middle = middle if middle > 0 or not squared.size else float(squared.mean())
+    return math.sqrt(middle if middle > 0 else 2.0 * rows.shape[1])
+
+
 def _radial(rows: Values, slope: Values) -> Pullback:
     """For K a function of r^2 with derivative `slope`: 4 x'(diag(B 1) - B) x column by column, B = S * slope."""
 

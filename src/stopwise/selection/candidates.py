@@ -19,15 +19,15 @@ from typing import cast
 
 import numpy as np
 
+from stopwise._support.array_library import HOST, ArrayLibrary
 from stopwise._support.arrays import Array
 from stopwise._support.minimum import lowest_by_parabola
 from stopwise.engine.solves.search_start import SearchStart, start_from
 from stopwise.kernels import Kernel
 from stopwise.kernels.gradients import Values, gram_and_pullback
 from stopwise.kernels.stationary import Stationary
-from stopwise.selection.length_scales import Learned, Place
+from stopwise.selection.learning import Learned, cost_of_slopes
 from stopwise.selection.rows import Sample
-from stopwise.selection.slopes import cost_of_slopes
 
 MAX_RATIO = 1e9
 """The largest signal-to-noise ratio nu at which kernels are compared: beyond, the evidence has lost too many digits."""
@@ -99,23 +99,23 @@ class LeftOut:
         return tuple(start_from(places, errors[:, :, j].T, n) for j in range(errors.shape[2]))
 
 
-def left_out(sample: Sample, gram: Values, place: Place) -> LeftOut:
-    """Ridge with a kernel matrix, which is where `place` says and is overwritten, every row left out in turn."""
-    root = place.put(sample.root_weights)
+def left_out(sample: Sample, gram: Values, library: ArrayLibrary) -> LeftOut:
+    """Ridge with a kernel matrix, which is where `library` works and is overwritten, every row left out in turn."""
+    root = library.take(sample.root_weights)
     gram *= root[:, None]
     gram *= root[None, :] / sample.n_samples
-    where, vectors = place.eigh(projected(gram, place.put(sample.fixed)))
-    values = np.maximum(place.bring(where), 0.0)
+    where, vectors = library.eigh(projected(gram, library.take(sample.fixed)))
+    values = np.maximum(library.host(where), 0.0)
     largest = max(float(values[-1]), 1e-300)
     ratios = np.geomspace(1e-2 / largest, max(min(1e12 / largest, MAX_RATIO), 1e2 / largest), _CURVE_POINTS)
     shrinkage = 1 / (1 + np.outer(values, ratios))
-    coordinates = place.bring(vectors.T @ place.put(sample.free_responses))
-    leverage = 1 - place.bring((vectors**2) @ place.put(shrinkage)) + (sample.fixed**2).sum(axis=1)[:, None]
+    coordinates = library.host(vectors.T @ library.take(sample.free_responses))
+    leverage = 1 - library.host((vectors**2) @ library.take(shrinkage)) + (sample.fixed**2).sum(axis=1)[:, None]
     left = 1 - leverage / sample.replicates[:, None]
     inverse = np.where(left > _LEAST_LEFT, 1 / np.maximum(left, _LEAST_LEFT), np.inf) ** 2
     errors = np.empty((*shrinkage.shape, coordinates.shape[1]))
     for j in range(coordinates.shape[1]):
-        residual = place.bring(vectors @ place.put(coordinates[:, j : j + 1] * shrinkage))
+        residual = library.host(vectors @ library.take(coordinates[:, j : j + 1] * shrinkage))
         with np.errstate(invalid="ignore"):
             errors[:, :, j] = (residual**2 + sample.within[:, j : j + 1]) * inverse
     errors = np.where(np.isnan(errors), np.inf, errors)
@@ -138,14 +138,18 @@ class Part:
     kernel: Stationary
     scales: Array
 
-    def gram(self, sample: Sample, place: Place) -> Values:
+    def gram(self, sample: Sample, library: ArrayLibrary) -> Values:
         """The kernel matrix of a sample, times the share, there."""
-        rows = place.put(sample.covariates / self.scales)
-        return self.share * gram_and_pullback(self.kernel, rows, place.xp)[0]
+        rows = library.take(sample.covariates / self.scales)
+        return self.share * gram_and_pullback(self.kernel, rows, library.module)[0]
 
-    def between(self, new: Array, sample: Sample, place: Place) -> Values:
+    def between(self, new: Array, sample: Sample, library: ArrayLibrary) -> Values:
         """The kernel between new rows and a sample's, times the share, there."""
-        return self.share * place.between(self.kernel, new / self.scales, sample.covariates / self.scales)
+        new, rows = new / self.scales, sample.covariates / self.scales
+        if library is HOST:
+            return self.share * self.kernel(new, rows)
+        both = library.take(np.concatenate([new, rows]))
+        return self.share * gram_and_pullback(self.kernel, both, library.module)[0][: len(new), len(new) :]
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,10 +161,6 @@ class Candidate:
     sample: Sample
     result: LeftOut
     learned: Learned | None = None
-    edge: str | None = None
-    """Which end of the grid the first length scale lies at, if any."""
-    fall: float = 0.0
-    """How much the score still fell in the last step to that end."""
 
     @cached_property
     def evidence(self) -> float:
@@ -225,14 +225,6 @@ class Candidate:
             return math.inf, math.inf
         return float(difference.mean()), float(difference.std()) / math.sqrt(difference.size)
 
-    def tied_with(self, best: Candidate, errors: float) -> bool:
-        """Whether left-out rows cannot tell it from the best: within standard errors, and not half as bad again.
-
-        A few far rows make a standard error that hides any difference.
-        """
-        gap, chance = self.gap(best)
-        return gap <= min(errors * chance, 0.5 * float(best.errors.mean()))
-
     def in_units(self, spread: Array) -> Kernel:
         """The kernel on features in their own units, of which one standard deviation is `spread`."""
         kernels: list[Kernel] = [
@@ -243,10 +235,17 @@ class Candidate:
         return reduce(add, kernels)
 
 
-def judge(sample: Sample, parts: Sequence[Part], place: Place, *, per_feature: bool) -> Candidate:
+def judge(
+    sample: Sample,
+    parts: Sequence[Part],
+    library: ArrayLibrary,
+    *,
+    per_feature: bool,
+    learned: Learned | None = None,
+) -> Candidate:
     """The score of kernels with given length scales on a sample."""
-    gram = sum((part.gram(sample, place) for part in parts), place.put(np.zeros((sample.n_rows, sample.n_rows))))
-    return Candidate(tuple(parts), per_feature, sample, left_out(sample, gram, place))
+    gram = sum((part.gram(sample, library) for part in parts), library.zeros(sample.n_rows, sample.n_rows))
+    return Candidate(tuple(parts), per_feature, sample, left_out(sample, gram, library), learned)
 
 
 def best_first(candidates: Sequence[Candidate]) -> list[Candidate]:

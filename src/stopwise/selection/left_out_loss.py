@@ -22,14 +22,14 @@ from stopwise.kernels import Gaussian, Kernel, Laplace
 from stopwise.kernels.radial import Radial
 from stopwise.losses import Loss
 from stopwise.problem import make_problem
-from stopwise.selection.choice import Budget, Chosen, Search, choose_kernel
+from stopwise.selection.choice import Chosen, choose_kernel, search_for
+from stopwise.selection.kernel_search import Budget, Search
 from stopwise.selection.result import Selection
 from stopwise.selection.rows import Features, look_at_features
 
 JUDGED_CLASSES, JUDGED_NUMBERS = (400, 150), (800, 200)
 """Rows and landmarks that candidates are judged on: of counts and residuals a few rows carry most of the loss."""
 BUDGET = Budget(
-    grid_rows=100,
     rows=200,
     more_rows=200,
     unseen_rows=300,
@@ -57,7 +57,7 @@ def choose_for_loss(
     with blas_threads(1):
         kernels = tuple(_KINDS.values()) if given is None else (cast(Radial, given).with_length_scale(1.0),)
         wanted = relevance is True or (relevance == "auto" and given is None)
-        proposed = Search(kernels, per_feature=wanted, forced=relevance is True, budget=BUDGET).run(problem)
+        proposed = search_for(problem, Search(kernels, per_feature=wanted, forced=relevance is True, budget=BUDGET))
         table = cast(Selection, proposed.table)
         x = rows.covariates if proposed.features is None else rows.covariates[:, proposed.features]
         n_judged, n_landmarks = JUDGED_CLASSES if loss.for_classes else JUDGED_NUMBERS

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stopwise._support.arrays import Array
 from stopwise.engine.line.merged_rows import LineRows, in_bins, merge_rows
 from stopwise.engine.line.scores import ScaleFound, best_scale
 from stopwise.kernels import Kernel, Laplace, Matern
 from stopwise.problem import Problem
 from stopwise.selection.result import Row, Selection
+from stopwise.selection.rows import look_at_features
 
 LEAST_PLACES = 300
 """With fewer distinct places the menu with the Gaussian is as quick, and no worse."""
@@ -43,7 +43,7 @@ def states_of(given: Kernel | None) -> tuple[int, ...]:
     return (int(given.smoothness + 0.5),) if isinstance(given, Matern) else ()
 
 
-def takes(problem: Problem, given: Kernel | None) -> bool:
+def takes_line(problem: Problem, given: Kernel | None) -> bool:
     """Whether the choice is made here: one covariate with places enough."""
     x = problem.covariates
     if not isinstance(x, np.ndarray) or x.shape[1] != 1 or len(x) < LEAST_PLACES or not states_of(given):
@@ -52,7 +52,7 @@ def takes(problem: Problem, given: Kernel | None) -> bool:
     return varies and np.unique(x[:, 0]).size >= LEAST_PLACES
 
 
-def choose(problem: Problem, given: Kernel | None, block: int | None = None) -> tuple[Kernel, Selection]:
+def choose_on_line(problem: Problem, given: Kernel | None, block: int | None = None) -> tuple[Kernel, Selection]:
     """The kernel in the covariate's own units, and the table of what was tried.
 
     `block`: neighbouring rows that share their noise; they then count as one observation, their mean.
@@ -71,15 +71,10 @@ def choose(problem: Problem, given: Kernel | None, block: int | None = None) -> 
     table = [_row(each, unit, each is best) for each in sorted(found, key=lambda each: each is not best)]
     kernel = _kernel(best.states, best.length_scale)
     tie = "" if best.score == min(each.score for each in found) else ", up to what the rows can tell,"
-    told = f"{kernel.name} has the lowest score{tie} on {_count(rows.n_places)} places of one covariate"
-    feature: Row = {
-        "feature": 0,
-        "used": True,
-        "spread": _deviation(problem),
-        "length_scale": best.length_scale,
-        "relevance": 1.0,
-    }
-    return kernel, Selection(tuple(table), (feature,), told, best.n_places, rows.n_places, problem.n_samples)
+    told = f"{kernel.name} has the lowest score{tie} on {rows.n_places:,} places of one covariate"
+    column = look_at_features(problem.covariates, problem.weights)
+    features = column.table(best.length_scale / column.spread, False)
+    return kernel, Selection(tuple(table), features, told, best.n_places, rows.n_places, problem.n_samples)
 
 
 def roughest_of_the_best(found: Sequence[ScaleFound], n_values: float) -> ScaleFound:
@@ -109,13 +104,3 @@ def _row(found: ScaleFound, unit: float, chosen: bool) -> Row:
         "score": found.score,
         "chosen": chosen,
     }
-
-
-def _deviation(problem: Problem) -> float:
-    x: Array = problem.covariates[:, 0]
-    middle = np.average(x, weights=problem.weights)
-    return float(np.sqrt(np.average((x - middle) ** 2, weights=problem.weights)))
-
-
-def _count(places: int) -> str:
-    return f"{places:,}"

@@ -13,16 +13,20 @@ from stopwise.selection.candidates import Candidate
 from stopwise.selection.rows import Features
 
 Row = dict[str, Any]
-_COLUMNS = ("kernel", "per_feature", "length_scale", "rows", "evidence", "left_out_rmse", "excess", "score", "chosen")
-
-_SHOWN = ("kernel", "length_scale", "rows", "evidence", "left_out_rmse", "left_out_loss", "score")
+_SHOWN = (
+    *("kernel", "per_feature", "length_scale", "rows", "evidence", "left_out_rmse", "left_out_loss", "excess", "score"),
+    "chosen",
+)
+"""Columns that people see, where any row has them."""
 
 
 def _cell(value: object) -> str:
     """A value for people: numbers to four digits, of a list the first three."""
     if isinstance(value, list | tuple):
         return ", ".join(_cell(part) for part in value[:3]) + (f", ... ({len(value)})" if len(value) > 3 else "")
-    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True)
@@ -64,10 +68,17 @@ class Selection(Sequence[Row]):
     def __iter__(self) -> Iterator[Row]:
         return iter(self.tried)
 
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        """The names of the columns that people see, and the rows as text."""
+        names = [name for name in _SHOWN if any(row.get(name) is not None for row in self.tried)]
+        return names, [[_cell(row.get(name)) for name in names] for row in self.tried]
+
+    def __str__(self) -> str:
+        return f"{text_table(*self._cells())}\n{self.reason}"
+
     def _repr_html_(self) -> str:
         """How a notebook shows it: the choice in words, and every candidate."""
-        names = [name for name in _SHOWN if any(row.get(name) is not None for row in self.tried)]
-        rows = [[_cell(row.get(name)) for name in names] for row in self.tried]
+        names, rows = self._cells()
         chosen = next((i for i, row in enumerate(self.tried) if row.get("chosen")), None)
         return html_table(f"{self.reason}.", [name.replace("_", " ") for name in names], rows, chosen)
 
@@ -81,21 +92,6 @@ class Selection(Sequence[Row]):
         import pandas as pd
 
         return pd.DataFrame(list(self.tried))
-
-    def __str__(self) -> str:
-        rows = [[_text(row.get(name)) for name in _COLUMNS] for row in self.tried]
-        return f"{text_table(_COLUMNS, rows)}\n{self.reason}"
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else ""
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, list | tuple):
-        shown = ", ".join(f"{v:.3g}" for v in value[:3])
-        return f"{shown}, ..." if len(value) > 3 else shown
-    return "" if value is None else str(value)
 
 
 def describe(problem: Problem, features: Features, best: Candidate, tried: Sequence[Candidate]) -> Selection:
@@ -112,8 +108,8 @@ def describe(problem: Problem, features: Features, best: Candidate, tried: Seque
         n_samples=problem.n_samples,
         n_distinct=best.sample.n_distinct,
         linear=best.linear,
-        at_edge=best.edge,
-        edge_fall=best.fall,
+        at_edge=best.learned.edge if best.learned else None,
+        edge_fall=best.learned.fall if best.learned else 0.0,
     )
 
 
@@ -153,5 +149,5 @@ def sentence(rows: Sequence[Row]) -> str:
         told += f"; {kind} has {100 * abs(other['excess']):.1f}% {'more' if other['excess'] >= 0 else 'less'} squared "
         told += f"error on left-out rows (standard error {100 * other['excess_error']:.1f}%)"
     if chosen["average"]:
-        told += "; averaged with kernels that left-out rows cannot tell from the best"
+        told += "; a sum of kernels, each with its share by the evidence"
     return told

@@ -66,20 +66,14 @@ def look_at_features(covariates: Array, weights: Array | None, shared: tuple[tup
     share = np.full(len(inside), 1 / len(inside)) if weights is None else weights / weights.sum()
     mean = share @ inside
     spread = reach * np.sqrt(share @ (inside - mean) ** 2)
-    groups = _groups(covariates.shape[1], shared)[kept]
-    _, groups = np.unique(groups, return_inverse=True)
+    first = np.arange(covariates.shape[1])
+    for group in shared:
+        first[list(group)] = group[0]
+    groups = np.unique(first[kept], return_inverse=True)[1]
     if shared:
         largest = spread.max(initial=0.0) or 1.0
         spread = largest * np.sqrt(np.bincount(groups, (spread / largest) ** 2))[groups]
     return Features(kept, dropped, middle + reach * mean, spread, groups)
-
-
-def _groups(n_columns: int, shared: tuple[tuple[int, ...], ...]) -> Array:
-    """For each column the first column of its group."""
-    first = np.arange(n_columns)
-    for group in shared:
-        first[list(group)] = group[0]
-    return first
 
 
 @dataclass(frozen=True)
@@ -166,16 +160,8 @@ class Sample:
 
     def part(self, index: Any) -> Sample:
         """Some of the rows, centred and scaled anew."""
-        return _settled(
-            replace(
-                self,
-                covariates=self.covariates[index],
-                weights=self.weights[index],
-                means=self.means[index],
-                within=self.within[index],
-                replicates=self.replicates[index],
-            )
-        )
+        names = ("covariates", "weights", "means", "within", "replicates")
+        return _settled(replace(self, **{name: getattr(self, name)[index] for name in names}))
 
     def first(self, count: int) -> Sample:
         """The first rows of the (already shuffled) sample."""
@@ -186,21 +172,15 @@ class Sample:
         return replace(self, linear=True)
 
 
-def _of_mean_weight_one(sample: Sample) -> Sample:
-    """Weights that add up to the observations of this part of the rows."""
-    by = float(sample.replicates.sum() / sample.weights.sum())
-    return replace(sample, weights=sample.weights * by, within=sample.within * by)
-
-
 def _settled(sample: Sample) -> Sample:
-    """Responses centred (with an intercept) and scaled to unit variance."""
-    sample = _of_mean_weight_one(sample)
-    means, weights = sample.means, sample.weights
+    """Weights that add up to these rows' observations; responses centred (with an intercept) and of unit variance."""
+    by = float(sample.replicates.sum() / sample.weights.sum())
+    means, weights, within = sample.means, by * sample.weights, by * sample.within
     middle = np.average(means, axis=0, weights=weights) if sample.intercept else np.zeros(means.shape[1])
     means = means - middle
-    energy = np.average(means**2, axis=0, weights=weights) + sample.within.sum(axis=0) / weights.sum()
+    energy = np.average(means**2, axis=0, weights=weights) + within.sum(axis=0) / weights.sum()
     unit = np.where(energy > 0, np.sqrt(energy), 1.0)
-    return replace(sample, means=means / unit, within=sample.within / unit**2, middle=middle, unit=unit)
+    return replace(sample, weights=weights, means=means / unit, within=within / unit**2, middle=middle, unit=unit)
 
 
 def _orthonormal(columns: Array) -> Array:
@@ -249,20 +229,3 @@ def make_sample(problem: Problem, features: Features, limit: int) -> Sample:
         slopes=np.ones(features.kept.size, dtype=bool),
     )
     return _settled(whole)
-
-
-def median_distance(covariates: Array) -> float:
-    """The median distance between distinct rows (standardised); the root mean square where half of them tie."""
-    squared = squared_distances(covariates)[np.triu_indices(len(covariates), 1)]
-    middle = float(np.median(squared)) if squared.size else 0.0
-    middle = middle if middle > 0 else float(squared.mean()) if squared.size else 0.0
-    return math.sqrt(middle) if middle > 0 else math.sqrt(2.0 * covariates.shape[1])
-
-
-def squared_distances(covariates: Array) -> Array:
-    """|x - z|^2 between all rows, exactly zero on the diagonal."""
-    norms = np.einsum("ij,ij->i", covariates, covariates)
-    out = norms[:, None] + norms[None, :] - 2 * (covariates @ covariates.T)
-    np.maximum(out, 0.0, out=out)
-    np.fill_diagonal(out, 0.0)
-    return cast(Array, out)

@@ -15,10 +15,10 @@ from typing import cast
 
 import numpy as np
 
+from stopwise._support.array_library import ArrayLibrary
 from stopwise._support.arrays import Array
 from stopwise._support.minimum import lowest_by_parabola
 from stopwise.selection.candidates import Candidate, best_first
-from stopwise.selection.length_scales import Place
 from stopwise.selection.rows import Sample
 
 LEAST_ROWS = 8
@@ -65,21 +65,21 @@ class Unseen:
         return cast(Array, self.images @ (share * result.shrinkage[:, at] * result.coordinates) + self.level)
 
 
-def look_at(candidate: Candidate, rows: Sample, unseen: Array, place: Place) -> Unseen:
+def look_at(candidate: Candidate, rows: Sample, unseen: Array, library: ArrayLibrary) -> Unseen:
     """A candidate at some of the rows that its sample (the first of them) was drawn from."""
     sample, new = candidate.sample, rows.covariates[unseen]
-    gram = sum(part.gram(sample, place) for part in candidate.parts)
-    cross = sum(part.between(new, sample, place) for part in candidate.parts)
-    root, fixed = place.put(sample.root_weights[:, None]), place.put(sample.fixed)
+    gram = sum(part.gram(sample, library) for part in candidate.parts)
+    cross = sum(part.between(new, sample, library) for part in candidate.parts)
+    root, fixed = library.take(sample.root_weights[:, None]), library.take(sample.fixed)
     design = sample.root_weights[:, None] * sample.design(sample.covariates)
     columns = sample.design(new) @ np.linalg.lstsq(design, sample.fixed, rcond=1e-10)[0]
     seen = root * (candidate.result.vectors - fixed @ (fixed.T @ candidate.result.vectors))
-    there, weighted = place.put(columns), root * fixed
+    there, weighted = library.take(columns), root * fixed
     pulled = weighted.T @ gram
-    both = place.bring(cross @ weighted) - columns @ place.bring(pulled @ weighted) / 2
+    both = library.host(cross @ weighted) - columns @ library.host(pulled @ weighted) / 2
     return Unseen(
         candidate,
-        place.bring(cross @ seen - there @ (pulled @ seen)),
+        library.host(cross @ seen - there @ (pulled @ seen)),
         sum(part.share for part in candidate.parts) - 2 * (columns * both).sum(axis=1),
         (columns**2).sum(axis=1),
         columns @ (sample.fixed.T @ sample.responses),
@@ -88,7 +88,7 @@ def look_at(candidate: Candidate, rows: Sample, unseen: Array, place: Place) -> 
     )
 
 
-def not_refuted(finalists: list[Candidate], rows: Sample, place: Place) -> list[Candidate]:
+def not_refuted(finalists: list[Candidate], rows: Sample, library: ArrayLibrary) -> list[Candidate]:
     """Those that rows outside the sample do not speak against, the best score first.
 
     No other predicts these rows better by a standard error, and of those left no other has them less surprising by one.
@@ -99,7 +99,7 @@ def not_refuted(finalists: list[Candidate], rows: Sample, place: Place) -> list[
     unseen = np.arange(seen, rows.n_rows)
     if unseen.size < LEAST_ROWS:
         return finalists
-    ranked = [look_at(c, rows, unseen, place) for c in best_first(finalists)]
+    ranked = [look_at(c, rows, unseen, library) for c in best_first(finalists)]
     if unseen.size >= seen:
         ranked = _no_worse(ranked, [each.errors() for each in ranked])
         return [each.candidate for each in _no_worse(ranked, [each.surprises() for each in ranked])]

@@ -23,7 +23,7 @@ from stopwise.estimators.prediction.host import predict_features
 from stopwise.estimators.prediction.other_kernels import Others
 from stopwise.estimators.prediction.posterior import Posterior, Variance
 from stopwise.estimators.prediction.varying_noise import VaryingNoise
-from stopwise.selection.length_scales import prior_variance
+from stopwise.selection.learning import prior_variance
 from stopwise.selection.result import Selection
 
 Of = Literal["new", "mean"]

@@ -22,10 +22,11 @@ from stopwise._support.arrays import Array
 from stopwise.estimators.prediction.posterior import Free, Posterior, posterior_of_rows
 from stopwise.kernels import Gaussian, Kernel, Laplace, Matern
 from stopwise.kernels.base import parts
+from stopwise.kernels.gradients import median_distance
 from stopwise.kernels.stationary import Stationary
 from stopwise.problem import Problem, Trend, make_trend
 from stopwise.selection.candidates import MAX_RATIO
-from stopwise.selection.rows import look_at_features, make_sample, median_distance
+from stopwise.selection.rows import look_at_features, make_sample
 
 SAMPLE_ROWS = 200
 _KERNELS: tuple[Stationary, ...] = (Gaussian(), Matern(), Laplace())

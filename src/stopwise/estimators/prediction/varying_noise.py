@@ -18,7 +18,7 @@ from scipy.linalg.lapack import dpstrf
 from stopwise._support.arrays import Array
 from stopwise.estimators.prediction.host import predict_in_tiles
 from stopwise.kernels import Gaussian
-from stopwise.selection.rows import median_distance, squared_distances
+from stopwise.kernels.gradients import half_distances, median_distance
 
 LEAST_ROWS = 60
 """With fewer left-out residuals no variation is looked for."""
@@ -95,13 +95,13 @@ def _log_squares(ratios: Array) -> Array:
     return cast(Array, logs - logs.mean())
 
 
-def _best(points: Array, logs: Array) -> tuple[float, float, Array]:
+def _best(points: Array, logs: Array, negligible: float = _NEGLIGIBLE) -> tuple[float, float, Array]:
     """Length scale and penalty with the least left-out error, and the left-out predictions there."""
-    n, gaps, unit = len(points), squared_distances(points), median_distance(points)
+    n, halves, unit = len(points), half_distances(points), median_distance(points)
     best: tuple[float, float, float, Array] | None = None
     for length in (unit * each for each in _LENGTHS):
         penalties = np.array(_PENALTIES) * n / 20
-        thin = _thin_factor(np.exp(-gaps / (2 * length**2)), _NEGLIGIBLE * float(penalties[0]))
+        thin = _thin_factor(np.exp(halves / length**2), negligible * float(penalties[0]))
         values, vectors = np.linalg.eigh(thin.T @ thin)
         images, gains = thin @ vectors, 1 / (values[:, None] + penalties)
         left = 1 - (images**2 @ gains + 1 / n)
@@ -128,7 +128,7 @@ def _solved(points: Array, logs: Array, length: float, penalty: float) -> tuple[
     A smooth function of few dimensions needs few of the points: with K = L L' by pivoted Cholesky, cut off where
     nothing of any point is left, k(x, all) w is k(x, first) L_1^-T L'w, L_1 the first rows of L.
     """
-    gram = np.exp(-squared_distances(points) / (2 * length**2))
+    gram = np.exp(half_distances(points) / length**2)
     system = gram + penalty * np.eye(len(gram))
     solved = np.linalg.solve(system, np.column_stack([logs, np.ones(len(logs))]))
     constant = float(solved[:, 0].sum() / solved[:, 1].sum())

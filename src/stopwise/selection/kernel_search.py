@@ -1,0 +1,260 @@
+"""The best of some kernels for a problem: candidates, learned on few rows, then the best of them on more.
+
+One list of candidates: each kernel with one length scale for all features and with one per feature, and each of these
+with a linear part left unpenalised. They are learned on a few hundred distinct rows and ranked by one score; the best
+are learned further on more rows, and none of them may do worse than another on rows that took no part, in its errors
+or in the likelihood of these rows. The sum of the best few, each with the share that the evidence gives it, is one more
+candidate and is taken where its score is lower; in a small sample all have a share, by their posterior odds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+
+from stopwise._support.array_library import HOST, ArrayLibrary, library_on
+from stopwise._support.arrays import Array
+from stopwise._support.torch import has_gpu, pick_device
+from stopwise.kernels.gradients import median_distance
+from stopwise.kernels.separable import Separable
+from stopwise.kernels.stationary import Stationary
+from stopwise.selection.candidates import Candidate, Part, best_first, judge
+from stopwise.selection.learning import Learned, chosen_slopes, learn, learn_shares
+from stopwise.selection.rows import Sample
+from stopwise.selection.unseen_rows import LEAST_ROWS, not_refuted
+
+DEVICE_ROWS = 3_000
+"""From here on a GPU that is there pays: loading torch takes seconds."""
+SHARES = 64
+"""Posterior shares of kernels are multiples of 1/64: smaller ones change nothing that a small sample could show."""
+NEAR = 2.0
+"""Log units beyond the shortest length scale within which the search on more rows starts for every feature."""
+_GRID, _FINE_GRID, _FEW_FEATURES = (-2, 6), (-6, 4), 3
+"""Powers of two times the median distance, every second one: with few features detail may be fine."""
+_DEVICE_MOST, _DEVICE_MOST_OF_MANY, _MANY_ROWS = 5_000, 8_000, 100_000
+"""Rows that a GPU learns on at most, and of very many rows: there a fit takes minutes, and detail is worth seconds."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much is looked at: distinct rows, and steps of the gradient."""
+
+    rows: int = 300
+    """Every candidate is learned on so many; half of them, at most 300, choose its first length scale."""
+    more_rows: int = 600
+    """The best few are learned further or at least judged again on so many."""
+    learned_further: int = 2
+    """So many of the best learn their length scales further there;"""
+    every_kernel: bool = False
+    """or the best of each kernel by its evidence: with more rows more length scales pay, and rougher kernels."""
+    most_for_each: int = _DEVICE_MOST
+    """Of more rows, these many are for each kernel, and all of them for the best few: each takes seconds there."""
+    unseen_rows: int = 2_000
+    """So many others may speak against a candidate."""
+    steps_together: int = 8
+    first_steps: int = 5
+    steps: int = 18
+    more_steps: int = 16
+    sharing: int = 2
+    """With so many others the best may share its place, and with the best that has one length scale,"""
+    summed_rows: int = 2500
+    """up to so many rows: beyond, chance is small and a sum of kernels costs as many times more."""
+    small_rows: int = 60
+    """A smaller sample gets one length scale for all features, no linear part, and an average over kernels."""
+    product_features: float = 50
+    """With more features, products of kernels have one length scale: a gradient takes a pass by feature."""
+    rows_per_slope: int = 5
+    """A linear part needs so many rows for each slope, and alone so many for each length scale that it stands for."""
+
+
+def effort(n_rows: int) -> tuple[Budget, ArrayLibrary]:
+    """How much to look at, and where: more of a large table, since a length scale that is off costs every row.
+
+    A processor learns on up to 1,500 rows (about a minute on one core), a GPU on up to 5,000: seconds for each kernel,
+    so that there (and of very many rows) as many are learned as there are kernels: which is best is seen late.
+    """
+    if n_rows >= DEVICE_ROWS and has_gpu():
+        rows, more = np.clip([n_rows // 10, n_rows // 5], [300, 600], [1_200, _DEVICE_MOST])
+        budget = Budget(
+            rows=int(rows),
+            more_rows=_DEVICE_MOST_OF_MANY if n_rows >= _MANY_ROWS else int(more),
+            more_steps=15,
+            product_features=math.inf,
+            every_kernel=bool(more == _DEVICE_MOST),
+        )
+        return budget, library_on(pick_device())
+    more = int(np.clip(n_rows // 10, 600, 1_500))
+    return Budget(rows=min(600, more // 2), more_rows=more, every_kernel=n_rows >= _MANY_ROWS), HOST
+
+
+@dataclass(frozen=True)
+class Search:
+    """How the best of some kernels is found; `forced`: only with one length scale per feature."""
+
+    kernels: Sequence[Stationary]
+    per_feature: bool
+    forced: bool = False
+    linear: bool = False
+    budget: Budget = Budget()
+    library: ArrayLibrary = HOST
+
+    def best(self, rows: Sample) -> tuple[Candidate, list[Candidate]]:
+        """The best on rows of which the first are the sample, and everything tried."""
+        if rows.n_rows < LEAST_ROWS or not rows.means.shape[1]:
+            best = self._typical(rows, self.kernels[min(1, len(self.kernels) - 1)])
+            return best, [best]
+        sample = rows.first(self.budget.more_rows)
+        if self.linear:
+            slopes = chosen_slopes(sample, sample.n_rows // self.budget.rows_per_slope)
+            rows, sample = replace(rows, slopes=slopes), replace(sample, slopes=slopes)
+        tried = self._listed(sample.first(self.budget.rows))
+        finalists = self._finalists(tried, sample)
+        if sample.n_rows < self.budget.small_rows:
+            return self._by_odds(finalists), tried
+        trusted = finalists if self.forced else not_refuted(finalists, rows, self.library)
+        if self._may_be_linear(sample) and sample.n_rows >= self.budget.rows_per_slope * len(np.unique(sample.groups)):
+            tried.append(judge(sample.with_linear(), [], self.library, per_feature=False))
+            if _suffices(tried[-1], best_first(trusted)[0], len(tried)):
+                # What slopes leave may still curve: the smoothest kernel, at a scale that slopes do not explain.
+                return self._typical(sample.with_linear(), self.kernels[0]), [*tried, *finalists]
+        best = self._best_or_sum(trusted)  # what unseen rows speak against has no share either
+        return best, [*tried, *(c for c in finalists if c not in tried)]
+
+    def _typical(self, rows: Sample, kernel: Stationary) -> Candidate:
+        """A kernel at the median distance."""
+        scales = np.full(rows.covariates.shape[1], median_distance(rows.covariates))
+        return judge(rows, [Part(1.0, kernel, scales)], self.library, per_feature=False)
+
+    def _listed(self, sample: Sample) -> list[Candidate]:
+        """Every candidate, its length scales learned on the sample: from rough kernels to smooth ones.
+
+        The rougher a kernel, the wider the slopes that lead to its best length scales; the next one starts there.
+        """
+        d, budget = sample.covariates.shape[1], self.budget
+        typical = Learned(np.full(d, -math.log(median_distance(sample.covariates))), math.log(30.0), 0.0)
+        starts = [typical]
+        found: list[list[Candidate]] = []
+        many_allowed = self.per_feature and d > 1 and (self.forced or sample.n_rows >= budget.small_rows)
+        for kernel in reversed(self.kernels):
+            product = isinstance(kernel, Separable)
+            if product and d == 1 and len(self.kernels) > 1:
+                continue  # the same function as the kernel of the distance
+            first = self._first_scale(sample.first(min(300, budget.rows // 2)), kernel)
+            one = self._learn(sample, kernel, first, budget.steps_together, together=True)
+            judged = self._with_linear(sample, kernel, one, False)
+            if many_allowed and not (product and d > budget.product_features):
+                # Where few features matter, one length scale for all may fit nothing, and its start leads nowhere.
+                begun = [self._learn(sample, kernel, each, budget.first_steps) for each in (one, *starts)]
+                best = min(begun, key=lambda found: round(found.value, 9))
+                starts = [typical, self._learn(sample, kernel, best, budget.steps)]
+                judged += self._with_linear(sample, kernel, starts[1], True)
+            found.append(judged)
+        return [candidate for each in reversed(found) for candidate in each]
+
+    def _learn(self, sample: Sample, kernel: Stationary, start: Learned, steps: int, together: bool = False) -> Learned:
+        return learn(sample, kernel, start, max_steps=steps, together=together, library=self.library)
+
+    def _with_linear(self, sample: Sample, kernel: Stationary, found: Learned, per_feature: bool) -> list[Candidate]:
+        """A candidate, and the same with a linear part where that is allowed."""
+        both = [sample, sample.with_linear()] if self._may_be_linear(sample) else [sample]
+        parts = [Part(1.0, kernel, found.scales)]
+        return [judge(each, parts, self.library, per_feature=per_feature, learned=found) for each in both]
+
+    def _may_be_linear(self, sample: Sample) -> bool:
+        n, slopes = sample.n_rows, int(sample.slopes.sum())
+        enough = n >= max(self.budget.rows_per_slope * slopes, self.budget.small_rows)
+        return self.linear and sample.intercept and slopes > 0 and enough
+
+    def _first_scale(self, sample: Sample, kernel: Stationary) -> Learned:
+        """A start from the grid."""
+        d = sample.covariates.shape[1]
+        # A sum of d absolute differences is about sqrt(d) times the distance.
+        unit = median_distance(sample.covariates) * (math.sqrt(d) if isinstance(kernel, Separable) else 1.0)
+        low, high = _FINE_GRID if d <= _FEW_FEATURES else _GRID
+        scales = [np.full(d, unit * 2.0**power) for power in range(low, high + 1, 2)]
+        tried = [judge(sample, [Part(1.0, kernel, each)], HOST, per_feature=False) for each in scales]
+        at = min(range(len(tried)), key=lambda i: (round(tried[i].score, 9), -i))
+        edge = {0: "short", len(tried) - 1: "long"}.get(at)
+        fall = tried[1 if at == 0 else at - 1].score - tried[at].score if edge else 0.0
+        log_ratio = math.log(max(tried[at].result.ratio / sample.n_samples, 1e-3))
+        return Learned(cast(Array, -np.log(scales[at])), log_ratio, tried[at].score, edge, fall)
+
+    def _finalists(self, tried: Sequence[Candidate], sample: Sample) -> list[Candidate]:
+        """The best few and the best with one length scale on all rows of the sample, some of them learned further."""
+        budget = self.budget
+        ranked = best_first([c for c in tried if c.per_feature or not self.forced] or tried)
+        if sample.n_rows <= budget.rows:
+            return ranked
+        best, further = ranked[: 1 + budget.sharing], budget.learned_further
+        if budget.every_kernel:
+            names = dict.fromkeys(c.kernel.name for c in ranked)
+            best = [min((c for c in ranked if c.kernel.name == name), key=lambda c: c.evidence) for name in names]
+            further = len(best)
+        some = sample.first(budget.most_for_each)
+        each = [self._again(c, some, further=i < further) for i, c in enumerate(_and_one_scale(best, ranked))]
+        if some is sample:
+            return each
+        few = _and_one_scale(best_first(each)[: budget.learned_further], best_first(each))
+        return [self._again(c, sample, further=i < budget.learned_further) for i, c in enumerate(few)]
+
+    def _again(self, candidate: Candidate, sample: Sample, *, further: bool) -> Candidate:
+        """The same kernel on more rows, its length scales learned further there or not."""
+        found, kernel = cast(Learned, candidate.learned), candidate.kernel
+        sample = sample.with_linear() if candidate.linear else sample
+        if further:
+            # A feature that few rows found no use for is brought near again: from afar it has no slope to follow.
+            near = replace(found, logs=np.maximum(found.logs, found.logs.max() - NEAR))
+            found = self._learn(sample, kernel, near, self.budget.more_steps, together=not candidate.per_feature)
+        parts = [Part(1.0, kernel, found.scales)]
+        return judge(sample, parts, self.library, per_feature=candidate.per_feature, learned=found)
+
+    def _by_odds(self, finalists: Sequence[Candidate]) -> Candidate:
+        """For a small sample: all kernels, each with its posterior share by the evidence.
+
+        The left-out errors of so few rows tell more of these rows than of kernels, and shares learned from them too.
+        """
+        ranked = sorted(finalists, key=lambda c: round(c.evidence, 9))
+        n, best = ranked[0].sample.n_samples, ranked[0].evidence
+        return self._sum(ranked, np.array([math.exp(-0.5 * n * (c.evidence - best)) for c in ranked]))
+
+    def _best_or_sum(self, candidates: Sequence[Candidate]) -> Candidate:
+        """The best, or where its score is lower a sum: of the best few and the best with one length scale.
+
+        Each has the share of it that the evidence gives it.
+        """
+        best = best_first(candidates)[0]
+        alike = [c for c in best_first(candidates) if c.linear == best.linear]
+        some = _and_one_scale(alike[: 1 + self.budget.sharing], alike)
+        if len(some) == 1 or best.sample.n_distinct > self.budget.summed_rows:
+            return best
+        grams = [c.parts[0].gram(best.sample, self.library) for c in some]
+        ratio = max(best.result.ratio / best.sample.n_samples, 1e-3)
+        shares = learn_shares(best.sample, grams, ratio, self.library)
+        order = np.argsort(-shares, kind="stable")
+        return best_first([best, self._sum([some[i] for i in order], shares[order])])[0]
+
+    def _sum(self, candidates: Sequence[Candidate], weights: Array) -> Candidate:
+        """Candidates on the same rows as one kernel, in which each has a share; the first has the largest."""
+        shares = np.round(SHARES * weights / weights.sum()) / SHARES
+        shares[0] += 1.0 - shares.sum()
+        first = candidates[0]
+        parts = [Part(float(s), c.kernel, c.scales) for s, c in zip(shares, candidates, strict=True) if s > 0]
+        if len(parts) < 2:
+            return first
+        return judge(first.sample, parts, self.library, per_feature=first.per_feature, learned=first.learned)
+
+
+def _and_one_scale(some: list[Candidate], ranked: Sequence[Candidate]) -> list[Candidate]:
+    """Some, and the best with one length scale where it is not among them."""
+    return some + [c for c in ranked if not c.per_feature and c not in some][:1]
+
+
+def _suffices(line: Candidate, best: Candidate, tried: int) -> bool:
+    """Whether least squares alone does as well as the best of so many, once what flatters that is added."""
+    # Half of the prior odds: of as many kernels the best is flattered. A score is two likelihoods.
+    among = 4 * math.log(tried) / line.sample.n_samples
+    return line.log_error < 0 and bool(line.fair_scores.mean() <= best.fair_scores.mean() + among)
