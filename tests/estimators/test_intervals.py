@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise.estimators.prediction import interval_calibration, posterior, varying_noise
+from stopwise.estimators.prediction import interval_calibration, posterior, row_leverages, varying_noise
 from stopwise.estimators.prediction.interval_calibration import uncertainty_of
 from stopwise.estimators.prediction.intervals import free_scales, predict_with_variance
 from stopwise.estimators.prediction.varying_noise import find_varying_noise
@@ -306,6 +306,51 @@ def nearly_free_of_noise(n, seed=0):
     """Five covariates, a kink in one: fits nearly run through the rows."""
     X = np.random.default_rng(seed).uniform(-1, 1, (n, 5))
     return X, np.sin(3 * X[:, 0] + X[:, 1] ** 2) * np.cos(2 * X[:, 2] * X[:, 3]) + 0.5 * np.abs(X[:, 4])
+
+
+def flow_left_out_by_hand(X, y, kernel, step_sum):
+    """y_i less what gradient flow on all rows but i predicts there, its intercept free; Gram over the n of all rows."""
+    n, out = len(y), np.empty(len(y))
+    for i in range(n):
+        rows = np.arange(n) != i
+        gram = kernel(X[rows]) / n
+        centring = np.eye(n - 1) - 1 / (n - 1)
+        values, vectors = np.linalg.eigh(centring @ gram @ centring)
+        values = np.maximum(values, 1e-300)
+        mean = y[rows].mean()
+        dual = vectors @ (-np.expm1(-step_sum * values) / values * (vectors.T @ (y[rows] - mean))) / n
+        dual -= dual.mean()
+        level = mean - (kernel(X[rows]) @ dual).mean()
+        out[i] = y[i] - kernel(X[i : i + 1], X[rows])[0] @ dual - level
+    return out
+
+
+@pytest.mark.parametrize("step_sum", [30.0, 1e4, 1e7])
+@pytest.mark.parametrize("solver", ["dense", "nystrom"])
+def test_left_out_residuals_of_flow_are_those_of_leaving_each_row_out_by_hand(solver, step_sum):
+    X, y = nearly_free_of_noise(50)
+    kernel = sw.kernels.Gaussian(1.0)
+    settings = {"n_landmarks": 50, "precision": "float64"} if solver == "nystrom" else {}
+    model = sw.KernelGradientRegressor(
+        kernel, filter="flow", rule=sw.rules.Fixed(step_sum=step_sum), solver=solver, **settings
+    )
+    fitted = model.fit(X, y)._fitted
+    rows, by_hand = np.arange(50), flow_left_out_by_hand(X, y, kernel, step_sum)
+    vectors = None if solver == "dense" else row_leverages.landmark_vectors(fitted.path, rows)
+    found = row_leverages.left_out_residuals(fitted.path, fitted.step_sums, rows, vectors)[:, 0]
+    assert np.linalg.norm(found - by_hand) <= 0.03 * np.linalg.norm(by_hand)
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.3])
+def test_a_search_by_solves_keeps_the_left_out_residuals_of_the_filter_that_is_fitted(noise):
+    X, y = nearly_free_of_noise(150)
+    y = y + noise * np.random.default_rng(3).normal(size=150)
+    kernel = sw.kernels.Gaussian(1.0)
+    model = sw.KernelGradientRegressor(kernel, filter="flow", solver="factor").fit(X, y)
+    path, by_hand = model.path_, flow_left_out_by_hand(X, y, kernel, model.step_sum_)[model.path_.left_out_rows]
+    assert np.linalg.norm(path.left_out * path.scale - by_hand) <= 0.05 * np.linalg.norm(by_hand)
+    ridge = sw.KernelRidgeRegressor(kernel, solver="dense").fit(X, y).path_.leave_one_out(model.step_sum_)
+    assert np.linalg.norm(ridge[path.left_out_rows] - by_hand) >= 0.1 * np.linalg.norm(by_hand)
 
 
 @pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")

@@ -221,3 +221,31 @@ def test_descent_with_vanishing_steps_is_gradient_flow():
     assert gaps[2] < 1e-3
     for wide, narrow in itertools.pairwise(gaps):
         assert narrow == pytest.approx(wide / 10, rel=0.2)
+
+
+READINGS = 30.0 * np.exp([0.0, *np.linspace(-3, 3, 6)])
+
+
+@pytest.mark.parametrize("largest", [1.0, 1e-4])
+def test_ridge_as_a_sum_of_ridges_is_itself(largest):
+    weights = f.sum_of_ridges(f.Ridge(), READINGS, largest)
+    np.testing.assert_allclose(weights, np.eye(len(READINGS))[0], atol=1e-12)
+
+
+@pytest.mark.parametrize("readings", [READINGS, READINGS[[0, 1, 3, 6]]], ids=["seven", "four"])
+@pytest.mark.parametrize(
+    "filter", [f.GradientFlow(), f.GradientDescent(sw.schedules.Constant(0.4))], ids=lambda f: f.name
+)
+def test_a_sum_of_ridges_follows_descent_and_flow(filter, readings):
+    weights = f.sum_of_ridges(filter, readings, LARGEST)
+    assert weights.sum() == pytest.approx(1.0)
+    assert np.linalg.norm(weights) < 3  # errors of single ridges do not grow much
+    values = np.geomspace(1e-6, LARGEST, 500)
+    ridges = f.Ridge().shrinkage(values, readings)
+    aim = filter.shrinkage(values, readings[0])
+    assert np.abs(weights @ ridges - aim).max() < 0.05
+    assert np.abs(ridges[0] - aim).max() > 0.19  # what ridge alone at the same reading is off by
+
+
+def test_at_the_start_of_the_clock_the_first_ridge_stands_for_any_filter():
+    np.testing.assert_array_equal(f.sum_of_ridges(f.GradientFlow(), np.zeros(3), 1.0), [1.0, 0.0, 0.0])

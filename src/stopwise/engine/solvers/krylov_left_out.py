@@ -25,7 +25,7 @@ from stopwise.engine.solvers.krylov_solver import UnsettledWarning
 from stopwise.engine.solvers.plan import Plan, Solution, Solver, with_left_out
 from stopwise.engine.solvers.solves_solver import smallest_penalty
 from stopwise.engine.solves.costs import LEAST_LEFT_OUT, fold_size
-from stopwise.engine.solves.penalty_search import FoundPenalty, PenaltySearch
+from stopwise.engine.solves.penalty_search import OF_LARGEST, FoundPenalty, PenaltySearch
 from stopwise.engine.solves.search_start import STRIDE
 from stopwise.engine.solves.systems import fold_rows
 from stopwise.filters import Ridge
@@ -140,7 +140,8 @@ class _Readings:
         path, sure = space.path.column(0), space.stops[0].certainty
         if self.places is None:
             least = math.log(max(self.reach, part.n_samples / path.step_sum_cap)) if path.step_sum_cap > 0 else 0.0
-            most = max(math.log(1e3 * part.n_samples * max(path.spectrum.largest_bound, 1e-280)), least + _SPACING)
+            most = OF_LARGEST * part.n_samples * max(path.spectrum.largest_bound, 1e-280)
+            most = max(math.log(most), least + _SPACING)
             self.places = np.linspace(least, most, math.ceil((most - least) / _SPACING) + 1)
         self.settled &= sure is None or sure.settled
         self.products += space.path.spectrum.products
@@ -165,6 +166,7 @@ class _Readings:
             shares=problem.left_out_shares(rows),
             allowance=self.plan.rule.left_out_allowance or 0.0,
             together=len(self.folds[0]) / problem.n_rows,
+            filter=self.plan.filter,
             known=dict(zip(self.places.tolist(), np.concatenate(self.residuals, axis=1), strict=True)),
         )
         return search.found()

@@ -25,7 +25,7 @@ from stopwise.engine.operators.running_sums import Line
 from stopwise.engine.solvers.dense_solver import noise_of
 from stopwise.engine.solvers.krylov_solver import KrylovSolver
 from stopwise.engine.solvers.plan import Plan, Solution, bare_path, solved
-from stopwise.engine.solves.penalty_search import FoundPenalty
+from stopwise.engine.solves.penalty_search import OF_LARGEST, FoundPenalty
 from stopwise.engine.solves.resolvent_space import ResolventSpace, largest_eigenvalue, resolvent_space
 from stopwise.engine.solves.shifted_descent import ResolventPolynomial, as_resolvents, is_smooth
 from stopwise.filters import Filter
@@ -198,7 +198,7 @@ class _Run:
         """The rule's penalty: on all places, or on bins that are fine enough, with the errors of all rows."""
         n, scale = self.problem.n_samples, self.problem.kernel_scale(self.plan.kernel)
         allowance = self.plan.rule.left_out_allowance
-        smallest, most = n * scale / CEILING, 1e3 * n * largest
+        smallest, most = n * scale / CEILING, OF_LARGEST * n * largest
 
         exact = ExactStop(self.rows, self.space, column, self.problem.intercept, allowance or 0.0)
         places = _SEARCH_PLACES

@@ -26,7 +26,7 @@ from stopwise.engine.solvers.krylov_solver import UnsettledWarning
 from stopwise.engine.solvers.plan import Plan, Solution, bare_path, solved, with_left_out
 from stopwise.engine.solvers.solve_places import Place, System
 from stopwise.engine.solves.costs import DEVICE_EVERY_ROW, HOST_EVERY_ROW, SINGLE_ROWS
-from stopwise.engine.solves.penalty_search import FoundPenalty, PenaltySearch
+from stopwise.engine.solves.penalty_search import OF_LARGEST, FoundPenalty, PenaltySearch
 from stopwise.engine.solves.resolvent_space import ResolventSpace, largest_eigenvalue, resolvent_space
 from stopwise.engine.solves.search_start import SHORT_STRIDE, STRIDE, SearchStart, start_from
 from stopwise.engine.solves.shifted_descent import Resolvent, ResolventPolynomial, as_resolvents, is_smooth
@@ -106,7 +106,7 @@ def _starts_by_all_pairs(problem: Problem, plan: Plan) -> tuple[SearchStart, ...
     part = replace(part, covariates=np.asarray(on_host(part.covariates), dtype=np.float64))
     operator = Dense(np.asarray(part.gram(plan.kernel)), weights=part.weights, centred=part.intercept)
     path = problem_path(part, replace(plan, filter=Ridge()), dense_spectrum(operator))
-    smallest, largest = smallest_penalty(part, plan), 1e3 * part.n_samples * path.spectrum.largest_bound
+    smallest, largest = smallest_penalty(part, plan), OF_LARGEST * part.n_samples * path.spectrum.largest_bound
     places = np.arange(math.log(smallest), math.log(max(largest, smallest)) + STRIDE, STRIDE / 2)
     readings = part.n_samples / np.exp(places)
     return tuple(
@@ -232,7 +232,7 @@ class _Run:
             weight=system.weight,
             total=system.n_samples,
             smallest=smallest_penalty(problem, self.plan),
-            largest=1e3 * n * largest,
+            largest=OF_LARGEST * n * largest,
             shares=problem.left_out_shares(system.rows_left_out),
             allowance=0.0 if allowance is None else allowance,
             together=system.together,
@@ -240,6 +240,7 @@ class _Run:
             agree=_AGREE_IN_FOLDS if system.together > 0 else _AGREE,
             affordable=system.affordable,
             stride=stride,
+            filter=self.plan.filter,
         )
 
     @cached_property

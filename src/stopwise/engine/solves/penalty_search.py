@@ -15,6 +15,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.engine.solves.search_start import STRIDE, SearchStart, standard_error, start_from
+from stopwise.filters import Filter, Ridge, sum_of_ridges
 from stopwise.rules import Rule
 from stopwise.rules.prudent import SIGMAS
 
@@ -25,6 +26,8 @@ _FINE = 0.02
 _ORDER = 5
 """Readings that an interpolating polynomial goes through."""
 _MOST_READINGS = 24
+OF_LARGEST = 1e3
+"""The largest penalty read, times the largest eigenvalue of the unscaled matrix: nothing is fitted there."""
 _TOGETHER, _READ_OFF = 8.0, 4.0
 """What a bound allows for beside `SIGMAS`: the variance that leaving rows out together adds, in units of their share;
 and times the gap between two orders of interpolation. Chosen so that at most one in a hundred of 200 random problems
@@ -91,6 +94,8 @@ class PenaltySearch:
     """Two orders of interpolation agree on an error to this share: then it is read off without another solve."""
     affordable: float = 0.0
     """No reading is made below: its solve would take too long. What another stride might gain is part of the regret."""
+    filter: Filter = field(default_factory=Ridge)
+    """What is fitted at the stop: its left-out residuals are kept, while ridge's choose the stop."""
     known: dict[float, Array] = field(default_factory=dict)
 
     def run(self, starts: Sequence[float], also: Sequence[float] = ()) -> FoundPenalty:
@@ -189,6 +194,12 @@ class PenaltySearch:
                 weights[row, i] = np.prod((place - places[others]) / (places[i] - places[others]))
         return cast(Array, weights @ values)
 
+    def _left_out_at(self, stop: float) -> Array:
+        """Residuals of the rows left out at the stop, under the filter that is fitted there."""
+        places, top = np.array([stop, *sorted(self.known)]), self.largest / (OF_LARGEST * self.total)
+        weights = sum_of_ridges(self.filter.bind(top), self.total / np.exp(places), top)
+        return cast(Array, weights @ np.vstack([self._interpolated(places[:1]), *(self.known[p] for p in places[1:])]))
+
     def _doubt(self, place: float) -> float:
         """How far two orders of interpolation are apart in the mean squared error, relative to it."""
         at = np.array([place])
@@ -248,7 +259,7 @@ class PenaltySearch:
             at_start=stop >= high - 1e-9,
             at_end=stop <= low + 1e-9 and not ends_early,
             readings=len(self.known),
-            left_out=self._interpolated(np.array([stop]))[0],
+            left_out=self._left_out_at(stop),
         )
 
 

@@ -24,14 +24,17 @@ from stopwise.estimators.prediction.posterior import (
     posterior_of_rows,
 )
 from stopwise.estimators.prediction.row_leverages import (
+    SATURATED,
     basis_of,
     counts_of,
     has_all_pairs,
     landmark_vectors,
+    left_out_residuals,
     path_left,
     residuals_of,
     rows_left,
     with_all_pairs,
+    without_itself,
 )
 from stopwise.estimators.prediction.varying_noise import find_varying_noise
 from stopwise.filters import Ridge
@@ -49,7 +52,6 @@ _VARYING_ROWS = 600
 """Left-out rows that varying noise is learned from: a log variance is smooth, or not worth having."""
 _LARGEST = 1e150
 """Responses that vary by more overflow when they are squared and added up."""
-_SATURATED = 1e-12
 _WHOLE = 1e-9
 """Rounding of a weight over the smallest one, below which it is a whole number."""
 
@@ -103,13 +105,18 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
         left, kept = (rows_left(path, at, asked, vectors, known, some) for at in (fitted.step_sums, clock))
     itself = (1 - kept) * noise
     beside = np.zeros_like(variance) if known and vectors is None else variance - itself
-    missed = _without_itself(residuals, left) if errors is None else errors[asked]
+    if errors is not None:
+        missed = errors[asked]
+    elif vectors is not None or has_all_pairs(path):
+        missed = left_out_residuals(fitted.path, fitted.step_sums, asked, vectors)
+    else:
+        missed = without_itself(residuals, left)
     observed = missed / _scale(noise + beside, itself, kept)
     given = None
     if copies is not None:  # one of them left out, and predicted as a new observation of weight one is
         each = copies[asked, None]
         # Ridge stands for other filters where a row is left out, and less well where its copies stay in.
-        again = _without_itself(residuals_of(fitted.path, fitted.step_sums, asked, vectors), 1 - (1 - left) / each)
+        again = without_itself(residuals_of(fitted.path, fitted.step_sums, asked, vectors), 1 - (1 - left) / each)
         ratios = np.where(each > 1, again, missed) / _scale(1 + beside, itself, 1 - (1 - kept) / each)
         given = Given(ratios, copies[asked])
     by_rows = None if isinstance(fitted.kernel, Precomputed) else some.astype(np.float64, copy=False)
@@ -130,14 +137,9 @@ def _known_errors(path: Path) -> Array | None:
     return errors
 
 
-def _without_itself(residuals: Array, left: Array) -> Array:
-    """Left-out residuals r / (1 - h)."""
-    return cast(Array, residuals / np.maximum(left, _SATURATED))
-
-
 def _scale(beside: Array, itself: Array, kept: Array) -> Array:
     """The root of `beside` and of what the row itself tells of the estimate there: v / (1 - h) without it."""
-    return cast(Array, np.sqrt(beside + itself / np.maximum(kept, _SATURATED)))
+    return cast(Array, np.sqrt(beside + itself / np.maximum(kept, SATURATED)))
 
 
 def _copies(path: Path) -> Array | None:

@@ -15,6 +15,7 @@ from stopwise.engine.solvers.line_solver import LineSolver
 from stopwise.engine.spectrum.eigenpairs import dense_spectrum
 from stopwise.estimators.fitted import Fitted
 from stopwise.estimators.prediction.posterior import LinePosterior, Posterior
+from stopwise.filters import Ridge, sum_of_ridges
 from stopwise.kernels import Precomputed
 from stopwise.path import Path
 from stopwise.spectrum import Basis
@@ -83,10 +84,40 @@ def residuals_of(path: Path, step_sums: Array, rows: Array, vectors: Array | Non
     if vectors is not None:
         gains = path.filter.gain(path.spectrum.eigenvalues, step_sums).T
         fit = vectors @ (gains * path.coefficients.reshape(len(gains), -1))
-        left = np.asarray(path.response)[rows].reshape(fit.shape) - fit
+        left = np.asarray(path.response)[rows].reshape(len(rows), -1) - fit
         return cast(Array, left / np.sqrt(path.row_weights[rows, None]) * path.scale)
     each = [path.column(j).residual_rows(np.asarray(at))[rows] for j, at in enumerate(step_sums)]
     return cast(Array, np.column_stack(each) * path.scale)
+
+
+SATURATED = 1e-12
+"""Below this 1 - h is rounding."""
+AROUND = np.append(0.0, np.linspace(-3.0, 3.0, 6))
+"""Log readings of ridge, beside the stop, whose sum stands for another filter (`sum_of_ridges`)."""
+
+
+def left_out_residuals(path: Path, step_sums: Array, rows: Array, vectors: Array | None) -> Array:
+    """Residuals of some rows, each left out, at the stop of each response, (rows, q), units of y.
+
+    Exact for ridge; of descent and flow by the sum of ridges that follows them.
+    """
+    columns = []
+    for j, at in enumerate(step_sums):
+        readings, ridge = float(at) * np.exp(AROUND), path.column(j).along(Ridge())
+        if vectors is None:
+            left, residuals = ridge.leverage_left(readings)[:, rows].T, ridge.residual_rows(readings)[:, rows].T
+            residuals = residuals * ridge.scale
+        else:
+            left = _landmark_left(ridge, readings, rows, vectors)
+            residuals = residuals_of(ridge, readings, rows, vectors)
+        top = max(float(ridge.spectrum.largest_bound), np.finfo(float).tiny)
+        columns.append(without_itself(residuals, left) @ sum_of_ridges(path.filter, readings, top))
+    return np.column_stack(columns)
+
+
+def without_itself(residuals: Array, left: Array) -> Array:
+    """Left-out residuals r / (1 - h)."""
+    return cast(Array, residuals / np.maximum(left, SATURATED))
 
 
 def landmark_vectors(path: Path, rows: Array) -> Array | None:
