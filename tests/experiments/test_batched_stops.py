@@ -6,7 +6,7 @@ import pytest
 import reference
 import stopwise as sw
 from stopwise.experiments.batched_stops import errors, stops
-from stopwise.experiments.setting import descent, fig_setting, generator
+from stopwise.experiments.setting import Setting, descent, equispaced, fig_setting, generator, tent
 from stopwise.experiments.trials import draw_trials
 from stopwise.rules.search import first_true_each, minimise_each
 
@@ -48,6 +48,19 @@ def test_the_batched_oracle_is_the_oracle(reading):
     trials = some_trials(alpha=0.25)
     rule = rules.Oracle(trials.setting.truth, reading)
     np.testing.assert_allclose(stops(rule, trials), one_by_one(rule, trials), rtol=1e-12)
+
+
+def test_the_default_seldom_leaves_the_constant_fit_where_there_is_next_to_no_signal():
+    """Radius 0.1 of the robustness table: the best fit errs by .0005, and a degree of freedom costs .01."""
+    x = equispaced(100)
+    trials = draw_trials(Setting(x, 0.1 * tent(x)), descent(0.25), generator(0, "robustness radius 0.1", 100, 0), 1000)
+    chosen, squared = errors(rules.Prudent(), trials)
+    best = errors(rules.Oracle(trials.setting.truth), trials)[1]
+    assert np.mean(chosen == 0) > 0.85
+    assert squared.mean() < 10 * best.mean()
+    some = np.flatnonzero(chosen > 0)[:40]
+    single = [rules.Prudent().select(trials.path.column(j), 1.0, trials.data(j)).step_sum for j in some]
+    assert np.mean(np.array(single) > 0) > 0.9  # `select` looks at every eighth reading first
 
 
 @pytest.mark.parametrize("split", ["odd-even", "random", "halves"])

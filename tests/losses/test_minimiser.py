@@ -13,7 +13,7 @@ from helpers.loss_cases import CASES, problem
 import stopwise as sw
 from stopwise.engine.loss_fits import loss_minimiser, newton_equations
 from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser, minimise
-from stopwise.engine.loss_fits.loss_path import _earliest, excess, walk
+from stopwise.engine.loss_fits.loss_path import _constant_stands, _earliest, excess, walk
 from stopwise.engine.loss_fits.loss_rows import (
     EXACT_ROWS,
     LEAST_LANDMARKS,
@@ -227,6 +227,18 @@ def test_an_earlier_dip_within_half_a_standard_error_is_the_stop():
     ]
     assert _earliest(given, readings, readings[-1], 0.5) is readings[1]
     assert _earliest(given, readings, readings[-1], 0.0) is readings[-1]
+
+
+@pytest.mark.parametrize(("gain", "stands"), [(1.0, True), (3.0, False)])
+def test_the_constant_fit_stands_where_losses_rise_from_it_and_are_nowhere_clearly_lower(gain, stands):
+    given, turns = SimpleNamespace(weights=np.ones(10), n_samples=10.0), np.tile([-1.0, 1.0], 5)
+    readings = [
+        SimpleNamespace(problem=given, left_out_losses=losses, left_out_mean=losses.mean())
+        for losses in (2 + a / 10**0.5 + (a != 0) * turns for a in (0.0, 0.5, -gain))
+    ]
+    assert _constant_stands(readings, 0.5) == stands
+    assert not _constant_stands(readings, 0.0)
+    assert not _constant_stands(readings[::2], 0.5)  # lower from the start
 
 
 def test_no_allowance_stops_at_the_minimum():

@@ -9,7 +9,7 @@ import pytest
 
 import stopwise as sw
 from stopwise.estimators.doubts import TrustWarning, doubts
-from stopwise.rules.prudent import CEILING, LeftOut
+from stopwise.rules.prudent import CEILING, LeftOut, constant_stands
 from stopwise.selection.result import Selection
 
 FILTERS = ["descent", "flow", "cutoff", "nu-method"]
@@ -118,6 +118,45 @@ def test_pure_noise_gets_no_more_than_a_few_degrees_of_freedom():
         model = sw.KernelRidgeRegressor().fit(X, rng.normal(size=100))
         freedom.append(float(model.path_.degrees_of_freedom()))
     assert np.median(freedom) < 5
+
+
+@pytest.mark.parametrize(
+    ("means", "stands"),
+    [
+        ([1.0, 1.1, 0.9, 1.2], True),  # a later dip of one standard error
+        ([1.0, 1.1, 0.7, 1.2], False),  # of three
+        ([1.0, 1.0 + 1e-5, 1.1, 0.9], True),
+        ([1.0, 0.99, 1.1, 0.9], False),  # the first step is better
+        ([1.0, 1.0 - 1e-5, 1.1, 0.9], True),  # by rounding alone
+        ([1.0, 1.1, np.inf, 0.9], True),
+        ([1.0, 1.0, 1.0, 1.0], False),
+        ([-1.0, -0.9, -1.1, -0.8], True),  # the log-likelihood of counts may have either sign
+        ([-1.0, -1.1, -0.9, -0.8], False),
+    ],
+)
+def test_where_the_first_steps_predict_worse_a_fit_must_be_clearly_better_than_the_constant_one(means, stands):
+    means = np.array(means)
+    assert constant_stands(means, lambda: (means - means[0], np.full(4, 0.1))) == stands
+
+
+def test_spreads_are_not_asked_for_where_the_error_falls_from_the_start():
+    assert not constant_stands(np.array([1.0, 0.9, 1.1]), lambda: pytest.fail("asked"))
+
+
+@pytest.mark.parametrize("seed", [318, 354])
+def test_a_dip_that_chance_makes_late_on_the_path_is_followed_by_no_solver(seed):
+    rng = np.random.default_rng(seed)
+    x, y, kernel = rng.uniform(size=(80, 1)), rng.normal(size=80), sw.kernels.Matern(0.2, smoothness=1.5)
+    dense = sw.KernelRidgeRegressor(kernel, solver="dense").fit(x, y)
+    errors, clock = LeftOut(dense.path_), np.array([0.0, *np.geomspace(1e-2, 1e6, 100)])
+    best = clock[np.argmin(errors.mean(clock))]
+    above, spread = errors.excess(clock[:1], errors(np.array([best]))[0])
+    assert above[0] > 0.6 * spread[0]  # the smallest error alone would be followed
+    assert sw.KernelRidgeRegressor(kernel, solver="dense", rule="loo").fit(x, y).step_sum_ > 0.1
+    for solver in ("dense", "line", "factor", "preconditioned", "krylov"):
+        stop = sw.KernelRidgeRegressor(kernel, solver=solver).fit(x, y).stop_
+        assert (stop.step_sum, stop.reason) == (0.0, sw.rules.Reason.ZERO)
+        assert stop.evidence.criterion == pytest.approx(dense.stop_.evidence.criterion, rel=1e-3)
 
 
 def mean_errors(make, rules, seeds, **settings):

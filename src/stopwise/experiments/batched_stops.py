@@ -28,7 +28,7 @@ from stopwise.rules import (
 )
 from stopwise.rules.base import Reading, clock_grid
 from stopwise.rules.critical import RADIUS_CAP, RADIUS_ROUNDS, SELF_CONSTANT
-from stopwise.rules.prudent import CEILING
+from stopwise.rules.prudent import CEILING, constant_stands
 from stopwise.rules.search import first_true_each, minimise_each
 
 COSTLY: dict[str, Any] = {"ratio": 1.1, "scan": 128, "tolerance": 0.03}
@@ -178,13 +178,30 @@ def _(rule: Prudent, trials: Trials) -> Array:
 
 
 def _earliest(squares: Array, allowance: float) -> Index:
-    """For squared errors (readings, rows, columns): the first reading within the allowance of the least."""
-    n = squares.shape[1]
-    best = np.argmin(squares.mean(axis=1), axis=0)
+    """For squared errors (readings, rows, columns): the first reading within the allowance of the least.
+
+    The first of all where the constant fit stands.
+    """
+    means = squares.mean(axis=1)
+    above, spread = _excess(squares, np.argmin(means, axis=0))
+    out = np.argmax(above <= allowance * spread, axis=0)
+    for column in np.flatnonzero(out) if allowance > 0 else ():
+        own = squares[:, :, column : column + 1]
+
+        def over_constant(squares: Array = own) -> tuple[Array, Array]:
+            above, spread = _excess(squares, np.zeros(1, dtype=int))
+            return above[:, 0], spread[:, 0]
+
+        if constant_stands(means[:, column], over_constant):
+            out[column] = 0
+    return cast(Index, out)
+
+
+def _excess(squares: Array, best: Index) -> tuple[Array, Array]:
+    """How much larger means over rows are than at one reading for each column, and the standard error of that."""
     gap = squares - np.take_along_axis(squares, best[None, None, :], axis=0)
     above = gap.mean(axis=1)
-    spread = np.sqrt(((gap - above[:, None, :]) ** 2).sum(axis=1)) / n
-    return cast(Index, np.argmax(above <= allowance * spread, axis=0))
+    return above, np.sqrt(((gap - above[:, None, :]) ** 2).sum(axis=1)) / squares.shape[1]
 
 
 @stops.register

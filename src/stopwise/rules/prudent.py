@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, cast
@@ -25,7 +26,11 @@ CEILING = 1e12
 """The largest inverse penalty looked at, times the kernel's mean diagonal: a thousand times float64's rounding of the
 matrix, so that left-out errors there are good to a thousandth. Data free of noise are predicted better up to here."""
 
-
+OVER_CONSTANT = 2.0
+"""Standard errors by which a fit must predict better than the constant one where the first steps predict worse. A path
+is long, and somewhere on it chance makes a dip of half a standard error often enough (docs/benchmarks.md)."""
+_RISE = 1e-4
+"""A rise by less than this share of the error may be arithmetic: so well do solves know it."""
 SIGMAS = 2.5
 """Standard errors of a sampled difference that a bound on what sampling may lose allows for: one in a hundred is
 beyond (tests/engine/solvers/test_solves_solver.py)."""
@@ -109,9 +114,26 @@ class LeftOut:
         )
 
 
+def constant_stands(means: Array, over_constant: Callable[[], tuple[Array, Array]]) -> bool:
+    """Whether the error rises from the constant fit on and is nowhere later clearly below the constant fit's.
+
+    `means`: errors along the clock, that of the constant fit first. `over_constant`: how much larger each is than that,
+    and the standard error of the difference; asked for only where the error rises at first.
+    """
+    moved = np.flatnonzero(np.abs(means - means[0]) > _RISE * np.abs(means[0]))
+    if not moved.size or means[moved[0]] < means[0]:
+        return False
+    with np.errstate(invalid="ignore"):  # an infinite error has no spread, and is not below
+        above, spread = over_constant()
+    return not np.any(-above[1:] > OVER_CONSTANT * spread[1:])
+
+
 @dataclass(frozen=True)
 class Prudent(Rule):
     """The earliest stop whose leave-one-out error is within `allowance` standard errors of the smallest.
+
+    Where the error rises from the constant fit on, another fit must be clearly better than that one: see
+    `OVER_CONSTANT`. Without an allowance the smallest error decides in any case.
 
     The error is ridge's on the same eigenvectors, where leaving a row out is exact at any penalty; another filter stops
     at the same reading of the clock they share (its own shortcut fails near interpolation). The standard error is that
@@ -146,7 +168,11 @@ class Prudent(Rule):
         errors = LeftOut(ridge)
         grid = clock_grid(ridge)
         grid = _thinned(grid[grid <= CEILING / (1.0 if data is None else data.kernel_scale)])
-        best, lowest = lowest_on_log_scale(grid, errors.mean(grid), lambda t: float(errors.mean(np.array([t]))[0]))
+        means = errors.mean(grid)
+        if self.allowance > 0 and constant_stands(means, lambda: errors.excess(grid, errors(grid[:1])[0])):
+            best, lowest = 0.0, float(means[0])
+        else:
+            best, lowest = lowest_on_log_scale(grid, means, lambda t: float(errors.mean(np.array([t]))[0]))
         at_best = errors(np.array([best]))[0]
         earliest = self._earliest(errors, grid, best, at_best)
         above, spread = errors.excess(np.array([earliest]), at_best)

@@ -95,3 +95,20 @@ def test_the_stop_is_in_an_earlier_dip_where_that_is_within_the_allowance(allowa
     assert (found.penalty > 1e4 * BEST) == first_dip
     assert (found.penalty < 1.1 * BEST) != first_dip
     assert found.criterion - found.lowest <= allowance * found.standard_error
+
+
+@pytest.mark.parametrize(("gain", "stands"), [(0.03, True), (0.1, False)])
+@pytest.mark.parametrize("start", [1e-3, 1e5])
+def test_a_dip_after_a_rise_from_the_constant_fit_must_be_clearly_below_it(gain, stands, start):
+    """From the largest penalty on the mean square rises by .2 and falls by `gain`, whose standard error is .025."""
+
+    def left_out(penalty):
+        place = math.log10(1e6 / penalty) / 8
+        mean = 1 + 0.2 * math.sin(math.pi * place) ** 2 - gain * math.exp(-(((place - 1) / 0.15) ** 2))
+        return np.sqrt(mean + 0.5 * place * np.sign(planted(1.0)))
+
+    given = PenaltySearch(left_out, weight=400.0, total=400.0, smallest=1e-4, largest=1e6)
+    found = given.run((start,), also=tuple(np.log(np.geomspace(1e-4, 1e6, 21))))
+    assert found.at_start == stands
+    assert found.lowest_read == pytest.approx(BEST, rel=0.1)
+    assert found.lowest == pytest.approx(1.0 if stands else 1 - gain, rel=1e-3)

@@ -15,6 +15,7 @@ from stopwise.engine.line.merged_rows import LineRows
 from stopwise.engine.line.scores import left_out_errors, left_out_row_errors
 from stopwise.engine.line.transitions import StateSpace
 from stopwise.engine.solves.penalty_search import FoundPenalty
+from stopwise.rules.prudent import constant_stands
 
 _STRIDE = math.log(2.0)
 """Spacing of the first readings, in log penalty."""
@@ -67,7 +68,7 @@ class ExactStop:
         low, high = math.log(smallest), math.log(max(largest, smallest))
         grid = np.linspace(low, high, max(2, math.ceil((high - low) / _STRIDE)))
         errors = self.errors(grid)
-        best = self._lowest(grid, errors.sum(axis=0))
+        best = high if self._constant_stands(errors) else self._lowest(grid, errors.sum(axis=0))
         at_best = self.errors(np.array([best]))[:, 0]
         stop = self._earliest(grid, errors, best, at_best)
         above, spread = self.excess(self.errors(np.array([stop])), at_best)
@@ -94,6 +95,11 @@ class ExactStop:
         return replace(
             found, criterion=criterion, lowest=lowest, standard_error=float(spread[0]), regret=off, readings=2
         )
+
+    def _constant_stands(self, errors: Array) -> bool:
+        """Whether no fit is to be preferred to that of the largest penalty; errors by ascending penalties."""
+        along = errors[:, ::-1]
+        return self.allowance > 0 and constant_stands(along.sum(axis=0), lambda: self.excess(along, along[:, 0]))
 
     def _lowest(self, grid: Array, totals: Array) -> float:
         """The log penalty of the smallest mean error: rounds of readings around the lowest, an eighth as far apart."""

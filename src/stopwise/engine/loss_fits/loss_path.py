@@ -14,6 +14,7 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser, minimise
 from stopwise.rules import Evidence, Reason, Stop
+from stopwise.rules.prudent import constant_stands
 
 RATIO, ROUGH_RATIO = 4.0, 10.0
 """Neighbouring readings of the coarse clock differ by this factor (by the second where only the smallest left-out loss
@@ -70,7 +71,7 @@ def walk(problem: LossProblem, *, allowance: float = 0.5, final: bool = True) ->
         if (worse or not math.isfinite(above)) and not falls:
             break
     at = min(range(len(readings)), key=lambda i: readings[i].left_out_mean)
-    best = _between(problem, readings, at, ratio)
+    best = readings[0] if final and _constant_stands(readings, allowance) else _between(problem, readings, at, ratio)
     chosen = _earliest(problem, readings, best, allowance) if final else best
     if final:
         same, chosen = chosen is best, minimise(problem, chosen.step_sum, chosen)
@@ -96,6 +97,17 @@ def excess(one: Minimiser, best: Minimiser) -> tuple[float, float]:
         return math.inf, 0.0
     mean = float(w @ gap) / n
     return mean, math.sqrt(float(w @ (gap - mean) ** 2)) / n
+
+
+def _constant_stands(readings: list[Minimiser], allowance: float) -> bool:
+    """Whether no reading is to be preferred to the constant fit, the first of them."""
+
+    def over_constant() -> tuple[Array, Array]:
+        above, error = zip(*(excess(reading, readings[0]) for reading in readings), strict=True)
+        return np.array(above), np.array(error)
+
+    means = np.array([reading.left_out_mean for reading in readings])
+    return allowance > 0 and constant_stands(means, over_constant)
 
 
 def _between(problem: LossProblem, readings: list[Minimiser], at: int, ratio: float) -> Minimiser:

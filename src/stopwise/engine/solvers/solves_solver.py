@@ -55,6 +55,9 @@ _RIDGE_STEPS = {"factor": 4, "preconditioned": 2}
 """Solves that span ridge's path around its stop; the estimate itself takes one."""
 _AGREE, _AGREE_IN_FOLDS = 1e-4, 1e-3
 """How well an error must be known between readings, as a share of it: in folds, chance is larger than that."""
+_HARDLY_ANY_SIGNAL = 0.95
+"""Left-out error over that of the responses beyond which all penalties up to that of the constant fit are read: it may
+be the stop. In normal noise and with 200 rows or more, a fit of less error is better than it by two standard errors."""
 
 
 class _Solves(Resolvent, Protocol):
@@ -214,11 +217,15 @@ class _Run:
         """Readings on the rows left out, on more of them where their chance leaves the stop open."""
         start, stride = self._starts[column], SHORT_STRIDE if _in_two_steps(self.place) else STRIDE
         self.system.expect(start.penalties[0], start.error)
-        starts, also = start.penalties, tuple[float, ...]()
+        constant = tuple[float, ...]()
+        if self.plan.rule.left_out_allowance and start.error > _HARDLY_ANY_SIGNAL:
+            top = math.log(OF_LARGEST * self.problem.n_samples * largest)
+            constant = tuple(np.arange(top, math.log(start.penalties[0]), -STRIDE).tolist())
+        starts, also = start.penalties, constant
         while True:
             search = self._readings(largest, column, stride)
             found = search.run(starts, also)
-            starts, stride, also = (found.lowest_penalty,), SHORT_STRIDE, search.still_open()
+            starts, stride, also = (found.lowest_penalty,), SHORT_STRIDE, (*constant, *search.still_open())
             if found.regret <= self.plan.tol or found.unread > self.plan.tol or not self.system.grow():
                 return found
             self.seen.clear()

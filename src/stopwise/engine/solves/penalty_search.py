@@ -17,7 +17,7 @@ from stopwise._support.arrays import Array
 from stopwise.engine.solves.search_start import STRIDE, SearchStart, standard_error, start_from
 from stopwise.filters import Filter, Ridge, sum_of_ridges
 from stopwise.rules import Rule
-from stopwise.rules.prudent import SIGMAS
+from stopwise.rules.prudent import SIGMAS, constant_stands
 
 _LENGTHEN = 1.5
 """Strides to ever smaller penalties grow by this, so that a start that is far off costs few readings."""
@@ -54,6 +54,8 @@ class FoundPenalty:
     readings: int
     unread: float = 0.0
     """The part of the regret that penalties below what is affordable have: more rows would not lower it."""
+    lowest_read: float = 0.0
+    """Penalty of the smallest error read, from which `lowest_penalty` differs where the constant fit stands."""
     left_out: Array | None = field(default=None, repr=False, compare=False)
     """Residuals of the rows left out at the penalty, where they are kept."""
 
@@ -152,12 +154,13 @@ class PenaltySearch:
         """
         places = sorted(self.known)
         best, stop, (grid, _, means) = self._decide()
-        minima = _minima(grid, means) if several else [best]
+        lowest = float(grid[int(np.argmin(means))])
+        minima = _minima(grid, means) if several else sorted({lowest, best})
         if minima[0] <= places[0] + _FINE and places[0] > low:
             return max(places[0] - _LENGTHEN * max(places[1] - places[0], self.stride), low)
         if max(minima[-1], stop) >= places[-1] - _FINE and places[-1] < high:
             return min(places[-1] + (self.stride if minima[-1] >= places[-1] - _FINE else 2 * self.stride), high)
-        for place in (best, stop):
+        for place in (lowest, best, stop):
             if self._unread(place) > self.agree:
                 return place
         for place in minima:
@@ -213,16 +216,29 @@ class PenaltySearch:
         return np.unique(np.concatenate([between, places]))
 
     def _decide(self) -> tuple[float, float, tuple[Array, Array, Array]]:
-        """Log penalties of the smallest error and of the stop; and the grid with squares and mean errors on it."""
+        """Log penalties of the smallest error and of the stop; and the grid with squares and mean errors on it.
+
+        Both are the largest penalty's where the constant fit stands.
+        """
         grid = self._grid()
         squares = self._squares(self._interpolated(grid))
         means = squares.sum(1) / self.weight
+        if self.allowance > 0 and grid[-1] >= self._range[1] - 1e-9 and self._constant_stands():
+            return float(grid[-1]), float(grid[-1]), (grid, squares, means)
         at = int(np.argmin(means))
-        gap = squares - squares[at]
-        above = gap.sum(1) / self.weight
-        within = above <= self.allowance * self._spread(gap) * math.sqrt(self.weight / self.total)
-        stop = int(np.flatnonzero(within)[-1])
+        above, spread = self._excess(squares, squares[at])
+        stop = int(np.flatnonzero(above <= self.allowance * spread)[-1])
         return float(grid[at]), float(grid[stop]), (grid, squares, means)
+
+    def _constant_stands(self) -> bool:
+        """Whether no reading is to be preferred to that of the largest penalty."""
+        along = self._squares(np.stack([self.known[place] for place in sorted(self.known, reverse=True)]))
+        return constant_stands(along.sum(1), lambda: self._excess(along, along[0]))
+
+    def _excess(self, squares: Array, best: Array) -> tuple[Array, Array]:
+        """How much larger means of squares (g, m) are than that of one reading, and all rows' standard error of it."""
+        gap = squares - best
+        return gap.sum(1) / self.weight, self._spread(gap) * math.sqrt(self.weight / self.total)
 
     def _spread(self, gap: Array) -> Array:
         """Standard error of the mean of paired differences, (g, m) -> (g,)."""
@@ -243,7 +259,8 @@ class PenaltySearch:
         sampled = max(float(loss.max()) - allowed, 0.0) if float(chance.max()) > 0 else 0.0
         between = [place for place in {best, stop} if min(abs(place - p) for p in self.known) > 1e-12]
         doubt = sum(map(self._doubt, between))
-        ends_early = self.affordable > self.smallest and best <= low + _FINE
+        lowest_read = float(grid[int(np.argmin(means))])
+        ends_early = self.affordable > self.smallest and lowest_read <= low + _FINE
         unread = self._last_gain() if ends_early else 0.0
         # Between readings a stop is known to a step of the grid; at an end of the range it is the end itself.
         at_an_end = stop <= low + 1e-9 or stop >= high - 1e-9
@@ -259,6 +276,7 @@ class PenaltySearch:
             at_start=stop >= high - 1e-9,
             at_end=stop <= low + 1e-9 and not ends_early,
             readings=len(self.known),
+            lowest_read=math.exp(lowest_read),
             left_out=self._left_out_at(stop),
         )
 
