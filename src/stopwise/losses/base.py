@@ -24,11 +24,6 @@ class Convexity:
     noise_std: float | None = None
     """The sub-Gaussian parameter of the slopes: half the length of the interval they lie in; None: not bounded."""
 
-    @property
-    def step_size(self) -> float:
-        """The largest step the theorem allows, min(1/M, M)."""
-        return min(1 / self.most, self.most)
-
 
 class Loss(ABC):
     """phi(y, f), convex in f, for n rows at once. Subclasses are frozen dataclasses.
@@ -102,18 +97,14 @@ def spread_of(residual: Array, weights: Array) -> float:
 
     Where half of the residuals agree, their mean absolute deviation; 1 where all do.
     """
-    middle = weighted_quantile(residual, weights, 0.5)
-    deviation = np.abs(residual - middle)
-    found = 1.4826 * weighted_quantile(deviation, weights, 0.5)
-    found = found if found > 0 else float(np.average(deviation, weights=weights))
-    return found if found > 0 else 1.0
+    deviation = np.abs(residual - weighted_quantile(residual, weights, 0.5))
+    robust = 1.4826 * weighted_quantile(deviation, weights, 0.5)
+    return robust or float(np.average(deviation, weights=weights)) or 1.0
 
 
 def weighted_quantile(values: Array, weights: Array, level: float) -> float:
     """The smallest value with at least `level` of the weight at or below it; halfway to the next where they tie."""
     order = np.argsort(values, kind="stable")
     below = np.cumsum(weights[order]) / np.sum(weights)
-    at = int(np.searchsorted(below, level - 1e-12))
-    here = float(values[order[min(at, len(order) - 1)]])
-    tied = at + 1 < len(order) and abs(below[at] - level) <= 1e-12
-    return (here + float(values[order[at + 1]])) / 2 if tied else here
+    ends = np.searchsorted(below, [level - 1e-12, level + 1e-12])
+    return float(values[order[np.minimum(ends, len(order) - 1)]].mean())

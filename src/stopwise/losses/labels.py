@@ -8,7 +8,7 @@ from functools import cache
 from typing import ClassVar, cast
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, log_softmax, softmax
 
 from stopwise._support.arrays import Array
 from stopwise.losses.base import Convexity, Loss
@@ -100,31 +100,22 @@ class Softmax(_Classes):
     def width(self) -> int:
         return self.n_classes - 1
 
-    @property
-    def basis(self) -> Array:
-        """Z, (classes, classes - 1)."""
-        return simplex(self.n_classes)
-
     def scores(self, f: Array) -> Array:
-        return f @ self.basis.T
+        return f @ simplex(self.n_classes).T
 
     def value(self, y: Array, f: Array) -> Array:
-        scores = self.scores(f)
-        return cast(Array, _log_sum(scores) - scores[np.arange(len(y)), y.astype(int)])
+        return cast(Array, -log_softmax(self.scores(f), axis=1)[np.arange(len(y)), y.astype(int)])
 
     def slope(self, y: Array, f: Array) -> Array:
-        p = self.natural(f)
-        p[np.arange(len(y)), y.astype(int)] -= 1.0
-        return p @ self.basis
+        return cast(Array, (self.natural(f) - self.targets(y, f)) @ simplex(self.n_classes))
 
     def curvature(self, y: Array, f: Array) -> Array:
-        p = self.natural(f)
-        mean = p @ self.basis
-        return cast(Array, (p[:, None] * self.basis.T) @ self.basis - mean[:, :, None] * mean[:, None])
+        p, basis = self.natural(f), simplex(self.n_classes)
+        mean = p @ basis
+        return cast(Array, (p[:, None] * basis.T) @ basis - mean[:, :, None] * mean[:, None])
 
     def natural(self, f: Array) -> Array:
-        scores = self.scores(f)
-        return cast(Array, np.exp(scores - _log_sum(scores)[:, None]))
+        return cast(Array, softmax(self.scores(f), axis=1))
 
     def targets(self, y: Array, left_out: Array) -> Array:
         return cast(Array, np.eye(self.n_classes)[y.astype(int)])
@@ -135,9 +126,3 @@ def simplex(corners: int) -> Array:
     """An orthonormal basis (corners, corners - 1) of the vectors that sum to zero: its rows are a simplex's corners."""
     contrasts = np.eye(corners)[:, : corners - 1] - 1 / corners
     return cast(Array, np.linalg.qr(contrasts)[0])
-
-
-def _log_sum(scores: Array) -> Array:
-    """log sum exp of each row, (n,), without overflow."""
-    largest = scores.max(axis=1)
-    return cast(Array, largest + np.log(np.exp(scores - largest[:, None]).sum(axis=1)))
