@@ -15,7 +15,7 @@ from stopwise.losses.base import Convexity, Loss
 
 
 class _Classes(Loss):
-    """A loss of class codes, for `width` + 1 classes."""
+    """A loss of codes 0, ..., `width`."""
 
     for_classes: ClassVar[bool] = True
     discrete: ClassVar[bool] = True
