@@ -1,7 +1,7 @@
 """What a loss is: a convex function of the response and of the fitted value, with its first two derivatives.
 
-To add one: a frozen dataclass in a file of its own with `value`, `slope` and `curvature`, its line in `NAMED`, and its
-row in the table of cases in tests/losses.
+To add one: a frozen dataclass in a file of its own with `parts` (of several fitted values a row: `value`, `slope` and
+`curvature`), its line in `NAMED`, and its row in the table of cases in tests/losses.
 """
 
 from __future__ import annotations
@@ -90,6 +90,23 @@ class Loss(ABC):
     def resolved(self, spread: float) -> Loss:
         """The loss with everything "auto" filled in for residuals of this spread."""
         return self
+
+
+class OneValueLoss(Loss):
+    """A loss with one fitted value a row."""
+
+    @abstractmethod
+    def parts(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
+        """phi and its first and second derivative in f, all (n,), for y and f of that shape."""
+
+    def value(self, y: Array, f: Array) -> Array:
+        return self.parts(y, f[:, 0])[0]
+
+    def slope(self, y: Array, f: Array) -> Array:
+        return self.parts(y, f[:, 0])[1][:, None]
+
+    def curvature(self, y: Array, f: Array) -> Array:
+        return self.parts(y, f[:, 0])[2][:, None, None]
 
 
 def spread_of(residual: Array, weights: Array) -> float:

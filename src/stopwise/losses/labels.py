@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import expit, log_softmax, softmax
 
 from stopwise._support.arrays import Array
-from stopwise.losses.base import Convexity, Loss
+from stopwise.losses.base import Convexity, Loss, OneValueLoss
 
 
 class _Classes(Loss):
@@ -26,7 +26,7 @@ class _Classes(Loss):
         return np.asarray((1 - doubt) * right + doubt * (each.sum(axis=0) - right) / self.width)
 
 
-class _TwoClasses(_Classes):
+class _TwoClasses(_Classes, OneValueLoss):
     """A function of s f, s = +1 for class 1 and -1 for class 0."""
 
     odds: ClassVar[float] = 1.0
@@ -36,10 +36,6 @@ class _TwoClasses(_Classes):
         return np.column_stack([expit(-self.odds * f[:, 0]), expit(self.odds * f[:, 0])])
 
 
-def _sign(y: Array) -> Array:
-    return np.where(y > 0, 1.0, -1.0)
-
-
 @dataclass(frozen=True)
 class Logistic(_TwoClasses):
     """phi = log(1 + exp(-s f)), s = +1 for class 1 and -1 for class 0; f is the log odds of class 1."""
@@ -47,15 +43,9 @@ class Logistic(_TwoClasses):
     name: ClassVar[str] = "logistic"
     likelihood: ClassVar[bool] = True
 
-    def value(self, y: Array, f: Array) -> Array:
-        return cast(Array, np.logaddexp(0.0, -_sign(y) * f[:, 0]))
-
-    def slope(self, y: Array, f: Array) -> Array:
-        sign = _sign(y)[:, None]
-        return np.asarray(-sign * expit(-sign * f))
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        return np.asarray((expit(f) * expit(-f))[:, :, None])
+    def parts(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
+        sign = np.where(y > 0, 1.0, -1.0)
+        return np.logaddexp(0.0, -sign * f), -sign * expit(-sign * f), expit(f) * expit(-f)
 
     def convexity(self, reach: float) -> Convexity:
         return Convexity(1 / (2 + 2 * math.cosh(reach)), 0.25, 0.5)
@@ -68,14 +58,10 @@ class Exponential(_TwoClasses):
     name: ClassVar[str] = "exponential"
     odds: ClassVar[float] = 2.0
 
-    def value(self, y: Array, f: Array) -> Array:
-        return cast(Array, np.exp(-_sign(y) * f[:, 0]))
-
-    def slope(self, y: Array, f: Array) -> Array:
-        return (-_sign(y) * self.value(y, f))[:, None]
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        return self.value(y, f)[:, None, None]
+    def parts(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
+        sign = np.where(y > 0, 1.0, -1.0)
+        value = np.exp(-sign * f)
+        return value, -sign * value, value
 
     def convexity(self, reach: float) -> Convexity:
         return Convexity(math.exp(-reach), math.exp(reach), math.cosh(reach))
