@@ -108,11 +108,6 @@ class LossProblem:
             coefficients[:1] = minimise(alone, 1.0, Minimiser(0.0, np.zeros((1, q)), alone)).coefficients
         return Minimiser(0.0, coefficients, self)
 
-    @cached_property
-    def gradient_scale(self) -> float:
-        """The norm of the gradient at the constant fit."""
-        return float(np.linalg.norm(self.design.T @ self.slopes(self.constant.fitted)))
-
     def slopes(self, fitted: Array) -> Array:
         """w phi', (n, q)."""
         return cast(Array, self.weights[:, None] * self.loss.slope(self.y, fitted))
@@ -246,15 +241,12 @@ def minimise(problem: LossProblem, step_sum: float, start: Minimiser, tolerance:
         return problem.constant
     design, penalty, at = problem.design, problem.penalty(step_sum), start.coefficients
     fitted = design @ at
-    value = problem.objective(at, fitted, penalty)
-    scale = problem.gradient_scale if problem.features.size else 0.0
-    first: Equations | None = None
+    value, scale, first = problem.objective(at, fitted, penalty), 0.0, None
     for _ in range(_STEPS):
         gradient = design.T @ problem.slopes(fitted) + penalty * at
         norm = float(np.linalg.norm(gradient))
-        scale = scale or norm or 1.0
         equations = problem.equations(step_sum, fitted, tolerance)
-        first = first or equations
+        scale, first = scale or norm or 1.0, first or equations
         direction = equations.direction(gradient, norm / scale, first)
         slope = float((gradient * direction).sum())
         moved = _descend(problem, at, direction, penalty, value, slope)
