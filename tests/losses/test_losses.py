@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from helpers.loss_cases import CASES
 
-from stopwise.losses import Huber, Poisson, Quantile, Softmax, Squared, as_loss, spread_of, weighted_quantile
+from stopwise.losses import Huber, Poisson, Quantile, Softmax, Squared, as_loss
+from stopwise.losses.base import spread_of, weighted_quantile
 
 
 @pytest.fixture(params=CASES)

@@ -11,7 +11,8 @@ from scipy.optimize import minimize_scalar
 
 from stopwise._support.arrays import Array
 from stopwise.engine.loss_fits.loss_minimiser import Minimiser
-from stopwise.losses import Quantile, weighted_quantile
+from stopwise.losses import Quantile
+from stopwise.losses.base import weighted_quantile
 
 OFF = 2.0
 """A slope further from 1 than so many standard errors is corrected."""

@@ -78,17 +78,14 @@ class KernelGradientClassifier(LearnedState, ClassifierMixin, BaseEstimator):  #
         classes, codes = np.unique(take_labels(y), return_inverse=True)
         intake = take_rows(self, on_host(X), codes.astype(np.float64), on_host(sample_weight))
         intake = intake.without_idle_rows(square=intake.is_gram(self.kernel_parameter()))
-        codes, weights = intake.responses[:, 0].astype(int), intake.weights
+        counted, codes = np.unique(intake.responses[:, 0].astype(int), return_inverse=True)
+        classes, weights = classes[counted], intake.weights
         check_classes(classes, codes, weights)
-        counted, codes = np.unique(codes, return_inverse=True)
-        classes = classes[counted]
         if self.class_weight is not None:
             each = compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
             weights = each[codes] * (1.0 if weights is None else weights)
         responses = codes.astype(np.float64)[:, None]
         return classes, replace(intake, responses=responses, weights=weights, response_names=names_of(y))
-
-    # ---- predict --------------------------------------------------------------------------------------------------
 
     def _values(self, X: object) -> Array:
         """f at new rows, (n, q)."""
@@ -150,13 +147,11 @@ def take_labels(y: object) -> Array:
 
 
 def check_classes(classes: Array, codes: Array, weights: Array | None) -> None:
-    """Two classes at least, and two rows of each."""
-    counts = np.bincount(codes, minlength=len(classes))
-    held = np.flatnonzero(counts)
-    if held.size < 2:
-        raise ValueError(f"a classifier needs at least 2 classes, got one class, {classes[held[0]]!r}: look at y")
-    alone = held[counts[held] == 1]
-    if alone.size and (weights is None or weights[codes == alone[0]].sum() < 2):
+    """Two classes at least, and two rows of each (or one that counts as two)."""
+    if len(classes) < 2:
+        raise ValueError(f"a classifier needs at least 2 classes, got one class, {classes[0]!r}: look at y")
+    alone = np.flatnonzero((np.bincount(codes) == 1) & (np.bincount(codes, weights) < 2))
+    if alone.size:
         raise ValueError(
             f"the class {classes[alone[0]]!r} has 1 row: give every class at least 2, or leave it out (a row left out "
             "cannot be predicted by a fit that has not seen its class)"

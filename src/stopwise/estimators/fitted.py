@@ -245,16 +245,9 @@ def tell_of_extrapolation(model: object, fitted: LearnedFunction, rows: Any) -> 
 
 
 def make_fitted(rows: Intake, chosen: Chosen, plan: Plan, solution: Solution, feature_range: Array | None) -> Fitted:
-    """The state that a solution amounts to; numbers that overflowed never pass for an answer."""
-    for values in (solution.dual_coef, solution.intercept, solution.noise_std):
-        if isinstance(values, np.ndarray) and not np.all(np.isfinite(values)):
-            raise ValueError("the fit overflows: its weights are not finite; rescale y (and a given noise_std)")
-    kept = rows.kept_rows
-    if isinstance(plan.kernel, Precomputed) and solution.train_rows is not None:
-        kept = solution.train_rows if kept is None else kept[solution.train_rows]
+    """The state that a solution amounts to."""
+    check_numbers(solution.dual_coef, solution.intercept, solution.noise_std)
     return Fitted(
-        kernel=plan.kernel,
-        selection=chosen.table,
         solver=solution.solver,
         path=solution.path,
         stops=tuple(solution.stops),
@@ -264,11 +257,8 @@ def make_fitted(rows: Intake, chosen: Chosen, plan: Plan, solution: Solution, fe
         dual_coef=solution.dual_coef,
         intercept=np.asarray(solution.intercept, dtype=np.float64),
         single=rows.single,
-        features=chosen.features,
-        kept_rows=kept,
         n_given=rows.n_given,
         row_of=rows.row_of if solution.train_rows is None else None,
-        feature_range=None if isinstance(plan.kernel, Precomputed) else feature_range,
         mean_row=solution.mean_row,
         trend=solution.trend,
         slopes=solution.slopes,
@@ -277,8 +267,31 @@ def make_fitted(rows: Intake, chosen: Chosen, plan: Plan, solution: Solution, fe
         device=solution.device,
         precision=solution.precision,
         shared_noise=plan.noise.correlated,
-        **rows.about_columns,
+        **of_rows(rows, chosen, plan.kernel, solution.train_rows, feature_range),
     )
+
+
+def check_numbers(*learned: object) -> None:
+    """Numbers that overflowed never pass for an answer."""
+    if any(isinstance(values, np.ndarray) and not np.all(np.isfinite(values)) for values in learned):
+        raise ValueError("the fit overflows: its weights are not finite; rescale y (and a given noise_std) or X")
+
+
+def of_rows(
+    rows: Intake, chosen: Chosen, kernel: Kernel, used: Array | None, feature_range: Array | None
+) -> dict[str, Any]:
+    """What every fit keeps of its rows and its kernel; `used`: the rows that predictions weigh, None for all."""
+    kept, precomputed = rows.kept_rows, isinstance(kernel, Precomputed)
+    if precomputed and used is not None:
+        kept = used if kept is None else kept[used]
+    return {
+        "kernel": kernel,
+        "selection": chosen.table,
+        "features": chosen.features,
+        "kept_rows": kept,
+        "feature_range": None if precomputed else feature_range,
+        **rows.about_columns,
+    }
 
 
 def _radius(stop: Stop, path: Path) -> float:

@@ -15,11 +15,12 @@ from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser, min
 from stopwise.engine.loss_fits.loss_path import walk
 from stopwise.engine.loss_fits.loss_rows import LossRows, kernel_problem, merge_copies
 from stopwise.estimators.calibration import Calibration, calibrate
-from stopwise.estimators.fitted import LearnedFunction
+from stopwise.estimators.fitted import LearnedFunction, check_numbers, of_rows
 from stopwise.estimators.intake import Intake
 from stopwise.estimators.prediction.training_range import feature_range
 from stopwise.kernels import Kernel, Precomputed
-from stopwise.losses import Loss, Softmax, as_loss, spread_of, weighted_quantile
+from stopwise.losses import Loss, Softmax, as_loss
+from stopwise.losses.base import spread_of, weighted_quantile
 from stopwise.rules import Critical, Fixed, LeaveOneOut, Prudent, Reason, Rule, Stop, as_rule
 from stopwise.selection.choice import Chosen
 from stopwise.selection.left_out_loss import choose_for_loss
@@ -64,8 +65,8 @@ class LossPlan:
     relevance: bool | str
     intercept: bool
     seed: int
-    landmarks: int | None = None
-    noise_std: float | None = None
+    landmarks: int | None
+    noise_std: float | None
 
     @classmethod
     def of(cls, model: Any, n_classes: int = 1) -> LossPlan:
@@ -76,51 +77,42 @@ class LossPlan:
             if loss.name not in ("logistic", "softmax"):
                 raise ValueError(f'the {loss.name} loss is for two classes, got {n_classes}: use loss="logistic"')
             loss = Softmax(n_classes)
-        given, count, noise = model.kernel_parameter(), model.n_landmarks, getattr(model, "noise_std", None)
-        plan = cls(loss, as_rule(model.rule), given, model.relevance, model.fit_intercept, model.random_seed())
+        count, noise = model.n_landmarks, getattr(model, "noise_std", None)
         landmarks = int(count) if isinstance(count, Integral) else None
-        return replace(plan, landmarks=landmarks, noise_std=float(noise) if isinstance(noise, Real) else None)
+        noise = float(noise) if isinstance(noise, Real) else None
+        asked = as_rule(model.rule), model.kernel_parameter(), model.relevance, model.fit_intercept
+        return cls(loss, *asked, model.random_seed(), landmarks, noise)
 
-    def choose(self, rows: LossRows, left_out: Array) -> Chosen:
-        """The kernel, given predictions (n,) that had no part of the responses."""
-        targets = self.loss.targets(rows.y, left_out)
-        return choose_for_loss(rows, self.loss, targets, self.kernel, self.relevance, self.intercept, self.seed)
-
-
-def _stop(problem: LossProblem, plan: LossPlan) -> tuple[Minimiser, Stop]:
-    rule = plan.rule
-    if isinstance(rule, Prudent | LeaveOneOut):
-        path = walk(problem, allowance=rule.allowance if isinstance(rule, Prudent) else 0.0)
-        return path.chosen, path.stop
-    if isinstance(rule, Fixed) and rule.step_sum is not None:
-        at = minimise(problem, float(rule.step_sum), problem.constant)
-        return at, Stop(None, at.step_sum, Reason.FIXED)
-    if isinstance(rule, Critical):
-        return _published(problem, rule, plan.noise_std)
-    raise ValueError(
-        f'{type(rule).__name__} is a rule for loss="squared": with another loss use "auto", Prudent(), LeaveOneOut(), '
-        "Fixed(step_sum=...), or Critical() for the published path"
-    )
-
-
-def _published(problem: LossProblem, rule: Critical, noise_std: float | None) -> tuple[Minimiser, Stop]:
-    radius = rule.hilbert_radius
-    if not isinstance(radius, int | float) or problem.intercept:
-        raise ValueError(
-            f"the published path has no intercept and a given radius, got hilbert_radius={radius!r} and "
-            f"fit_intercept={problem.intercept}: use as_published"
-        )
-    diagonal = np.einsum("ij,ij->i", problem.features, problem.features)
-    reach = float(radius) * float(np.sqrt(diagonal.max(initial=0.0)))
-    stop = published_stop(problem.loss, problem.energies / problem.n_samples, reach, noise_std)
-    return published_fit(problem, stop), stop
+    def stop(self, problem: LossProblem) -> tuple[Minimiser, Stop]:
+        """The fit where the rule stops."""
+        rule = self.rule
+        if isinstance(rule, Prudent | LeaveOneOut):
+            path = walk(problem, allowance=rule.left_out_allowance or 0.0)
+            return path.chosen, path.stop
+        if isinstance(rule, Fixed) and rule.step_sum is not None:
+            at = minimise(problem, float(rule.step_sum), problem.constant)
+            return at, Stop(None, at.step_sum, Reason.FIXED)
+        if not isinstance(rule, Critical):
+            raise ValueError(
+                f'{type(rule).__name__} is a rule for loss="squared": with another loss use "auto", Prudent(), '
+                "LeaveOneOut(), Fixed(step_sum=...), or Critical() for the published path"
+            )
+        radius = rule.hilbert_radius
+        if not isinstance(radius, int | float) or problem.intercept:
+            raise ValueError(
+                f"the published path has no intercept and a given radius, got hilbert_radius={radius!r} and "
+                f"fit_intercept={problem.intercept}: use as_published"
+            )
+        reach = radius * float(np.linalg.norm(problem.features, axis=1).max(initial=0.0))
+        stop = published_stop(problem.loss, problem.energies / problem.n_samples, reach, self.noise_std)
+        return published_fit(problem, stop), stop
 
 
 def fit_under_loss(intake: Intake, plan: LossPlan, classes: Array | None = None) -> LossFitted:
-    """A fit to responses or codes of classes. Scales that are "auto" are read off left-out residuals, in two rounds.
+    """A fit to responses or codes of classes.
 
-    Location and scale of y are taken out first where the loss has units of its own; the kernel is chosen for responses
-    drawn in to what the loss lets them count for.
+    Location and scale of y are taken out first where the loss has units of its own. The kernel is chosen for responses
+    drawn in to what the loss lets them count for. Scales that are "auto" come from left-out residuals, in two rounds.
     """
     if intake.responses.shape[1] != 1:
         raise ValueError(f"a loss other than squared takes one response, got {intake.responses.shape[1]} columns of y")
@@ -131,15 +123,16 @@ def fit_under_loss(intake: Intake, plan: LossPlan, classes: Array | None = None)
         middle, scale = weighted_quantile(y, weights, getattr(plan.loss, "quantile", 0.5)), spread_of(y, weights)
     apart = isinstance(plan.kernel, Precomputed)  # a kernel matrix knows no copies
     rows = (LossRows if apart else merge_copies)(intake.covariates, (y - middle) / scale, weights)
-    asked = plan.loss.rescaled(scale)
-    plan = replace(plan, loss=asked.resolved(spread_of(rows.y, rows.weights)))
-    choice = plan.choose(rows, np.zeros(len(rows.y)))
-    fitted, at = _stopped(intake, rows, plan, choice)
-    for again in (True, False) if plan.loss != asked else ():
-        left_out = at.known_left_out[:, 0]
-        spread = max(spread_of(rows.y - left_out, rows.weights), LEAST_SPREAD)
+    asked, spread, left_out = plan.loss.rescaled(scale), spread_of(rows.y, rows.weights), np.zeros(len(rows.y))
+    at: Minimiser | None = None
+    for turn in range(3 if asked.resolved(spread) != asked else 1):
+        if at is not None:
+            left_out = at.known_left_out[:, 0]
+            spread = max(spread_of(rows.y - left_out, rows.weights), LEAST_SPREAD)
         plan = replace(plan, loss=asked.resolved(spread))
-        choice = plan.choose(rows, left_out) if again else choice
+        if turn < 2:
+            given = plan.kernel, plan.relevance, plan.intercept, plan.seed
+            choice = choose_for_loss(rows, plan.loss, plan.loss.targets(rows.y, left_out), *given)
         fitted, at = _stopped(intake, rows, plan, choice)
     dual, intercept = scale * fitted.dual_coef, scale * fitted.intercept + middle
     return replace(fitted, loss=plan.loss.rescaled(1 / scale), classes=classes, dual_coef=dual, intercept=intercept)
@@ -152,17 +145,13 @@ def _stopped(intake: Intake, rows: LossRows, plan: LossPlan, choice: Chosen) -> 
     with blas_threads(blas_for(len(rows.y))):
         count = choice.landmarks if plan.landmarks is None else plan.landmarks
         found = kernel_problem(choice.kernel, rows, plan.loss, count, plan.seed, plan.intercept)
-        at, stop = _stop(found, plan)
+        at, stop = plan.stop(found)
     published, precomputed = stop.iteration is not None, isinstance(choice.kernel, Precomputed)
     calibration = None if published else calibrate(at)
     told = calibration or Calibration()
     dual, intercept = found.function(at.coefficients)
-    if not (np.isfinite(dual).all() and np.isfinite(intercept).all()):
-        raise ValueError("the fit overflows: its weights are not finite; rescale y or the covariates")
-    columns = found.landmarks if intake.kept_rows is None else intake.kept_rows[found.landmarks]
+    check_numbers(dual, intercept)
     fitted = LossFitted(
-        kernel=choice.kernel,
-        selection=choice.table,
         solver="exact" if found.exact else "landmarks",
         stops=(stop,),
         rule=plan.rule,
@@ -174,9 +163,6 @@ def _stopped(intake: Intake, rows: LossRows, plan: LossPlan, choice: Chosen) -> 
         n_samples=found.n_samples,
         degrees_of_freedom=None if published else at.degrees_of_freedom,
         calibration=calibration,
-        features=choice.features,
-        kept_rows=columns if precomputed else None,
-        feature_range=None if precomputed else feature_range(intake.covariates),
-        **intake.about_columns,
+        **of_rows(intake, choice, choice.kernel, found.landmarks, feature_range(intake.covariates)),
     )
     return fitted, at

@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 from stopwise._support.checks import did_you_mean
-from stopwise.losses.base import Convexity, Loss, spread_of, weighted_quantile
-from stopwise.losses.labels import Exponential, Logistic, Softmax, simplex
+from stopwise.losses.base import Convexity, Loss
+from stopwise.losses.labels import Exponential, Logistic, Softmax
 from stopwise.losses.numbers import Huber, Poisson, Quantile, Squared
 
 NAMED: dict[str, type[Loss]] = {kind.name: kind for kind in (Squared, Huber, Quantile, Poisson, Logistic, Exponential)}
 
-__all__ = [
-    "NAMED",
-    "Convexity",
-    "Exponential",
-    "Huber",
-    "Logistic",
-    "Loss",
-    "Poisson",
-    "Quantile",
-    "Softmax",
-    "Squared",
-    "as_loss",
-    "simplex",
-    "spread_of",
-    "weighted_quantile",
-]
+__all__ = ["Convexity", "Exponential", "Huber", "Logistic", "Loss", "Poisson", "Quantile", "Softmax", "Squared"]
 
 
 def as_loss(loss: object, *, classes: bool, **settings: object) -> Loss:

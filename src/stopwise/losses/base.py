@@ -1,7 +1,7 @@
 """What a loss is: a convex function of the response and of the fitted value, with its first two derivatives.
 
-To add one: a frozen dataclass in a file of its own with `value`, `slope` and `curvature`, its line in `NAMED`, and its
-row in the table of cases in tests/losses.
+To add one: a frozen dataclass in a file of its own with `parts` (of several fitted values a row: `value`, `slope` and
+`curvature`), its line in `NAMED`, and its row in the table of cases in tests/losses.
 """
 
 from __future__ import annotations
@@ -23,11 +23,6 @@ class Convexity:
     most: float
     noise_std: float | None = None
     """The sub-Gaussian parameter of the slopes: half the length of the interval they lie in; None: not bounded."""
-
-    @property
-    def step_size(self) -> float:
-        """The largest step the theorem allows, min(1/M, M)."""
-        return min(1 / self.most, self.most)
 
 
 class Loss(ABC):
@@ -97,23 +92,36 @@ class Loss(ABC):
         return self
 
 
+class OneValueLoss(Loss):
+    """A loss with one fitted value a row."""
+
+    @abstractmethod
+    def parts(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
+        """phi and its first and second derivative in f, all (n,), for y and f of that shape."""
+
+    def value(self, y: Array, f: Array) -> Array:
+        return self.parts(y, f[:, 0])[0]
+
+    def slope(self, y: Array, f: Array) -> Array:
+        return self.parts(y, f[:, 0])[1][:, None]
+
+    def curvature(self, y: Array, f: Array) -> Array:
+        return self.parts(y, f[:, 0])[2][:, None, None]
+
+
 def spread_of(residual: Array, weights: Array) -> float:
     """A standard deviation that outliers do not move: 1.4826 times the weighted median of absolute deviations.
 
     Where half of the residuals agree, their mean absolute deviation; 1 where all do.
     """
-    middle = weighted_quantile(residual, weights, 0.5)
-    deviation = np.abs(residual - middle)
-    found = 1.4826 * weighted_quantile(deviation, weights, 0.5)
-    found = found if found > 0 else float(np.average(deviation, weights=weights))
-    return found if found > 0 else 1.0
+    deviation = np.abs(residual - weighted_quantile(residual, weights, 0.5))
+    robust = 1.4826 * weighted_quantile(deviation, weights, 0.5)
+    return robust or float(np.average(deviation, weights=weights)) or 1.0
 
 
 def weighted_quantile(values: Array, weights: Array, level: float) -> float:
     """The smallest value with at least `level` of the weight at or below it; halfway to the next where they tie."""
     order = np.argsort(values, kind="stable")
     below = np.cumsum(weights[order]) / np.sum(weights)
-    at = int(np.searchsorted(below, level - 1e-12))
-    here = float(values[order[min(at, len(order) - 1)]])
-    tied = at + 1 < len(order) and abs(below[at] - level) <= 1e-12
-    return (here + float(values[order[at + 1]])) / 2 if tied else here
+    ends = np.searchsorted(below, [level - 1e-12, level + 1e-12])
+    return float(values[order[np.minimum(ends, len(order) - 1)]].mean())

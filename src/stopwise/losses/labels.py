@@ -8,14 +8,14 @@ from functools import cache
 from typing import ClassVar, cast
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, log_softmax, softmax
 
 from stopwise._support.arrays import Array
-from stopwise.losses.base import Convexity, Loss
+from stopwise.losses.base import Convexity, Loss, OneValueLoss
 
 
 class _Classes(Loss):
-    """A loss of class codes, for `width` + 1 classes."""
+    """A loss of codes 0, ..., `width`."""
 
     for_classes: ClassVar[bool] = True
     discrete: ClassVar[bool] = True
@@ -26,7 +26,7 @@ class _Classes(Loss):
         return np.asarray((1 - doubt) * right + doubt * (each.sum(axis=0) - right) / self.width)
 
 
-class _TwoClasses(_Classes):
+class _TwoClasses(_Classes, OneValueLoss):
     """A function of s f, s = +1 for class 1 and -1 for class 0."""
 
     odds: ClassVar[float] = 1.0
@@ -36,10 +36,6 @@ class _TwoClasses(_Classes):
         return np.column_stack([expit(-self.odds * f[:, 0]), expit(self.odds * f[:, 0])])
 
 
-def _sign(y: Array) -> Array:
-    return np.where(y > 0, 1.0, -1.0)
-
-
 @dataclass(frozen=True)
 class Logistic(_TwoClasses):
     """phi = log(1 + exp(-s f)), s = +1 for class 1 and -1 for class 0; f is the log odds of class 1."""
@@ -47,15 +43,9 @@ class Logistic(_TwoClasses):
     name: ClassVar[str] = "logistic"
     likelihood: ClassVar[bool] = True
 
-    def value(self, y: Array, f: Array) -> Array:
-        return cast(Array, np.logaddexp(0.0, -_sign(y) * f[:, 0]))
-
-    def slope(self, y: Array, f: Array) -> Array:
-        sign = _sign(y)[:, None]
-        return np.asarray(-sign * expit(-sign * f))
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        return np.asarray((expit(f) * expit(-f))[:, :, None])
+    def parts(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
+        sign = np.where(y > 0, 1.0, -1.0)
+        return np.logaddexp(0.0, -sign * f), -sign * expit(-sign * f), expit(f) * expit(-f)
 
     def convexity(self, reach: float) -> Convexity:
         return Convexity(1 / (2 + 2 * math.cosh(reach)), 0.25, 0.5)
@@ -68,14 +58,10 @@ class Exponential(_TwoClasses):
     name: ClassVar[str] = "exponential"
     odds: ClassVar[float] = 2.0
 
-    def value(self, y: Array, f: Array) -> Array:
-        return cast(Array, np.exp(-_sign(y) * f[:, 0]))
-
-    def slope(self, y: Array, f: Array) -> Array:
-        return (-_sign(y) * self.value(y, f))[:, None]
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        return self.value(y, f)[:, None, None]
+    def parts(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
+        sign = np.where(y > 0, 1.0, -1.0)
+        value = np.exp(-sign * f)
+        return value, -sign * value, value
 
     def convexity(self, reach: float) -> Convexity:
         return Convexity(math.exp(-reach), math.exp(reach), math.cosh(reach))
@@ -100,31 +86,22 @@ class Softmax(_Classes):
     def width(self) -> int:
         return self.n_classes - 1
 
-    @property
-    def basis(self) -> Array:
-        """Z, (classes, classes - 1)."""
-        return simplex(self.n_classes)
-
     def scores(self, f: Array) -> Array:
-        return f @ self.basis.T
+        return f @ simplex(self.n_classes).T
 
     def value(self, y: Array, f: Array) -> Array:
-        scores = self.scores(f)
-        return cast(Array, _log_sum(scores) - scores[np.arange(len(y)), y.astype(int)])
+        return cast(Array, -log_softmax(self.scores(f), axis=1)[np.arange(len(y)), y.astype(int)])
 
     def slope(self, y: Array, f: Array) -> Array:
-        p = self.natural(f)
-        p[np.arange(len(y)), y.astype(int)] -= 1.0
-        return p @ self.basis
+        return cast(Array, (self.natural(f) - self.targets(y, f)) @ simplex(self.n_classes))
 
     def curvature(self, y: Array, f: Array) -> Array:
-        p = self.natural(f)
-        mean = p @ self.basis
-        return cast(Array, (p[:, None] * self.basis.T) @ self.basis - mean[:, :, None] * mean[:, None])
+        p, basis = self.natural(f), simplex(self.n_classes)
+        mean = p @ basis
+        return cast(Array, (p[:, None] * basis.T) @ basis - mean[:, :, None] * mean[:, None])
 
     def natural(self, f: Array) -> Array:
-        scores = self.scores(f)
-        return cast(Array, np.exp(scores - _log_sum(scores)[:, None]))
+        return cast(Array, softmax(self.scores(f), axis=1))
 
     def targets(self, y: Array, left_out: Array) -> Array:
         return cast(Array, np.eye(self.n_classes)[y.astype(int)])
@@ -135,9 +112,3 @@ def simplex(corners: int) -> Array:
     """An orthonormal basis (corners, corners - 1) of the vectors that sum to zero: its rows are a simplex's corners."""
     contrasts = np.eye(corners)[:, : corners - 1] - 1 / corners
     return cast(Array, np.linalg.qr(contrasts)[0])
-
-
-def _log_sum(scores: Array) -> Array:
-    """log sum exp of each row, (n,), without overflow."""
-    largest = scores.max(axis=1)
-    return cast(Array, largest + np.log(np.exp(scores - largest[:, None]).sum(axis=1)))

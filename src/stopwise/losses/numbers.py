@@ -11,32 +11,26 @@ from scipy.special import expit, xlogy
 
 from stopwise._support.arrays import Array
 from stopwise._support.checks import is_finite
-from stopwise.losses.base import Convexity, Loss, spread_of
+from stopwise.losses.base import Convexity, OneValueLoss, spread_of
 
 _HIGHEST = 600.0
 """exp(f) is held finite: beyond, the loss of a count goes on along its tangent."""
 
 
 @dataclass(frozen=True)
-class Squared(Loss):
+class Squared(OneValueLoss):
     """phi = r^2 / 2: its minimisers along the clock are ridge's."""
 
     name: ClassVar[str] = "squared"
 
-    def value(self, y: Array, f: Array) -> Array:
-        return (y - f[:, 0]) ** 2 / 2
-
-    def slope(self, y: Array, f: Array) -> Array:
-        return f - y[:, None]
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        return np.ones((len(y), 1, 1))
+    def parts(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
+        return (y - f) ** 2 / 2, f - y, np.ones(len(y))
 
     def convexity(self, reach: float) -> Convexity:
         return Convexity(1.0, 1.0)
 
 
-class _WithScale(Loss):
+class _WithScale(OneValueLoss):
     """A loss with a scale in the units of y, the field `scale_name`; "auto": `spreads` times the residuals' spread."""
 
     has_units: ClassVar[bool] = True
@@ -85,15 +79,10 @@ class Huber(_WithScale):
     scale_name: ClassVar[str] = "threshold"
     spreads: ClassVar[float] = 1.345
 
-    def value(self, y: Array, f: Array) -> Array:
-        size, t = np.abs(y - f[:, 0]), self.scale
-        return np.asarray(np.where(size <= t, size**2 / 2, t * size - t**2 / 2))
-
-    def slope(self, y: Array, f: Array) -> Array:
-        return np.asarray(np.clip(f - y[:, None], -self.scale, self.scale))
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        return np.asarray((np.abs(f - y[:, None]) <= self.scale).astype(np.float64)[:, :, None])
+    def parts(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
+        size, t = np.abs(f - y), self.scale
+        value = np.where(size <= t, size**2 / 2, t * size - t**2 / 2)
+        return value, np.clip(f - y, -t, t), (size <= t).astype(np.float64)
 
     def convexity(self, reach: float) -> Convexity:
         """The theorem asks for curvature 1 on the range of the residuals: the threshold must not be met there."""
@@ -122,37 +111,26 @@ class Quantile(_WithScale):
             raise ValueError(f"quantile must lie between 0 and 1, both excluded, got {self.quantile!r}: .9 is the 90th")
         super().__post_init__()
 
-    def value(self, y: Array, f: Array) -> Array:
-        r = y - f[:, 0]
-        return self.quantile * r + self.scale * np.logaddexp(0.0, -r / self.scale)
-
-    def slope(self, y: Array, f: Array) -> Array:
-        return np.asarray(expit((f - y[:, None]) / self.scale) - self.quantile)
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        u = (f - y[:, None]) / self.scale
-        return np.asarray((expit(u) * expit(-u) / self.scale)[:, :, None])
+    def parts(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
+        u = (f - y) / self.scale
+        value = self.scale * (np.logaddexp(0.0, u) - self.quantile * u)
+        return value, expit(u) - self.quantile, expit(u) * expit(-u) / self.scale
 
     def limit(self, residual: Array) -> float:
         return 4 * spread_of(residual, np.ones(len(residual)))
 
 
 @dataclass(frozen=True)
-class Poisson(Loss):
+class Poisson(OneValueLoss):
     """phi = exp(f) - y f - (y - y log y), half the deviance of a count; f is the logarithm of the mean."""
 
     name: ClassVar[str] = "poisson"
     discrete: ClassVar[bool] = True
 
-    def value(self, y: Array, f: Array) -> Array:
-        along = 1 + np.maximum(f[:, 0] - _HIGHEST, 0.0)
-        return np.asarray(self.natural(f) * along - y * f[:, 0] - y + xlogy(y, y))
-
-    def slope(self, y: Array, f: Array) -> Array:
-        return (self.natural(f) - y)[:, None]
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        return self.natural(f)[:, None, None]
+    def parts(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
+        mean = np.exp(np.minimum(f, _HIGHEST))
+        value = mean * (1 + np.maximum(f - _HIGHEST, 0.0)) - y * f - y + xlogy(y, y)
+        return value, mean - y, mean
 
     def natural(self, f: Array) -> Array:
         return np.exp(np.minimum(f[:, 0], _HIGHEST))

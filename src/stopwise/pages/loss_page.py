@@ -30,17 +30,20 @@ def loss_parts(model: Model, rows: ShownRows | None, targets: list[str]) -> dict
     ranked = ranking(model, rows, columns)
     left, clock, told = ranked.left, _clock(model, rows, fitted), None
     classes = None if fitted.classes is None else [shown(str(label), 40) for label in fitted.classes]
+    listed, confusion = None if classes is None else classes[:_MOST_CLASSES], None
     if left is not None and classes is not None:
         told = LeftOutClasses(left.rows.responses[:, 0].astype(int), left.rows.weights, fitted.natural(left.values))
+        table = told.confusion[:_MOST_CLASSES, :_MOST_CLASSES].tolist()
+        confusion = {"classes": listed, "rows": table, "more": max(len(classes) - _MOST_CLASSES, 0)}
     block = common(model, targets[0], columns, ranked, 0) | {
         "headline": [] if left is None else _headline(fitted, left, told),
         "calibration": None if fitted.calibration is None else str(fitted.calibration),
-        "confusion": None if told is None or classes is None else _confusion(told, classes),
+        "confusion": confusion,
         "clock": clock is not None,
     }
     data = {
         "target": targets[0],
-        "classes": None if classes is None else classes[:_MOST_CLASSES],
+        "classes": listed,
         "loss": fitted.loss.name,
         "stop": float(fitted.stops[0].step_sum),
         "left_out": None if left is None else _left_out(left, told, fitted),
@@ -65,14 +68,6 @@ def _headline(fitted: LossFitted, left: LeftOutRows, told: LeftOutClasses | None
         note = "1: probabilities mean what they say; below 1: too sure"
         out.append(entry("slope", "calibration slope", fitted.calibration.slope, note))
     return out
-
-
-def _confusion(told: LeftOutClasses, classes: Sequence[str]) -> dict[str, Any]:
-    return {
-        "classes": classes[:_MOST_CLASSES],
-        "rows": told.confusion[:_MOST_CLASSES, :_MOST_CLASSES].tolist(),
-        "more": max(len(classes) - _MOST_CLASSES, 0),
-    }
 
 
 def _left_out(left: LeftOutRows, told: LeftOutClasses | None, fitted: LossFitted) -> dict[str, Any] | None:

@@ -30,14 +30,7 @@ from stopwise.selection.rows import Features, look_at_features
 JUDGED_CLASSES, JUDGED_NUMBERS = (400, 150), (800, 200)
 """Rows and landmarks that candidates are judged on: of counts and residuals a few rows carry most of the loss."""
 BUDGET = Budget(
-    rows=200,
-    more_rows=200,
-    unseen_rows=300,
-    steps_together=4,
-    first_steps=3,
-    steps=6,
-    sharing=1,
-    learned_further=0,
+    rows=200, more_rows=200, unseen_rows=300, steps_together=4, first_steps=3, steps=6, sharing=1, learned_further=0
 )
 """The search that proposes; it is a quarter of what squares get, since the loss itself judges."""
 LONGER, STRAIGHT = 4.0, 300.0

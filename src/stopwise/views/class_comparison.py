@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -47,7 +46,23 @@ def compare_classes(X: Array, y: Array, *, holdout: float = 0.0, seed: int = 0, 
     held_X, held_y = X[:0], y[:0]
     if holdout:
         X, held_X, y, held_y = train_test_split(X, y, test_size=holdout, random_state=seed, stratify=y)
-    judge = partial(_row, X=X, y=y, held_X=held_X, held_y=held_y)
+
+    def judge(name: str, model: Any) -> ClassRow:
+        begun = time.perf_counter()
+        with warnings.catch_warnings():
+            if name == LOGISTIC:  # what its own solver and next version say is no concern of a comparison
+                warnings.simplefilter("ignore")
+            model.fit(X, y)
+        found: dict[str, Any] = {"seconds": time.perf_counter() - begun}
+        if len(held_y):
+            p, labels = model.predict_proba(held_X), model.classes_
+            found["log_loss_holdout"] = float(log_loss(held_y, p, labels=labels))
+            found["accuracy_holdout"] = float(accuracy_score(held_y, labels[np.argmax(p, axis=1)]))
+        if (stop := getattr(model, "stop_", None)) is not None:
+            found |= {"iteration": stop.iteration, "step_sum": stop.step_sum, "reason": stop.reason.name}
+            found["left_out_loss"] = stop.evidence.criterion
+        return ClassRow(name, **found)
+
     model = KernelGradientClassifier(random_state=seed, **settings)
     rows = [judge("prudent", model), judge("loo", clone(model).set_params(kernel=model.kernel_, rule="loo"))]
     if len(model.classes_) == 2:  # the theorem is for two classes
@@ -55,21 +70,3 @@ def compare_classes(X: Array, y: Array, *, holdout: float = 0.0, seed: int = 0, 
     peer = LogisticRegressionCV(scoring="neg_log_loss", max_iter=1000, cv=5)
     rows.append(judge(LOGISTIC, make_pipeline(StandardScaler(), peer)))
     return Comparison(tuple(rows), model, len(y), len(held_y), time.perf_counter() - started)
-
-
-def _row(name: str, model: Any, X: Array, y: Array, held_X: Array, held_y: Array) -> ClassRow:
-    started = time.perf_counter()
-    with warnings.catch_warnings():
-        if name == LOGISTIC:  # what its own solver and next version say is no concern of a comparison
-            warnings.simplefilter("ignore")
-        model.fit(X, y)
-    row, stop = ClassRow(name, seconds=time.perf_counter() - started), getattr(model, "stop_", None)
-    if len(held_y):
-        p = model.predict_proba(held_X)
-        hits = float(accuracy_score(held_y, model.classes_[np.argmax(p, axis=1)]))
-        row = replace(row, log_loss_holdout=float(log_loss(held_y, p, labels=model.classes_)), accuracy_holdout=hits)
-    if stop is None:
-        return row
-    left_out = stop.evidence.criterion if stop.iteration is None else None
-    at = {"iteration": stop.iteration, "step_sum": stop.step_sum, "reason": stop.reason.name}
-    return replace(row, left_out_loss=left_out, **at)

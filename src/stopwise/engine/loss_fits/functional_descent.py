@@ -31,7 +31,7 @@ def published_stop(loss: Loss, eigenvalues: Array, reach: float, noise_std: floa
     steps = min(covered, MOST_STEPS)
     reason = Reason.ZERO if steps == 0 else Reason.CAP if steps < covered else Reason.CROSSING
     evidence = Evidence(rule="critical", constant=1.0, noise_std=noise, critical_step_sum=1 / radius**2)
-    return Stop(steps, steps * convexity.step_size, reason, evidence)
+    return Stop(steps, steps * min(1 / convexity.most, convexity.most), reason, evidence)
 
 
 def published_fit(problem: LossProblem, stop: Stop) -> Minimiser:

@@ -27,14 +27,12 @@ from stopwise.engine.loss_fits.newton_equations import Equations
 from stopwise.losses import Loss
 
 TOLERANCE = 1e-8
-"""Newton's last step lowers the objective by less than the square of this share: fitted values move by about as much,
-in units in which the loss changes by itself, and are then right to the square."""
+"""Newton's last step lowers the objective by less than the square of this share of it."""
 _LEAST_CURVATURE = 1e-9
 """Curvatures count as at least this share of the largest: rows on a straight part of the loss have none."""
-MORE_STEPS_ROWS, _MORE_STEPS_SIZE, _MORE_STEPS = 200, 600, 10
-"""Up to so many rows and fitted values left-out predictions take up to so many more steps, of n slopes a row,"""
-_CLOSE = 1e-3
-"""until a step is shorter than this share of the first."""
+MORE_STEPS_ROWS, _MORE_STEPS_SIZE, _MORE_STEPS, _CLOSE = 200, 600, 10, 1e-3
+"""Up to so many rows and fitted values left-out predictions take up to so many more steps, of n slopes a row, until one
+is shorter than this share of the first."""
 _SMALL_SHARE = 1e-3
 """Columns of smaller share (or than the root of the tolerance) do not enter Newton's equations whole."""
 _STEPS, _HALVINGS = 60, 40
@@ -61,8 +59,7 @@ class LossProblem:
 
     @property
     def has_evidence(self) -> bool:
-        """Whether exp(-loss) is a probability; not of several fitted values a row, whose determinant would take the
-        factor of all unknowns that steps and leverages do without."""
+        """Whether exp(-loss) is a probability and its determinant is cheap: not of several fitted values a row."""
         return self.loss.likelihood and self.loss.width == 1
 
     @cached_property
@@ -95,12 +92,10 @@ class LossProblem:
         return out
 
     def equations(self, step_sum: float, fitted: Array, tolerance: float) -> Equations:
-        """Newton's equations at a reading, whole in the columns whose share of the fit there is not very small: what
-        is neglected of the others shrinks at every step by about the root of their share."""
+        """Newton's equations at a reading, whole in the columns whose share of the fit there is not very small."""
         penalty, share = self.penalty(step_sum), min(_SMALL_SHARE, math.sqrt(tolerance))
-        whole = int(self.intercept)
-        if self.energies.size:
-            whole += int(np.count_nonzero(self.energies * self.bend > share * penalty[-1]))
+        large = self.energies * self.bend > share * penalty[-1] if self.energies.size else ()
+        whole = int(self.intercept) + int(np.count_nonzero(large))
         return Equations(self.design, whole, self.curvatures(fitted), penalty, self.energies, self.n_samples)
 
     @cached_property
@@ -112,11 +107,6 @@ class LossProblem:
             alone = LossProblem(np.empty((len(self.y), 0)), self.y, self.weights, self.loss)
             coefficients[:1] = minimise(alone, 1.0, Minimiser(0.0, np.zeros((1, q)), alone)).coefficients
         return Minimiser(0.0, coefficients, self)
-
-    @cached_property
-    def gradient_scale(self) -> float:
-        """The norm of the gradient at the constant fit."""
-        return float(np.linalg.norm(self.design.T @ self.slopes(self.constant.fitted)))
 
     def slopes(self, fitted: Array) -> Array:
         """w phi', (n, q)."""
@@ -176,7 +166,7 @@ class Minimiser:
         left[alone] = one
         shift = np.linalg.solve(left, a @ slopes)[:, :, 0]
         if len(shift) <= MORE_STEPS_ROWS and shift.size <= _MORE_STEPS_SIZE:
-            shift = self._more_steps(shift, np.linalg.solve(left.transpose(0, 2, 1), slopes)[:, :, 0], left)
+            shift = self._more_steps(shift, left)
         shift[alone] = np.nan
         return cast(Array, self.fitted + shift)
 
@@ -185,38 +175,31 @@ class Minimiser:
         """The same, and the fit itself where a row fits itself alone."""
         return np.where(np.isfinite(self.left_out), self.left_out, self.fitted)
 
-    def _more_steps(self, shift: Array, pull: Array, left: Array) -> Array:
+    def _more_steps(self, shift: Array, left: Array) -> Array:
         """Left-out shifts (n, q) after more steps with the same Hessian, halved where one is longer than the last.
 
-        Without row i, f_j moves by m_ij = B_ji pull_i first, B_ij = x_i' H^-1 x_j. There the slope of row j has changed
-        by rho_ij beyond its curvature, and the next step answers to that: with c_ij = sum over l of B_jl rho_il, by
-        c_ij + B_ji (I - W_i A_i)^-1 W_i c_ii.
+        Without row i the fit moves by m = X H_i^-1 X' (s - s_i(m) + W_i m): slopes s at the fit, s_i(m) after the move
+        and curvatures W_i without the row. X H_i^-1 X' = B + B_i (I - W_i A_i)^-1 W_i B_i', with B = X H^-1 X'.
         """
-        problem, (n, q), size = self.problem, pull.shape, np.linalg.norm(shift, axis=1)
-        curvature, slopes = self.equations.curvature, problem.slopes(self.fitted)
-        between = self.equations.joint().transpose(1, 0, 3, 2).reshape(n * q, n * q)
-        share, turned = problem.removed / problem.weights, left.transpose(0, 2, 1)
-
-        def moves(rows: Array, by: Array) -> Array:
-            return cast(Array, by[:, None] @ between.reshape(n, q, n * q)[rows]).reshape(-1, n, q)
-
-        out, rows, first = shift.copy(), np.arange(n), moves(np.arange(n), pull)
-        at, last, damping = first, size, np.ones(n)
-        for _ in range(_MORE_STEPS):
-            own = np.arange(len(rows)), rows
+        problem, (n, q), size = self.problem, shift.shape, np.linalg.norm(shift, axis=1)
+        share, turned, weights = problem.removed / problem.weights, left.transpose(0, 2, 1), problem.weights[:, None]
+        curvature, between, slopes = self.equations.curvature, self.equations.joint(), problem.slopes(self.fitted)
+        out, rows, at, last, damping = shift.copy(), np.arange(n), np.zeros((n, n, q)), np.full(n, np.inf), np.ones(n)
+        for _ in range(1 + _MORE_STEPS):
+            own, lost = (np.arange(len(rows)), rows), share[rows, None]
             with np.errstate(over="ignore", invalid="ignore"):
                 slope = problem.loss.slope(np.tile(problem.y, len(rows)), (self.fitted + at).reshape(-1, q))
-            rest = problem.weights[:, None] * slope.reshape(at.shape) - slopes - (curvature @ at[..., None])[..., 0]
-            rest[own] *= (1 - share[rows])[:, None]
-            answer = (rest.reshape(len(rows), -1) @ between).reshape(at.shape)
-            bent = share[rows, None] * (curvature[rows] @ answer[own][:, :, None])[:, :, 0]
-            change = first - answer - moves(rows, np.linalg.solve(turned[rows], bent[:, :, None])[:, :, 0]) - at
+            bent = (curvature @ at[..., None])[..., 0] - weights * slope.reshape(at.shape)
+            bent[own] *= 1 - lost
+            answer = ((slopes + bent).reshape(len(rows), n * q) @ between).reshape(at.shape)
+            pull = np.linalg.solve(turned[rows], lost[:, None] * curvature[rows] @ answer[own][:, :, None])
+            change = answer + (pull.transpose(0, 2, 1) @ between.reshape(n, q, n * q)[rows]).reshape(at.shape) - at
             length = np.linalg.norm(change[own], axis=1)
             damping = np.where(length >= last, damping / 2, damping)
             at = at + damping[:, None, None] * change
             out[rows] = np.where((length <= size[rows])[:, None], at[own], shift[rows])
             going = ~(length <= _CLOSE * size[rows])
-            rows, first, at, last, damping = (each[going] for each in (rows, first, at, length, damping))
+            rows, at, last, damping = (each[going] for each in (rows, at, length, damping))
             if not len(rows):
                 break
         return out
@@ -258,15 +241,12 @@ def minimise(problem: LossProblem, step_sum: float, start: Minimiser, tolerance:
         return problem.constant
     design, penalty, at = problem.design, problem.penalty(step_sum), start.coefficients
     fitted = design @ at
-    value = problem.objective(at, fitted, penalty)
-    scale = problem.gradient_scale if problem.features.size else 0.0
-    first: Equations | None = None
+    value, scale, first = problem.objective(at, fitted, penalty), 0.0, None
     for _ in range(_STEPS):
         gradient = design.T @ problem.slopes(fitted) + penalty * at
         norm = float(np.linalg.norm(gradient))
-        scale = scale or norm or 1.0
         equations = problem.equations(step_sum, fitted, tolerance)
-        first = first or equations
+        scale, first = scale or norm or 1.0, first or equations
         direction = equations.direction(gradient, norm / scale, first)
         slope = float((gradient * direction).sum())
         moved = _descend(problem, at, direction, penalty, value, slope)

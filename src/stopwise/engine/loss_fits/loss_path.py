@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise._support.minimum import vertex
 from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser, minimise
 from stopwise.rules import Evidence, Reason, Stop
 from stopwise.rules.prudent import constant_stands
@@ -63,19 +64,19 @@ def walk(problem: LossProblem, *, allowance: float = 0.5, final: bool = True) ->
     readings, ratio = [problem.constant], RATIO if final else ROUGH_RATIO
     for step_sum in _clock(problem, ratio):
         readings.append(minimise(problem, step_sum, readings[-1], COARSE))
-        best = min(readings, key=lambda at: at.left_out_mean)
+        best = min(readings, key=_mean)
         above, error = excess(readings[-1], best)
         hopeless = readings[-1].left_out_mean > _HOPELESS * readings[0].left_out_mean
         worse = hopeless or above > max(_RISE_ERRORS * error, 1e-6 * abs(best.left_out_mean))
         falls = not final and problem.has_evidence and readings[-1].evidence < readings[-2].evidence
-        if (worse or not math.isfinite(above)) and not falls:
+        if worse and not falls:
             break
-    at = min(range(len(readings)), key=lambda i: readings[i].left_out_mean)
-    best = readings[0] if final and _constant_stands(readings, allowance) else _between(problem, readings, at, ratio)
-    chosen = _earliest(problem, readings, best, allowance) if final else best
+    stands = final and _constant_stands(readings, allowance)
+    chosen = best = readings[0] if stands else _between(problem, readings, ratio)
     if final:
-        same, chosen = chosen is best, minimise(problem, chosen.step_sum, chosen)
-        best = chosen if same else min(chosen, best, key=lambda at: at.left_out_mean)
+        rough = _earliest(problem, readings, best, allowance)
+        chosen = minimise(problem, rough.step_sum, rough)
+        best = chosen if rough is best else min(chosen, best, key=_mean)
     return LossPath(tuple(readings), chosen, _told(chosen, best, readings[-1].step_sum, allowance))
 
 
@@ -110,17 +111,19 @@ def _constant_stands(readings: list[Minimiser], allowance: float) -> bool:
     return allowance > 0 and constant_stands(means, over_constant)
 
 
-def _between(problem: LossProblem, readings: list[Minimiser], at: int, ratio: float) -> Minimiser:
+def _between(problem: LossProblem, readings: list[Minimiser], ratio: float) -> Minimiser:
     """The minimum by the parabola through the lowest reading and its neighbours, on the log clock."""
-    if not 2 <= at < len(readings) - 1:
+    means = np.array([reading.left_out_mean for reading in readings])
+    at = int(np.argmin(means))
+    shift = vertex(means, at) if at >= 2 else 0.0  # the first reading is 0, which has no logarithm
+    if shift == 0:
         return readings[at]
-    left, middle, right = (reading.left_out_mean for reading in readings[at - 1 : at + 2])
-    bend = left - 2 * middle + right
-    if not (math.isfinite(bend) and bend > 0):
-        return readings[at]
-    shift = (left - right) / (2 * bend)
     found = minimise(problem, readings[at].step_sum * ratio**shift, readings[at], COARSE)
-    return min(readings[at], found, key=lambda reading: reading.left_out_mean)
+    return min(readings[at], found, key=_mean)
+
+
+def _mean(reading: Minimiser) -> float:
+    return reading.left_out_mean
 
 
 def _earliest(problem: LossProblem, readings: list[Minimiser], best: Minimiser, allowance: float) -> Minimiser:
@@ -134,14 +137,11 @@ def _earliest(problem: LossProblem, readings: list[Minimiser], best: Minimiser, 
     if allowance == 0 or not before:
         return best
     first = next((i for i, reading in enumerate(before) if over(reading) <= 0), len(before))
-    if first == 0:
-        return before[0]
-    low, high = before[first - 1], before[first] if first < len(before) else best
-    for _ in range(_ROOT_STEPS if low.step_sum > 0 else 0):
+    low, high = before[max(first - 1, 0)], [*before, best][first]
+    for _ in range(_ROOT_STEPS if 0 < low.step_sum < high.step_sum else 0):
         above, below = over(low), over(high)
-        share = above / (above - below) if math.isfinite(above) and above > below else 0.5
-        share = min(max(share, 0.1), 0.9)
-        step_sum = math.exp((1 - share) * math.log(low.step_sum) + share * math.log(high.step_sum))
+        share = min(max(above / (above - below), 0.1), 0.9) if math.isfinite(above) and above > below else 0.5
+        step_sum = low.step_sum ** (1 - share) * high.step_sum**share
         middle = minimise(problem, step_sum, low if share < 0.5 else high, COARSE)
         low, high = (middle, high) if over(middle) > 0 else (low, middle)
         above, error = excess(high, best)
@@ -152,13 +152,9 @@ def _earliest(problem: LossProblem, readings: list[Minimiser], best: Minimiser, 
 
 def _told(chosen: Minimiser, best: Minimiser, last: float, allowance: float) -> Stop:
     above, error = excess(chosen, best)
-    reason = Reason.ZERO if chosen.step_sum == 0 else Reason.CAP if chosen.step_sum >= last else Reason.MINIMUM
+    lowest, at = best.left_out_mean, chosen.step_sum
+    reason = Reason.ZERO if at == 0 else Reason.CAP if at >= last else Reason.MINIMUM
     evidence = Evidence(
-        rule="prudent",
-        criterion=best.left_out_mean + above,
-        lowest=best.left_out_mean,
-        lowest_step_sum=best.step_sum,
-        standard_error=error,
-        allowance=allowance,
+        "prudent", lowest + above, lowest, lowest_step_sum=best.step_sum, standard_error=error, allowance=allowance
     )
-    return Stop(None, chosen.step_sum, reason, evidence)
+    return Stop(None, at, reason, evidence)

@@ -37,11 +37,8 @@ class LossRows:
 
 def merge_copies(covariates: Array, y: Array, weights: Array) -> LossRows:
     """Rows that agree in covariates and response become one of their total weight; sorted, so that order is nothing."""
-    order = np.lexsort((y, *covariates.T[::-1]))
-    x, y, weights = covariates[order], y[order], weights[order]
-    new = np.append(True, np.any(x[1:] != x[:-1], axis=1) | (y[1:] != y[:-1]))
-    starts = np.flatnonzero(new)
-    return LossRows(x[starts], y[starts], np.add.reduceat(weights, starts))
+    rows, became = np.unique(np.column_stack([covariates, y]), axis=0, return_inverse=True)
+    return LossRows(rows[:, :-1], rows[:, -1], np.bincount(became, weights))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +91,7 @@ def kernel_problem(
         projection = vectors / root
         features = x[:, picked] @ projection
     else:
-        if m == n:
-            _, first = np.unique(x, axis=0, return_index=True)
-            picked = np.sort(first)
+        picked = picked if m < n else np.sort(np.unique(x, axis=0, return_index=True)[1])
         found = make_landmarks(kernel, x[picked].astype(np.float64, copy=False))
         features, projection = found.features(x), found.projection
     mean = np.average(features, axis=0, weights=weights) if intercept else np.zeros(features.shape[1])
@@ -104,5 +99,5 @@ def kernel_problem(
     features = features - mean
     _, turn = scipy.linalg.eigh(features.T @ (weights[:, None] * features), driver="evd", check_finite=False)
     turn = turn[:, ::-1]
-    way_back = {"projection": projection @ turn, "landmarks": picked, "mean": mean @ turn, "exact": m == n}
-    return KernelProblem(features @ turn, rows.y, weights, loss, intercept, scale or 1.0, **way_back)
+    back = {"projection": projection @ turn, "landmarks": picked, "mean": mean @ turn, "exact": m == n}
+    return KernelProblem(features @ turn, rows.y, weights, loss, intercept, scale or 1.0, **back)

@@ -17,7 +17,7 @@ import scipy.linalg
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from stopwise._support.arrays import Array
-from stopwise.losses import simplex
+from stopwise.losses.labels import simplex
 
 DIRECT_SIZE = 600
 """Up to so many unknowns in the whole columns the leverages of several fitted values a row come from one factor."""
@@ -62,25 +62,21 @@ class Equations:
 
     def leverages(self) -> Array:
         """x_i' H^-1 x_i, (n, q, q)."""
-        rows, q = self.design[:, : self.whole], self.curvature.shape[1]
-        if q > 1 and self.whole * q > DIRECT_SIZE:
-            return self._leverages_by_direction()
-        out = np.zeros((len(rows), q, q))
+        rows, rest, q = self.design[:, : self.whole], self.design[:, self.whole :], self.curvature.shape[1]
+        out = np.einsum("ij,ij->i", rest, rest / self.rest)[:, None, None] * np.eye(q)
         if q == 1:
             half = scipy.linalg.solve_triangular(self.factor, rows.T, lower=True, check_finite=False)
-            return cast(Array, (np.einsum("ji,ji->i", half, half) + self._rest_leverage())[:, None, None])
+            return cast(Array, out + np.einsum("ji,ji->i", half, half)[:, None, None])
+        if self.whole * q > DIRECT_SIZE:
+            return cast(Array, out + self._leverages_by_direction())
         inverse = self._inverse()
-        for c, d in zip(*np.tril_indices(q), strict=True):
-            out[:, c, d] = out[:, d, c] = np.einsum("ij,ij->i", rows @ inverse[c, :, d], rows)
-        return out + self._rest_leverage()[:, None, None] * np.eye(q)
-
-    def _rest_leverage(self) -> Array:
-        rest = self.design[:, self.whole :]
-        return np.asarray(np.einsum("ij,ij->i", rest, rest / self.rest))
+        for c, d in np.ndindex(q, q):
+            out[:, c, d] += np.einsum("ij,ij->i", rows @ inverse[c, :, d], rows)
+        return cast(Array, out)
 
     def _leverages_by_direction(self) -> Array:
-        """The same with one fitted value at a time: along each direction of a row's own curvature, its leverage when
-        every row has that share of its mean curvature. Exact where all rows are alike."""
+        """The whole columns' part with one fitted value at a time: along each direction of a row's own curvature, its
+        leverage when every row has that share of its mean curvature. Exact where all rows are alike."""
         mean, penalty = self.mean_curvature[:, 0], self.penalty[: self.whole, 0]
         rows = self.design[:, : self.whole] / np.sqrt(np.maximum(penalty, NEARLY_FREE * (penalty.max() or 1.0)))
         strengths, turn = scipy.linalg.eigh(rows.T @ (mean * rows), driver="evd", check_finite=False)
@@ -88,8 +84,7 @@ class Equations:
         values, vectors = np.linalg.eigh(self.curvature)
         shares = np.maximum(values, 0.0) / mean
         along = [np.einsum("ij,ij->i", energies, 1 / (1 + np.outer(share, strengths))) for share in shares.T]
-        each = np.column_stack(along) + self._rest_leverage()[:, None]
-        return cast(Array, (vectors * each[:, None]) @ vectors.transpose(0, 2, 1))
+        return cast(Array, (vectors * np.column_stack(along)[:, None]) @ vectors.transpose(0, 2, 1))
 
     def log_determinant(self) -> float:
         """log |H|, from the factor of all unknowns in the whole columns."""
@@ -97,12 +92,10 @@ class Equations:
         return whole + int(self.curvature.shape[1]) * float(np.log(self.rest).sum())
 
     def joint(self) -> Array:
-        """x_i' H^-1 x_j between all rows, (q, n, q, n)."""
-        rows, rest = self.design[:, : self.whole], self.design[:, self.whole :]
-        out = np.einsum("ij,cjdk,lk->cidl", rows, self._inverse(), rows, optimize=True)
-        for c in range(len(out)):
-            out[c, :, c] += (rest / self.rest) @ rest.T
-        return cast(Array, out)
+        """x_i' H^-1 x_j between all rows, (n q, n q), ordered by row, then by fitted value."""
+        rows, rest, q = self.design[:, : self.whole], self.design[:, self.whole :], self.curvature.shape[1]
+        inside = np.einsum("ij,cjdk,lk->icld", rows, self._inverse(), rows, optimize=True).reshape(2 * (q * len(rows),))
+        return cast(Array, inside + np.kron((rest / self.rest) @ rest.T, np.eye(q)))
 
     def _inverse(self) -> Array:
         """H^-1 over the whole columns, (q, whole, q, whole)."""
