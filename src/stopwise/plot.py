@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from stopwise._support.arrays import Array, ArrayLike
-from stopwise._support.matplotlib import library
+from stopwise._support.optional import matplotlib
 from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.intake import names_of
 from stopwise.estimators.prediction.host import predict_rows
@@ -23,7 +23,7 @@ from stopwise.views.curves import Chosen, chosen, has_rows, observed, readings, 
 from stopwise.views.curves import crossing as crossing_of
 from stopwise.views.facts import Model, describe
 
-library()
+matplotlib()
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -67,7 +67,7 @@ def _finish(ax: Axes, title: str, legend: bool = True, **labels: str) -> Axes:
 
 def _ink() -> str:
     """The colour of text: a mark in it reads on any background that a style sheet may set."""
-    return str(library().rcParams["text.color"])
+    return str(matplotlib().rcParams["text.color"])
 
 
 def _target(model: Model, y: object, response: int) -> str:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from stopwise._support.arrow import arrow
 from stopwise._support.dask import connected, dask
+from stopwise._support.optional import arrow
 from stopwise.engine.cluster.chunks import Chunks, Layout, PartitionError, Rows, count_rows, rows_of_table
 from stopwise.estimators.dask_collections import fit_chunks
 from stopwise.tables import Asked, FittedTable, Numbers, Recipe

@@ -22,11 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from stopwise._support.arrays import Array
-from stopwise._support.arrow import arrow
+from stopwise._support.optional import arrow, openpyxl
 from stopwise.cli.streams import opened_stream
 from stopwise.io import atomic_path
 from stopwise.tables.names import shown
-from stopwise.tables.reading.spreadsheet import openpyxl
 
 Cells: TypeAlias = Array | npt.NDArray[np.object_]
 _SHEET_ROWS = 1_048_576

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stopwise._support.matplotlib import library
+from stopwise._support.optional import matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +27,7 @@ LABELS = {"critical": "the rule", "holdout": "hold-out", "sure": "SURE", "gcv": 
 
 def panel(width: float = 4.6, height: float = 3.4) -> tuple[Figure, Axes]:
     """An empty panel; no global state, no window."""
-    library()
+    matplotlib()
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")

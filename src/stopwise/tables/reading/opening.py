@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, cast
 
-from stopwise._support.arrow import arrow
+from stopwise._support.optional import arrow
 from stopwise.tables.names import shown
 from stopwise.tables.table import TableError
 

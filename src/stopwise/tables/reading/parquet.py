@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stopwise._support.arrow import arrow
+from stopwise._support.optional import arrow
 from stopwise.tables.column_types import ColumnType, Reading
 from stopwise.tables.encodings import as_text
 from stopwise.tables.frames import as_table

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import importlib
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stopwise._support.optional import openpyxl
 from stopwise.tables.names import quoted, shown
 from stopwise.tables.reading.opening import check_size, plain_errors
 from stopwise.tables.reading.records import Row
 from stopwise.tables.table import TableError
 
 SUFFIXES = (".xlsx", ".xlsm")
-
-
-def openpyxl(what: str) -> Any:
-    """The library of spreadsheets, or an error that names the extra which brings it."""
-    try:
-        return importlib.import_module("openpyxl")
-    except ImportError as problem:
-        raise ImportError(f"{what} needs openpyxl: pip install 'stopwise[excel]'") from problem
 
 
 @dataclass(frozen=True)
