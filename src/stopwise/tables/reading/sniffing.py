@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stopwise.tables.names import shown
-from stopwise.tables.reading.cells import DATE_FORMATS, DOUBTFUL_MARKS, MISSING_MARKS, as_number
+from stopwise.tables.reading.cells import DATE_FORMATS, GAPS, MISSING_MARKS, as_number
 from stopwise.tables.reading.opening import BLOCK, opened
 from stopwise.tables.reading.records import Layout, Row, records
 from stopwise.tables.table import TableError
@@ -285,8 +285,7 @@ def _is_typed(cell: str, decimal: str) -> bool:
 
 def _typed_share(rows: list[Row], decimal: str) -> float:
     cells = [cell for row in rows[1:101] for cell in row]
-    gaps = MISSING_MARKS | DOUBTFUL_MARKS
-    return sum(cell in gaps or _is_typed(cell, decimal) for cell in cells) / max(1, len(cells))
+    return sum(cell in GAPS or _is_typed(cell, decimal) for cell in cells) / max(1, len(cells))
 
 
 def _has_header(rows: list[Row], decimal: str) -> bool:
