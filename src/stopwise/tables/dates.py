@@ -74,8 +74,6 @@ def features(moments: Moments, parts: tuple[str, ...]) -> Floats:
     return np.stack(columns, axis=1) if columns else np.empty((len(moments), 0))
 
 
-def feature_names(name: str, parts: tuple[str, ...]) -> list[str]:
-    """Names for `features`."""
-    return [
-        made for part in parts for made in ([name] if part == "trend" else [f"{name} {part} sin", f"{name} {part} cos"])
-    ]
+def feature_groups(name: str, parts: tuple[str, ...]) -> list[list[str]]:
+    """Names for `features`; sine and cosine of a cycle belong together."""
+    return [[name] if part == "trend" else [f"{name} {part} sin", f"{name} {part} cos"] for part in parts]

@@ -92,7 +92,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self._keep(None, Described((), {}, {}))
             return self
         table = _checked(self, X, reset=True)
-        found = describe(table, _responses(y, table.n_rows), self._choices())
+        choices = Choices(tuple(self.dates), self.max_levels, self.many)
+        found = describe(table, _responses(y, table.n_rows), choices)
         if not found.encodings:
             raise TableError(f"no feature is left: {_reasons(found.left_out)}")
         recipe = Recipe(found.encodings)
@@ -100,9 +101,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._keep(recipe, found)
         self._say()
         return self
-
-    def _choices(self) -> Choices:
-        return Choices(tuple(self.dates), self.max_levels, self.many)
 
     def _keep(self, recipe: Recipe | None, found: Described) -> None:
         self.recipe_ = recipe

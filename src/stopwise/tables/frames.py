@@ -62,7 +62,7 @@ def as_column(series: nw.Series[Any], name: str) -> Column:
     if isinstance(kind, nw.Boolean):
         return Column(Kind.BOOLEAN, _floats(series))
     if isinstance(kind, nw.String | nw.Categorical | nw.Enum):
-        return text_column(_or_none(cell) for cell in series.cast(nw.String).to_list())
+        return text_column(None if _is_gap(cell) else str(cell) for cell in series.cast(nw.String).to_list())
     if isinstance(kind, nw.Datetime | nw.Date):
         return Column(Kind.DATE, _moments(series))
     if isinstance(kind, nw.Duration):
@@ -73,8 +73,7 @@ def as_column(series: nw.Series[Any], name: str) -> Column:
 
 
 def _floats(series: nw.Series[Any]) -> npt.NDArray[np.float64]:
-    values = series.cast(nw.Float64).to_numpy()
-    return np.array(values, dtype=np.float64)
+    return np.array(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
 
 
 def _moments(series: nw.Series[Any]) -> npt.NDArray[np.datetime64]:
@@ -82,10 +81,6 @@ def _moments(series: nw.Series[Any]) -> npt.NDArray[np.datetime64]:
     if isinstance(series.dtype, nw.Datetime) and series.dtype.time_zone is not None:
         series = series.dt.replace_time_zone(None)
     return np.array(series.cast(nw.Datetime("us")).to_numpy(), dtype="datetime64[us]")
-
-
-def _or_none(cell: object) -> str | None:
-    return None if _is_gap(cell) else str(cell)
 
 
 def of_objects(cells: list[Any], name: str, kind: str = "object") -> Column:

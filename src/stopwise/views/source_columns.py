@@ -11,7 +11,7 @@ from stopwise._support.arrays import Array
 from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.kernels import Precomputed
-from stopwise.tables.encodings import MISSING, OTHER, Categories, Dates, Encoding, Numbers
+from stopwise.tables.encodings import Categories, Dates, Encoding, Numbers
 from stopwise.tables.recipe import Recipe
 from stopwise.views.facts import Model
 
@@ -50,7 +50,8 @@ class SourceColumn:
         """Levels for a column that has a few; else `count` places between its 1% and 99% quantiles."""
         block = rows[:, list(self.features)].astype(np.float64)
         if isinstance(self.encoding, Categories):
-            return self._levels(self.encoding)
+            labels = self.encoding.labels
+            return Positions(np.eye(len(labels)), np.arange(len(labels), dtype=np.float64), labels)
         if isinstance(self.encoding, Dates):
             return self._moments(self.encoding, block, count)
         values = block[:, 0] if block.shape[1] == 1 else block[block[:, 1] == 0, 0]
@@ -65,10 +66,6 @@ class SourceColumn:
         low, high = np.quantile(values, [0.01, 0.99])
         at = np.linspace(low, high, count)
         return Positions(_beside(at, gap), at)
-
-    def _levels(self, encoding: Categories) -> Positions:
-        labels = (*encoding.levels, *[OTHER] * encoding.pooled, *[MISSING] * encoding.flag)
-        return Positions(np.eye(len(labels)), np.arange(len(labels), dtype=np.float64), labels)
 
     def _moments(self, encoding: Dates, block: Array, count: int) -> Positions:
         """Dates of the table itself, evenly spread: a cycle belongs to its moment."""
@@ -104,7 +101,7 @@ def columns_of(model: Model) -> list[SourceColumn]:
 def _encoded(recipe: Recipe) -> list[SourceColumn]:
     out, start = [], 0
     for encoding in recipe.encodings:
-        width = len(encoding.features)
+        width = sum(len(group) for group in encoding.groups)
         out.append(SourceColumn(encoding.name, tuple(range(start, start + width)), encoding))
         start += width
     return out
