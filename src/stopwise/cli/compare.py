@@ -7,7 +7,7 @@ import click
 
 from stopwise.cli import options
 from stopwise.cli.fit import one_covariate
-from stopwise.cli.output import Notes, emit_json, print_facts, print_table
+from stopwise.cli.output import Notes, print_facts, print_table, tell
 from stopwise.cli.table_options import Columns, Writing, read_table, table_options
 from stopwise.examples import EXAMPLES
 from stopwise.io import atomic_path
@@ -58,10 +58,7 @@ def compare(data: Path | None, holdout: float, figure: Path | None, as_json: boo
         options.optional("stopwise.plot", "--figure")
     notes = Notes(quiet=quiet or as_json)
     columns, writing = Columns.taken(given), Writing.taken(given)
-    with notes.progress("reading"), notes.listening():
-        training = read_table(data, given.pop("example"), columns, writing).training
-    for note in training.notes:
-        notes.add(note)
+    training = read_table(data, given.pop("example"), columns, writing, notes).training
     if training.of_classes and figure:
         raise click.UsageError(f"--figure is for a target of numbers, and '{shown(training.roles.target)}' holds text")
     kernel = options.kernel_for(given["kernel"], given["length_scale"], one_covariate(training))
@@ -76,10 +73,7 @@ def compare(data: Path | None, holdout: float, figure: Path | None, as_json: boo
         if figure:
             _draw(comparison, figure)
     result = as_object(comparison, training.roles.target, figure, notes)
-    if as_json:
-        emit_json(result)
-    elif not quiet:
-        _print(result)
+    tell(result, lambda: _print(result), as_json=as_json, quiet=quiet)
 
 
 def _print(result: dict[str, Any]) -> None:

@@ -15,9 +15,9 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.cli import options
-from stopwise.cli.fit_cluster import fit_in_chunks
-from stopwise.cli.output import Notes, emit_json, print_facts
-from stopwise.cli.table_options import Columns, Writing, read_table, table_options
+from stopwise.cli.out_of_core import fit_in_chunks
+from stopwise.cli.output import Notes, print_facts, tell
+from stopwise.cli.table_options import Columns, Writing, check_one_source, read_table, table_options
 from stopwise.estimators import KernelGradientClassifier, KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.examples import EXAMPLES
 from stopwise.io import atomic_path, write_model
@@ -99,8 +99,7 @@ def _write(fitted: TableFit, out: Path | None, report: Path | None, notes: Notes
 
 def _agree(data: Path | None, given: dict[str, Any]) -> None:
     """Options that contradict each other are told so before anything is read."""
-    if data is not None and given["example"] is not None:
-        raise click.UsageError(f"DATA and --example are both given: fit either {str(data)!r} or the example")
+    check_one_source(data, given["example"])
     if given["quantile"] is not None and given["loss"] != "quantile":
         raise click.UsageError(f"--quantile is for --loss quantile, and --loss is {given['loss']}: leave one out")
     given["quantile"] = 0.5 if given["quantile"] is None else given["quantile"]
@@ -144,12 +143,10 @@ def fit(data: Path | None, out: Path | None, report: Path | None, as_json: bool,
     if given["solver"] == "dask":
         estimator = _estimator(None, given["rule"], given["filter"], given)
         model, result = fit_in_chunks(estimator, data, out, report, columns, writing, notes)
-        _tell(model, result | {"warnings": notes.lines, **written}, as_json, quiet)
+        result |= {"warnings": notes.lines, **written}
+        tell(result, lambda: print_summary(result, explain(model)), as_json=as_json, quiet=quiet)
         return
-    with notes.progress("reading"), notes.listening():
-        read = read_table(data, example, columns, writing)
-    for note in read.training.notes:
-        notes.add(note)
+    read = read_table(data, example, columns, writing, notes)
     with notes.progress(f"fitting {len(read.training.target):,} rows"), notes.listening():
         estimator = _estimator(read.training, given["rule"], given["filter"], given)
         fitted = TableFit.of(estimator, read.training, columns.encoder())
@@ -159,14 +156,7 @@ def fit(data: Path | None, out: Path | None, report: Path | None, as_json: bool,
     result = {"rows": len(fitted.frame), "features": fitted.frame.recipe.features, "target": fitted.table.target}
     result |= {**facts, "seconds": round(time.perf_counter() - started, 3), "warnings": notes.lines, **written}
     result |= {"table": read.found, "encoded": fitted.frame.recipe.sentence}
-    _tell(fitted.model, result, as_json, quiet)
-
-
-def _tell(model: Model, result: dict[str, Any], as_json: bool, quiet: bool) -> None:
-    if as_json:
-        emit_json(result)
-    elif not quiet:
-        print_summary(result, explain(model))
+    tell(result, lambda: print_summary(result, explain(fitted.model)), as_json=as_json, quiet=quiet)
 
 
 _WRITTEN = (("table", "table"), ("columns", "encoded"))

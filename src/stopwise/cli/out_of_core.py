@@ -6,23 +6,74 @@ import contextlib
 import importlib
 import io
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 
 from stopwise._support.dask import connected, dask
 from stopwise._support.optional import arrow
+from stopwise.cli.output import Notes
+from stopwise.cli.table_options import Columns, Writing
 from stopwise.engine.cluster.chunks import Chunks, Layout, PartitionError, Rows, count_rows, rows_of_table
 from stopwise.estimators.dask_collections import fit_chunks
+from stopwise.io import atomic_path, write_model
 from stopwise.tables import Asked, FittedTable, Numbers, Recipe
 from stopwise.tables.reading.sniffing import Dialect, sniff
+from stopwise.views.facts import describe, plain
 
 CHUNK_ROWS = 262_144
 BLOCK_BYTES = 32 * 2**20
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
+
+
+def fit_in_chunks(
+    estimator: Any,
+    data: Path | None,
+    out: Path | None,
+    report: Path | None,
+    columns: Columns,
+    writing: Writing,
+    notes: Notes,
+) -> tuple[Any, dict[str, Any]]:
+    """The fitted model and what the command prints of it; the model file is written whole or not at all."""
+    if data is None or columns.target is None:
+        raise click.UsageError("--solver dask reads files in chunks: give a folder (or file) and --target")
+    if report is not None:
+        raise click.UsageError("a report shows single rows, which --solver dask does not keep: leave --report out")
+    if writing.missing not in (None, "refuse"):
+        raise click.UsageError("--solver dask refuses missing values: fill or drop them before")
+    started = time.perf_counter()
+    exclude = [*_split(columns.exclude), *([columns.id_column] if columns.id_column is not None else [])]
+    names = {"features": _split(columns.features), "exclude": exclude}
+    with notes.listening():
+        fitted = fit_folder(estimator, data, columns.target, writing=writing.asked(), show=not notes.quiet, **names)
+    if out is not None:
+        with atomic_path(out) as path:
+            write_model(fitted.model, path, fitted.table)
+    return fitted.model, _facts(fitted, time.perf_counter() - started)
+
+
+def _split(names: tuple[str, ...]) -> list[str]:
+    return [part.strip() for name in names for part in name.split(",")]
+
+
+def _facts(fitted: FolderFit, seconds: float) -> dict[str, Any]:
+    details = fitted.model.stop_.details
+    return {
+        "rows": fitted.n_rows,
+        "features": fitted.recipe.features,
+        "target": fitted.table.target,
+        "table": None,
+        "columns": fitted.recipe.sentence,
+        **describe(fitted.model),
+        "seconds": round(seconds, 3),
+        **{name: plain(details.get(name)) for name in ("landmarks", "bracket", "captured", "settled")},
+    }
 
 
 @dataclass(frozen=True)

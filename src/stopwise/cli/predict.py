@@ -99,24 +99,17 @@ class Tally:
         return [f"{count:,} of {self.rows:,} rows {words}" for words, count in found.items() if count]
 
 
+@dataclass
 class Predictor:
     """A model, the columns it wants, and a count of what it met."""
 
-    def __init__(
-        self,
-        model: Any,
-        recipe: Recipe,
-        *,
-        std: bool,
-        missing: str,
-        id_column: str | None,
-        interval: float | None = None,
-    ) -> None:
-        self.model, self.recipe, self.std, self.missing = model, recipe, std, missing
-        self.id_column, self.interval = id_column, interval
-        self.ranges: Array = self.model.feature_range_
-        self.names, self.tally = recipe.features, Tally()
-        self.encoded = common_of(model).recipe is not None
+    model: Any
+    recipe: Recipe
+    std: bool
+    missing: str
+    id_column: str | None
+    interval: float | None
+    tally: Tally = field(default_factory=Tally)
 
     @property
     def reading(self) -> Reading:
@@ -151,10 +144,10 @@ class Predictor:
         self.tally.rows += len(X)
         self.tally.missing += int(gaps.sum())
         self.tally.unseen += int(unseen.sum())
-        beyond = outside(self.ranges, X) & usable[:, None]
+        beyond = outside(self.model.feature_range_, X) & usable[:, None]
         self.tally.outside += int(beyond.any(axis=1).sum())
-        for column in np.flatnonzero(beyond.any(axis=0)):
-            self.tally.features[self.names[column]] += int(beyond[:, column].sum())
+        counts = dict(zip(self.recipe.features, beyond.sum(axis=0).tolist(), strict=True))
+        self.tally.features.update({name: count for name, count in counts.items() if count})
 
     def _in_domain(self, X: Array) -> Mask:
         """Rows where the kernel is defined at all: a Sobolev kernel ends where its interval does."""
@@ -182,13 +175,13 @@ class Predictor:
             return self._classes(X, usable)
         outputs = 1 if self.model.dual_coef_.ndim == 1 else self.model.dual_coef_.shape[1]
         kinds = ["prediction", *(["std"] if self.std else []), *(["lower", "upper"] if self.interval else [])]
-        values = np.full((len(kinds), len(X), outputs), np.nan)
+        values, encoded = np.full((len(kinds), len(X), outputs), np.nan), common_of(self.model).recipe is not None
         if usable.any():
             with warnings.catch_warnings():
                 # Rows outside the range are counted over the whole file, and the columns were put in order by name.
                 warnings.simplefilter("ignore", ExtrapolationWarning)
                 warnings.filterwarnings("ignore", message="X does not have valid feature names")
-                rows = EncodedFrame(X[usable], tuple(self.recipe.names), self.recipe) if self.encoded else X[usable]
+                rows = EncodedFrame(X[usable], tuple(self.recipe.names), self.recipe) if encoded else X[usable]
                 for kind, part in enumerate(self._parts(rows)):
                     values[kind, usable] = np.reshape(part, (-1, outputs))
         ends = [""] if outputs == 1 else [f"_{column + 1}" for column in range(outputs)]

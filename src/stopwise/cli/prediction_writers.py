@@ -9,13 +9,12 @@ import gzip
 import io
 import json
 import lzma
-import math
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeAlias, cast
+from typing import IO, Any, TypeAlias, cast
 
 import click
 import numpy as np
@@ -38,13 +37,6 @@ _PACKERS: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
     ".xz": lambda handle: cast("IO[bytes]", lzma.LZMAFile(handle, "wb")),  # noqa: SIM115 (the writer closes it)
 }
 WRITTEN = ".csv or .tsv (plain, .gz, .bz2 or .xz), .parquet or .xlsx"
-
-
-class Writer(Protocol):
-    """Takes columns of equal length, batch by batch: numbers (NaN: no prediction) or text (None: no name)."""
-
-    def write(self, columns: Mapping[str, Cells]) -> None:
-        """Add a batch."""
 
 
 class _TextWriter:
@@ -166,13 +158,13 @@ class JsonWriter:
             if name not in self.arrays:
                 spool = tempfile.TemporaryFile("w+", encoding="ascii")  # noqa: SIM115 (the stack closes it)
                 self.arrays[name] = self.files.enter_context(spool)
-            cells = ["null" if _is_nothing(value) else json.dumps(value) for value in values.tolist()]
+            cells = [json.dumps(value) for value in _listed(values)]
             if cells:
                 self.arrays[name].write((", " if self.arrays[name].tell() else "") + ", ".join(cells))
 
-    def emit(self, result: dict[str, Any], out: IO[str] | None = None) -> None:
+    def emit(self, result: dict[str, Any]) -> None:
         """Print the object, each key of an array replaced by the array."""
-        out = sys.stdout if out is None else out
+        out = sys.stdout
         out.write("{")
         for position, (key, value) in enumerate(result.items()):
             out.write((", " if position else "") + json.dumps(key) + ": ")
@@ -186,5 +178,5 @@ class JsonWriter:
         out.write("}\n")
 
 
-def _is_nothing(value: object) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
+Writer: TypeAlias = _TextWriter | _ParquetWriter | _SheetWriter | JsonWriter
+"""Takes columns of equal length, batch by batch: numbers (NaN: no prediction) or text (None: no name)."""
