@@ -156,10 +156,6 @@ def _threshold(stop: Stop, path: Path) -> str:
     return f": there the residual, {here:.4g}, has come down to the noise level, {level:.4g}."
 
 
-def _fixed(stop: Stop, path: Path) -> str:
-    return ": the stop was given, not read off the data."
-
-
 def _zero(stop: Stop, path: Path) -> str:
     if float(path.energy) == 0:
         return f": the response does not vary, and the estimate is the constant {float(path.offset):.4g}."
@@ -216,7 +212,7 @@ _WHY: dict[Reason, Callable[[Stop, Path], str]] = {
     Reason.CROSSING: _crossing,
     Reason.MINIMUM: _minimum,
     Reason.THRESHOLD: _threshold,
-    Reason.FIXED: _fixed,
+    Reason.FIXED: lambda stop, path: ": the stop was given, not read off the data.",
     Reason.ZERO: _zero,
     Reason.CAP: _cap,
     Reason.BUDGET: _budget,
