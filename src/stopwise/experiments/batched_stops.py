@@ -33,8 +33,6 @@ from stopwise.rules.search import first_true_each, minimise_each
 
 COSTLY: dict[str, Any] = {"ratio": 1.1, "scan": 128, "tolerance": 0.03}
 """Where each reading costs a product with the kernel matrix: a coarser grid, sooner, within a percent of the stop."""
-
-
 _ENTRIES = 4_000_000
 """Squared errors that are held at once, 32 megabytes."""
 
@@ -140,9 +138,10 @@ def _(rule: SURE, trials: Trials) -> Array:
 
 @stops.register(GCV)
 @stops.register(Oracle)
-def _(rule: GCV | Oracle, trials: Trials) -> Array:
-    path = trials.path
-    return minimise_each(path, trials.count, lambda c, s: rule.criterion(take(path, c), s), rule.reading)
+@stops.register(MarginalLikelihood)
+def _(rule: GCV | Oracle | MarginalLikelihood, trials: Trials) -> Array:
+    path, reading = trials.path, "global" if isinstance(rule, MarginalLikelihood) else rule.reading
+    return minimise_each(path, trials.count, lambda c, s: rule.criterion(take(path, c), s), reading)
 
 
 @stops.register
@@ -154,12 +153,6 @@ def _(rule: LeaveOneOut, trials: Trials) -> Array:
         return np.concatenate([rule.criterion(part, step_sum[i : i + 1]) for i in range(len(step_sum))])
 
     return minimise_each(path, trials.count, criterion, rule.reading, **COSTLY)
-
-
-@stops.register
-def _(rule: MarginalLikelihood, trials: Trials) -> Array:
-    path = trials.path
-    return minimise_each(path, trials.count, lambda c, s: rule.criterion(take(path, c), s))
 
 
 @stops.register

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeAlias, cast
@@ -100,11 +100,6 @@ class Table:
     def take(self, rows: Mask | slice) -> Table:
         """Only these rows."""
         return Table({name: column.take(rows) for name, column in self.columns.items()})
-
-    def slices(self, rows: int) -> Iterator[Table]:
-        """The table in pieces of so many rows."""
-        for first in range(0, self.n_rows, rows):
-            yield self.take(slice(first, first + rows))
 
 
 def stacked(tables: Sequence[Table]) -> Table:

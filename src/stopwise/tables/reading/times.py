@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-
-import numpy as np
-import numpy.typing as npt
-
-from stopwise.tables.reading.cells import parse_cells
 
 _CLOCK = r"(?P<hours>\d{1,2}):(?P<minutes>[0-5]\d)(?::(?P<seconds>[0-5]\d(?:\.\d+)?))?"
 _HOUR = re.compile(rf"{_CLOCK}(?:\s?(?P<half>[AaPp])\.?[Mm]\.?)?", re.ASCII)
@@ -35,18 +29,8 @@ _SPANS = [
 ]
 
 
-def parse_hours(cells: Sequence[str]) -> npt.NDArray[np.float64] | None:
-    """Times of day such as 08:30 or 8:30 pm as hours, gaps as NaN; None where some cell is no such time."""
-    return parse_cells(cells, as_hours)
-
-
-def parse_days(cells: Sequence[str]) -> npt.NDArray[np.float64] | None:
-    """Durations such as 2h 30m, 1 days 02:30:00 or PT2H30M as days, gaps as NaN; None where some cell is none."""
-    return parse_cells(cells, as_days)
-
-
 def as_hours(cell: str) -> float | None:
-    """The time of day that a cell spells, in hours, or None."""
+    """The time of day that a cell spells, such as 08:30 or 8:30 pm, in hours, or None."""
     found = _HOUR.fullmatch(cell)
     hours = _total(found) if found is not None else 99.0
     if found is None or not found["half"]:
@@ -55,7 +39,7 @@ def as_hours(cell: str) -> float | None:
 
 
 def as_days(cell: str) -> float | None:
-    """The duration that a cell spells, in days, or None."""
+    """The duration that a cell spells, such as 2h 30m, 1 days 02:30:00 or PT2H30M, in days, or None."""
     found = next((made for pattern in _SPANS if (made := pattern.fullmatch(cell)) is not None), None)
     if found is None:
         return None
