@@ -21,7 +21,7 @@ from stopwise._support.arrays import Array, ArrayLike
 from stopwise._support.checks import at_least_zero, did_you_mean, flag, is_finite, is_number, real_array
 from stopwise._support.memory import row_tiles
 from stopwise._support.minimum import lowest_on_log_scale
-from stopwise.copies import find_observations
+from stopwise.copies import find_observations, standardised, within_range
 from stopwise.filters import Ridge
 from stopwise.kernels import Gaussian, Kernel, Matern, Sobolev, as_matrix, take_rows
 from stopwise.path import Path
@@ -166,22 +166,6 @@ class _FromRows(NoiseEstimator):
         return size * math.sqrt(max(float(self._variance(centred)), 0.0))
 
 
-def _inside(covariates: Array) -> tuple[Array, Array]:
-    """Each column mapped to [-1, 1], and half its range (1 where it does not vary): nothing overflows."""
-    low, high = covariates.min(axis=0), covariates.max(axis=0)
-    reach = high / 2 - low / 2
-    reach = np.where(reach > 0, reach, 1.0)
-    return cast(Array, (covariates - (low / 2 + high / 2)) / reach), reach
-
-
-def _standardised(covariates: Array, counts: Array) -> Array:
-    """Each column centred and divided by its standard deviation (left at 0 where it does not vary), at any size."""
-    inside = _inside(covariates)[0]
-    inside = inside - np.average(inside, axis=0, weights=counts)
-    spread = np.sqrt(np.average(inside**2, axis=0, weights=counts))
-    return cast(Array, inside / np.where(spread > 0, spread, 1.0))
-
-
 def _squares(gaps: Array, spread: Array) -> Any:
     """The sum over rows of gap^2 / spread, for one response or for each of several."""
     return (gaps.T**2 / spread).T.sum(axis=0)
@@ -248,9 +232,9 @@ class HallMarron(_FromRows):
         covariates, response, weights = sample.covariates, sample.response, sample.weights
         n, d = sample.n_observations, covariates.shape[1]
         if self.bandwidth == "auto":
-            scaled = _standardised(covariates, sample.counts) / (1.06 * n ** (-1 / (d + 4)))
+            scaled = standardised(covariates, sample.counts) / (1.06 * n ** (-1 / (d + 4)))
         else:
-            inside, reach = _inside(covariates)
+            inside, reach = within_range(covariates)
             # Below 1e-100 of the range no two rows are near, however close; and no square overflows.
             scaled = inside / np.maximum(float(self.bandwidth) / reach, 1e-100)
         residual: Any = 0.0
@@ -288,7 +272,7 @@ class NearestNeighbour(_FromRows):
 
     def _variance(self, sample: Sample) -> Any:
         response, root, d = sample.response, np.sqrt(sample.weights), sample.covariates.shape[1]
-        scaled = _standardised(sample.covariates, sample.counts)
+        scaled = standardised(sample.covariates, sample.counts)
         if self.detrend and sample.n_observations > 3 * (d + 1):
             design = np.column_stack([np.ones(len(scaled)), scaled])
             slopes = np.linalg.lstsq(root[:, None] * design, (response.T * root).T, rcond=None)[0]

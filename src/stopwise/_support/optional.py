@@ -9,7 +9,7 @@ def optional(module: str, what: str, extra: str, more: str = "") -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as problem:
-        name = module.partition(".")[0]
+        name = problem.name or module
         words = f"{what} needs {name}: pip install 'stopwise[{extra}]'{more}"
         raise type(problem)(words, name=name) from problem
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from stopwise._support.optional import optional
 from stopwise.cli import options
 from stopwise.cli.fit import one_covariate
 from stopwise.cli.output import Notes, print_facts, print_table, tell
@@ -19,7 +20,7 @@ from stopwise.views.facts import length_scale, number, plain
 
 
 def _draw(comparison: Comparison, figure: Path) -> None:
-    axes = options.optional("stopwise.plot", "--figure").compare(comparison)
+    axes = optional("stopwise.plot", "--figure", "report").compare(comparison)
     with atomic_path(figure) as temporary:
         axes.figure.savefig(temporary, format=figure.suffix.lstrip(".") or "png", dpi=150, bbox_inches="tight")
 
@@ -55,7 +56,7 @@ def compare(data: Path | None, holdout: float, figure: Path | None, as_json: boo
     options.check_outputs([] if data is None else input_files(data), figure)
     options.check_landmarks(given["solver"], given["landmarks"])
     if figure:
-        options.optional("stopwise.plot", "--figure")
+        optional("stopwise.plot", "--figure", "report")
     notes = Notes(quiet=quiet or as_json)
     columns, writing = Columns.taken(given), Writing.taken(given)
     training = read_table(data, given.pop("example"), columns, writing, notes).training

@@ -14,6 +14,7 @@ import click
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise._support.optional import optional
 from stopwise.cli import options
 from stopwise.cli.out_of_core import fit_in_chunks
 from stopwise.cli.output import Notes, print_facts, tell
@@ -86,7 +87,7 @@ def _write(fitted: TableFit, out: Path | None, report: Path | None, notes: Notes
         if out:
             write_model(fitted.model, files.enter_context(atomic_path(out)), fitted.table)
         if report:
-            options.optional("stopwise.pages", "--report").write(
+            optional("stopwise.pages", "--report", "report").write(
                 fitted.model,
                 files.enter_context(atomic_path(report)),
                 X=fitted.frame,
@@ -136,7 +137,7 @@ def fit(data: Path | None, out: Path | None, report: Path | None, as_json: bool,
     options.check_outputs([] if data is None else input_files(data), out, report)
     options.check_landmarks(given["solver"], given["landmarks"])
     if report:
-        options.optional("stopwise.pages", "--report")
+        optional("stopwise.pages", "--report", "report")
     notes = Notes(quiet=quiet or as_json)
     columns, writing, example = Columns.taken(given), Writing.taken(given), given.pop("example")
     written = {"model": str(out) if out else None, "report": str(report) if report else None}

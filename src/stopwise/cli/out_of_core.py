@@ -15,7 +15,7 @@ from typing import Any
 import click
 import numpy as np
 
-from stopwise._support.dask import connected, dask
+from stopwise._support.dask import Client, Future, connected, dask
 from stopwise._support.optional import arrow
 from stopwise.cli.output import Notes
 from stopwise.cli.table_options import Columns, Writing
@@ -115,7 +115,7 @@ def fit_folder(
     return FolderFit(estimator, FittedTable(target), recipe, chunks.n_rows)
 
 
-def _show_progress(future: Any) -> None:
+def _show_progress(future: Future) -> None:
     with contextlib.redirect_stdout(sys.stderr):
         dask("distributed").progress(future, notebook=False)
     sys.stderr.write("\n")
@@ -177,7 +177,7 @@ def read_parquet(path: str, groups: list[int], layout: Layout, label: str) -> Ro
     return rows_of_table(table.to_pandas(), replace(layout, dtypes=None), label)
 
 
-def _parquet_chunks(files: list[Path], asked: Layout, exclude: Sequence[str], writing: Asked, client: Any) -> Chunks:
+def _parquet_chunks(files: list[Path], asked: Layout, exclude: Sequence[str], writing: Asked, client: Client) -> Chunks:
     schema = _parquet().read_schema(files[0])
     kinds = {field.name: field.type for field in schema}
     numeric = {name for name, kind in kinds.items() if _is_number(kind)}
@@ -239,7 +239,7 @@ def read_csv(block: bytes, header: bytes, dialect: Dialect, names: tuple[str, ..
     return rows_of_table(table, layout, label)
 
 
-def _csv_chunks(files: list[Path], asked: Layout, exclude: Sequence[str], writing: Asked, client: Any) -> Chunks:
+def _csv_chunks(files: list[Path], asked: Layout, exclude: Sequence[str], writing: Asked, client: Client) -> Chunks:
     dialect = sniff(files[0], writing.given, writing.expected)
     first = _frame(files[0], dialect, 1000)
     names = tuple(map(str, first.columns))
