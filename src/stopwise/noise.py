@@ -44,15 +44,19 @@ class NoiseEstimator(ABC):
         """The kernel to use where one was given (None: "auto")."""
         return given
 
-    @abstractmethod
     def estimate(
         self, X: Given = None, y: Given = None, *, path: Path | None = None, weights: Array | None = None
     ) -> float:
         """The standard deviation of the noise, in the units of y."""
+        return self.estimate_from(self._sample(X, y, weights), path)
 
-    def estimate_from(self, sample: Sample, path: Path | None = None) -> float:
+    def _sample(self, X: Given, y: Given, weights: Array | None) -> Sample | None:
+        """The observations in rows, for an estimator that looks at them."""
+        return None
+
+    @abstractmethod
+    def estimate_from(self, sample: Sample | None, path: Path | None = None) -> float:
         """The same from observations (one response), or from their path, as a solver has them."""
-        return self.estimate(None, None, path=path)
 
 
 @dataclass(frozen=True)
@@ -69,9 +73,7 @@ class Known(NoiseEstimator):
                 'leave it "auto" to have it estimated'
             )
 
-    def estimate(
-        self, X: Given = None, y: Given = None, *, path: Path | None = None, weights: Array | None = None
-    ) -> float:
+    def estimate_from(self, sample: Sample | None, path: Path | None = None) -> float:
         return float(self.noise_std)
 
 
@@ -132,9 +134,7 @@ class _FromRows(NoiseEstimator):
     def _variance(self, sample: Sample) -> Any:
         """The variance of the noise at weight one: a number for (n,), one for each column of (n, q)."""
 
-    def estimate(
-        self, X: Given = None, y: Given = None, *, path: Path | None = None, weights: Array | None = None
-    ) -> float:
+    def _sample(self, X: Given, y: Given, weights: Array | None) -> Sample:
         if X is None or y is None:
             raise ValueError(f"the noise estimator {type(self).__name__} needs rows: give X and y")
         covariates, response = as_matrix(X).astype(np.float64), real_array(y, "y")
@@ -151,9 +151,10 @@ class _FromRows(NoiseEstimator):
             raise ValueError(f"{type(self).__name__} needs at least {self.least_rows} rows, got {counted}")
         found = find_observations(covariates, response[:, None], weights)
         rows = found.first
-        return self.estimate_from(sample_of(covariates[rows], response[rows], found.weights, found.counts))
+        return sample_of(covariates[rows], response[rows], found.weights, found.counts)
 
-    def estimate_from(self, sample: Sample, path: Path | None = None) -> float:
+    def estimate_from(self, sample: Sample | None, path: Path | None = None) -> float:
+        assert sample is not None
         if sample.n_observations < self.least_rows:
             raise ValueError(
                 f"{type(self).__name__} needs at least {self.least_rows} rows, got {sample.n_observations:g}"
@@ -295,9 +296,7 @@ class _FromPath(NoiseEstimator):
     def _path_variance(self, path: Path) -> float:
         """The variance of the noise of one response, problem units."""
 
-    def estimate(
-        self, X: Given = None, y: Given = None, *, path: Path | None = None, weights: Array | None = None
-    ) -> float:
+    def estimate_from(self, sample: Sample | None, path: Path | None = None) -> float:
         if path is None:
             raise ValueError(f"the noise estimator {type(self).__name__} reads a spectrum: give path=")
         if not isinstance(path, Path):
@@ -415,9 +414,7 @@ class AR1(NoiseEstimator):
             )
         return given
 
-    def estimate(
-        self, X: Given = None, y: Given = None, *, path: Path | None = None, weights: Array | None = None
-    ) -> float:
+    def estimate_from(self, sample: Sample | None, path: Path | None = None) -> float:
         raise ValueError(
             'noise_std=AR1() is estimated along one covariate together with the stop: use solver="line" (or "auto") '
             'and rule="auto" or Fixed(...)'

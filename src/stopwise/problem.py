@@ -162,13 +162,11 @@ class Problem:
         """The kernel's mean diagonal over samples (1 where it vanishes); remembered, since every decision asks."""
         known: tuple[Kernel, float] | None = self.__dict__.get("_kernel_scale")
         if known is None or known[0] is not kernel:
-            known = self.__dict__["_kernel_scale"] = kernel, self._mean_diagonal(kernel)
+            x = on_host(self.covariates)
+            diagonal = np.diagonal(x) if isinstance(kernel, Precomputed) else kernel.diagonal(x)
+            mean = float(np.average(diagonal.astype(np.float64), weights=self.weights))
+            known = self.__dict__["_kernel_scale"] = kernel, mean
         return known[1] if known[1] > 0 else 1.0
-
-    def _mean_diagonal(self, kernel: Kernel) -> float:
-        x = on_host(self.covariates)
-        diagonal = np.diagonal(x) if isinstance(kernel, Precomputed) else kernel.diagonal(x)
-        return float(np.average(diagonal.astype(np.float64), weights=self.weights))
 
     def random_rows(self, count: int) -> Array:
         """The first `count` of a random order of all rows, ascending: a larger sample holds the smaller one."""

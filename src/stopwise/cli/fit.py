@@ -160,10 +160,6 @@ def fit(data: Path | None, out: Path | None, report: Path | None, as_json: bool,
     tell(result, lambda: print_summary(result, explain(fitted.model)), as_json=as_json, quiet=quiet)
 
 
-_WRITTEN = (("table", "table"), ("columns", "encoded"))
-"""Headings and keys of what is said about the table: how it was written, and what became of its columns."""
-
-
 def _leave_one_out(result: dict[str, Any]) -> str:
     """The error of rows left out, and how many they were where those are not all."""
     of = f" of {number(result['loo_rows'])} rows" if isinstance(result["loo_rows"], int) else ""
@@ -191,8 +187,9 @@ def print_summary(result: dict[str, Any], why: str) -> None:
             ("error", f"root mean square {number(result['rmse_fit'])}, {_leave_one_out(result)}"),
         ]
     beside = f", beside {slopes} of the linear part" if slopes > 0 else ""
+    written = {"table": "table", "columns": "encoded"}
     facts = [
-        *((label, shown(result[key], 300)) for label, key in _WRITTEN if result.get(key)),
+        *((label, shown(result[key], 300)) for label, key in written.items() if result.get(key)),
         ("data", f"{result['rows']:,} rows, {count} feature{'' if count == 1 else 's'} ({quoted(result['features'])})"),
         ("kernel", kernel),
         ("stop", f"{steps}step_sum {number(result['step_sum'])} (rule {result['rule']})"),

@@ -110,7 +110,8 @@ def fit_folder(
         layout = Layout(tuple(features) or None, (target,), precision=precision)
         chunks = make(files, layout, exclude, replace(writing or Asked(), expected={target}), client)
         fitted, sample = fit_chunks(estimator, chunks, client, _show_progress if show else None)
-        recipe = _recipe(chunks.layout, sample)
+        medians = zip(chunks.layout.features or (), np.median(sample.covariates, axis=0), strict=True)
+        recipe = Recipe(tuple(Numbers(name, float(median)) for name, median in medians))
         estimator._fitted = replace(fitted, columns_in=tuple(recipe.names), recipe=recipe)
     return FolderFit(estimator, FittedTable(target), recipe, chunks.n_rows)
 
@@ -119,11 +120,6 @@ def _show_progress(future: Future) -> None:
     with contextlib.redirect_stdout(sys.stderr):
         dask("distributed").progress(future, notebook=False)
     sys.stderr.write("\n")
-
-
-def _recipe(layout: Layout, sample: Rows) -> Recipe:
-    medians = np.median(sample.covariates, axis=0)
-    return Recipe(tuple(Numbers(name, float(m)) for name, m in zip(layout.features or (), medians, strict=True)))
 
 
 def _files(folder: Path, separator: str | None) -> list[Path]:
