@@ -91,7 +91,6 @@ class Sample:
 
     @property
     def n_observations(self) -> float:
-        """How many observations there are."""
         return float(self.counts.sum())
 
 

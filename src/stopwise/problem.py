@@ -100,7 +100,6 @@ class Problem:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are to multiply with."""
         return len(self.covariates)
 
     @property

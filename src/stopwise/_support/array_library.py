@@ -100,10 +100,7 @@ class TorchLibrary:
         flat = torch().as_tensor(block)
         matrix = torch().as_tensor(lower)
         columns = flat[:, None] if flat.ndim == 1 else flat
-        if transposed:
-            out = torch().linalg.solve_triangular(matrix.mT, columns, upper=True)
-        else:
-            out = torch().linalg.solve_triangular(matrix, columns, upper=False)
+        out = torch().linalg.solve_triangular(matrix.mT if transposed else matrix, columns, upper=transposed)
         return cast(Array, out[:, 0] if flat.ndim == 1 else out)
 
     def inverse(self, matrix: Array) -> tuple[Array, float] | None:

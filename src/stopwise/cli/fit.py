@@ -6,7 +6,6 @@ import contextlib
 import shlex
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,7 +22,7 @@ from stopwise.estimators import KernelGradientClassifier, KernelGradientRegresso
 from stopwise.examples import EXAMPLES
 from stopwise.io import atomic_path, write_model
 from stopwise.rules.explanation import explain
-from stopwise.tables import EncodedFrame, FittedTable, Kind, Recipe, TableEncoder, Training, input_files, quoted, shown
+from stopwise.tables import EncodedFrame, FittedTable, Kind, Recipe, Training, input_files, quoted, shown
 from stopwise.views.facts import Model, describe, number
 
 LOSSES = ("squared", "huber", "quantile", "poisson")
@@ -63,36 +62,20 @@ def one_covariate(training: Training | None) -> Array | None:
     return column.as_numbers if column.kind is Kind.NUMBER and not column.missing.any() else None
 
 
-@dataclass(frozen=True)
-class TableFit:
-    """A model, the rows it was fitted to and how they were made."""
-
-    model: Any
-    frame: EncodedFrame
-    training: Training
-    table: FittedTable
-
-    @classmethod
-    def of(cls, estimator: Any, training: Training, encoder: TableEncoder) -> TableFit:
-        """Encode the table and fit."""
-        encoder.fit(training.table, training.target)
-        recipe = cast(Recipe, encoder.recipe_)
-        frame = EncodedFrame(recipe.encode(training.table).matrix, tuple(training.table.names), recipe)
-        table = FittedTable(training.roles.target, training.roles.id)
-        return cls(estimator.fit(frame, training.target), frame, training, table)
-
-
-def _write(fitted: TableFit, out: Path | None, report: Path | None, notes: Notes) -> None:
+def _write(
+    model: Model, frame: EncodedFrame, training: Training, out: Path | None, report: Path | None, notes: Notes
+) -> None:
     with contextlib.ExitStack() as files:
         if out:
-            write_model(fitted.model, files.enter_context(atomic_path(out)), fitted.table)
+            table = FittedTable(training.roles.target, training.roles.id)
+            write_model(model, files.enter_context(atomic_path(out)), table)
         if report:
             optional("stopwise.pages", "--report", "report").write(
-                fitted.model,
+                model,
                 files.enter_context(atomic_path(report)),
-                X=fitted.frame,
-                y=fitted.training.target,
-                target=fitted.table.target,
+                X=frame,
+                y=training.target,
+                target=training.roles.target,
                 command=shlex.join(["stopwise", *sys.argv[1:]]),
                 warnings=list(notes.lines),
             )
@@ -148,16 +131,19 @@ def fit(data: Path | None, out: Path | None, report: Path | None, as_json: bool,
         tell(result, lambda: print_summary(result, explain(model)), as_json=as_json, quiet=quiet)
         return
     read = read_table(data, example, columns, writing, notes)
-    with notes.progress(f"fitting {len(read.training.target):,} rows"), notes.listening():
-        estimator = _estimator(read.training, given["rule"], given["filter"], given)
-        fitted = TableFit.of(estimator, read.training, columns.encoder())
+    training = read.training
+    with notes.progress(f"fitting {len(training.target):,} rows"), notes.listening():
+        estimator = _estimator(training, given["rule"], given["filter"], given)
+        recipe = cast(Recipe, columns.encoder().fit(training.table, training.target).recipe_)
+        frame = EncodedFrame(recipe.encode(training.table).matrix, tuple(training.table.names), recipe)
+        model = estimator.fit(frame, training.target)
     with notes.progress("writing"), notes.listening():
-        _write(fitted, out, report, notes)
-        facts = describe(fitted.model)
-    result = {"rows": len(fitted.frame), "features": fitted.frame.recipe.features, "target": fitted.table.target}
-    result |= {**facts, "seconds": round(time.perf_counter() - started, 3), "warnings": notes.lines, **written}
-    result |= {"table": read.found, "encoded": fitted.frame.recipe.sentence}
-    tell(result, lambda: print_summary(result, explain(fitted.model)), as_json=as_json, quiet=quiet)
+        _write(model, frame, training, out, report, notes)
+        facts = describe(model)
+    result = {"rows": len(frame), "features": recipe.features, "target": training.roles.target, **facts}
+    result |= {"seconds": round(time.perf_counter() - started, 3), "warnings": notes.lines, **written}
+    result |= {"table": read.found, "encoded": recipe.sentence}
+    tell(result, lambda: print_summary(result, explain(model)), as_json=as_json, quiet=quiet)
 
 
 def _leave_one_out(result: dict[str, Any]) -> str:
@@ -167,7 +153,6 @@ def _leave_one_out(result: dict[str, Any]) -> str:
 
 
 def print_summary(result: dict[str, Any], why: str) -> None:
-    """The short account of a fit."""
     count = len(result["features"])
     slopes = max(np.ravel(result["unpenalised"] or 0)) - 1
     kernel = shown(result["kernel"]) + (" and a linear part" if slopes > 0 else "")

@@ -14,7 +14,7 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise._support.progress import Progress
 from stopwise.cli import options
-from stopwise.cli.output import Notes, print_facts
+from stopwise.cli.output import Notes, print_facts, tell
 from stopwise.cli.prediction_writers import WRITTEN, Cells, JsonWriter, Writer, check_writable, file_writer
 from stopwise.cli.streams import is_stream
 from stopwise.cli.table_options import Writing, writing_options
@@ -270,19 +270,26 @@ def predict(
             interval=interval,
         )
         with contextlib.ExitStack() as files:
-            inside = as_json and out is None
-            writer = JsonWriter(files) if inside else files.enter_context(file_writer(out))
+            arrays = JsonWriter(files) if as_json and out is None else None
+            writer = arrays or files.enter_context(file_writer(out))
             progress = files.enter_context(notes.progress("predicting"))
             with notes.listening():
                 _stream(predictor, tables, writing, writer, progress)
-            if inside:
-                _finish(predictor, notes, writer, model, out, started, as_json=True)
-        if not inside:
+            if arrays is not None:
+                _finish(predictor, notes, arrays, model, out, started, as_json=True)
+        if arrays is None:
             _finish(predictor, notes, None, model, out, started, as_json=as_json)
 
 
 def _finish(
-    predictor: Predictor, notes: Notes, writer: Any, model: Path, out: Path | None, started: float, *, as_json: bool
+    predictor: Predictor,
+    notes: Notes,
+    writer: JsonWriter | None,
+    model: Path,
+    out: Path | None,
+    started: float,
+    *,
+    as_json: bool,
 ) -> None:
     tally = predictor.tally
     for line in tally.sentences():
@@ -291,9 +298,9 @@ def _finish(
     result |= {"missing": tally.missing, "unseen_text": tally.unseen, "unpredicted": tally.unpredicted}
     result |= {"model": str(model), "out": str(out) if out else None, "warnings": notes.lines}
     result |= {"seconds": round(time.perf_counter() - started, 3)}
-    if as_json:
-        arrays = dict.fromkeys(writer.arrays) if writer is not None else {}
-        (writer or JsonWriter(contextlib.ExitStack())).emit(result | arrays)
-    elif not notes.quiet and out is not None and not is_stream(out):
-        facts = [("rows", f"{tally.rows:,}"), ("written to", shown(out, 300)), ("time", f"{result['seconds']:.3g} s")]
-        print_facts("Predicted", facts)
+    if writer is not None:
+        writer.emit(result | dict.fromkeys(writer.arrays))
+        return
+    facts = [("rows", f"{tally.rows:,}"), ("written to", shown(out, 300)), ("time", f"{result['seconds']:.3g} s")]
+    quiet = notes.quiet or is_stream(out)
+    tell(result, lambda: print_facts("Predicted", facts), as_json=as_json, quiet=quiet)

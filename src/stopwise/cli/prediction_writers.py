@@ -71,7 +71,6 @@ class _ParquetWriter:
         self.writer.write_table(table)
 
     def close(self) -> None:
-        """Finish the file."""
         if self.writer is not None:
             self.writer.close()
 
@@ -94,7 +93,6 @@ class _SheetWriter:
                 )
 
     def close(self) -> None:
-        """Finish the file."""
         self.book.save(self.handle)
 
 
@@ -153,7 +151,6 @@ class JsonWriter:
         self.arrays: dict[str, IO[str]] = {}
 
     def write(self, columns: Mapping[str, Cells]) -> None:
-        """Add a batch."""
         for name, values in columns.items():
             if name not in self.arrays:
                 spool = tempfile.TemporaryFile("w+", encoding="ascii")  # noqa: SIM115 (the stack closes it)

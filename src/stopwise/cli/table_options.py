@@ -110,7 +110,6 @@ class Writing:
         return Asked(Given(separator, self.decimal, quote, self.encoding, self.header), self.sheet, expected)
 
     def words(self, names: Collection[str]) -> dict[str, str]:
-        """Kinds of columns by name."""
         words = {}
         for text in self.kinds:
             name, mark, kind = text.rpartition("=")
@@ -127,7 +126,6 @@ class Writing:
 
     @property
     def gaps_are(self) -> str:
-        """What to do with gaps."""
         return self.missing or "impute"
 
 
@@ -156,7 +154,6 @@ class Columns:
         return Roles(self.target, features, exclude, self.id_column, row_names)
 
     def encoder(self) -> TableEncoder:
-        """How columns become features."""
         parts = () if self.dates == "none" else tuple(part.strip() for part in self.dates.split(","))
         return TableEncoder(dates=parts, max_levels=self.max_levels, many=self.many)
 

@@ -54,7 +54,6 @@ class Column:
         return cast(Mask, np.isnat(self.values) if self.kind is Kind.DATE else np.isnan(cast(Values, self.values)))
 
     def take(self, rows: Mask | slice) -> Column:
-        """Some of the rows."""
         return replace(self, values=self.values[rows])
 
     @property
@@ -82,12 +81,10 @@ class Table:
 
     @property
     def names(self) -> list[str]:
-        """The columns' names."""
         return list(self.columns)
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
         return len(next(iter(self.columns.values()))) if self.columns else 0
 
     def __len__(self) -> int:
@@ -98,7 +95,6 @@ class Table:
         return Table({name: self.columns[name] for name in names})
 
     def take(self, rows: Mask | slice) -> Table:
-        """Only these rows."""
         return Table({name: column.take(rows) for name, column in self.columns.items()})
 
 

@@ -12,7 +12,6 @@ from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.kernels import Precomputed
 from stopwise.tables.encodings import Categories, Dates, Encoding, Numbers
-from stopwise.tables.recipe import Recipe
 from stopwise.views.facts import Model
 
 _DOTS = 5
@@ -92,16 +91,12 @@ def columns_of(model: Model) -> list[SourceColumn]:
     if isinstance(fitted.kernel, Precomputed):
         return []
     if fitted.recipe is not None:
-        return _encoded(fitted.recipe)
+        out, start = [], 0
+        for encoding in fitted.recipe.encodings:
+            width = sum(len(group) for group in encoding.groups)
+            out.append(SourceColumn(encoding.name, tuple(range(start, start + width)), encoding))
+            start += width
+        return out
     given = fitted.feature_names
     names = [f"feature {j + 1}" for j in range(fitted.n_features)] if given is None else [str(name) for name in given]
     return [SourceColumn(name, (j,)) for j, name in enumerate(names)]
-
-
-def _encoded(recipe: Recipe) -> list[SourceColumn]:
-    out, start = [], 0
-    for encoding in recipe.encodings:
-        width = sum(len(group) for group in encoding.groups)
-        out.append(SourceColumn(encoding.name, tuple(range(start, start + width)), encoding))
-        start += width
-    return out

@@ -31,7 +31,6 @@ class ParquetSource:
 
     @property
     def found(self) -> str:
-        """What the file is, in words."""
         return "a Parquet file"
 
     def _file(self) -> Any:

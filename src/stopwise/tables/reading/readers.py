@@ -87,7 +87,6 @@ class Tables:
             yield from source.batches(made, rows)
 
     def whole(self, reading: Reading | None = None, wanted: list[str] | None = None) -> Table:
-        """All rows at once."""
         types = self.types(reading or Reading(), wanted or self.names())
         tables = list(self.batches(types))
         if not tables:
