@@ -20,13 +20,13 @@ from scipy.sparse import csr_matrix
 from scipy.spatial.distance import cdist
 
 from stopwise._support.arrays import Array, Rows, Tensor
+from stopwise._support.memory import row_tiles
 from stopwise._support.torch import distinct_tensor_rows, is_tensor, on_host, row_keys
 
 COPIES = 0.5
 """Rows of equal X that agree in y beyond chance more often than this are copies (p1 - p0 > COPIES (1 - p0))."""
 _QUERIES, _NEIGHBOURS = 1_000, 20_000
 """Groups of equal X whose nearest other rows are looked up, and among how many distinct rows."""
-_TILE = 100
 _UNKNOWN = 0.1
 """What left-out rows do not know of the function over the noise, as a ratio of variances, in the mean over rows:
 df / (n - df), here one degree of freedom in eleven observations. Where it is more, a row of great weight still counts
@@ -213,11 +213,11 @@ def _nearest_other(covariates: Rows, same_x: Array, asked: Array) -> Array:
     rows = standardised(on_host(covariates[_index(covariates, first[looked_at])]).astype(np.float64))
     own = np.searchsorted(looked_at, asked)
     nearest = np.empty(len(asked), dtype=np.int64)
-    for start in range(0, len(asked), _TILE):
-        part = own[start : start + _TILE]
+    for some in row_tiles(len(asked), len(rows)):
+        part = own[some]
         far = cdist(rows[part], rows)
         far[np.arange(len(part)), part] = np.inf
-        nearest[start : start + _TILE] = looked_at[np.argmin(far, axis=1)]
+        nearest[some] = looked_at[np.argmin(far, axis=1)]
     return nearest
 
 

@@ -104,12 +104,9 @@ def _where(filter_name: str, stop: Stop) -> str:
     return f"{who} stopped at {clock} of {stop.step_sum:.4g}"
 
 
-_EXACT = 1_000_000
-
-
 def rounded(count: int) -> str:
     """A count as people read it: whole below a million, two digits above."""
-    return f"{count:,}" if count < _EXACT else f"{count:.1e}".replace("e+", "e").replace("e0", "e")
+    return f"{count:,}" if count < 1_000_000 else f"{count:.1e}".replace("e+", "e").replace("e0", "e")
 
 
 def _apart(first: float, second: float) -> tuple[str, str]:

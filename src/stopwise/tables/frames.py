@@ -13,10 +13,9 @@ import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 
+from stopwise.tables.dates import DAY
 from stopwise.tables.names import quoted, shown
 from stopwise.tables.table import Column, Kind, Table, TableError, text_column
-
-_DAY = 86_400.0
 
 
 def is_frame(values: object) -> bool:
@@ -67,7 +66,7 @@ def as_column(series: nw.Series[Any], name: str) -> Column:
         return Column(Kind.DATE, _moments(series))
     if isinstance(kind, nw.Duration):
         spans = np.asarray(series.to_numpy(), dtype="timedelta64[us]")
-        days = np.where(np.isnat(spans), np.nan, spans.astype(np.float64) / (1e6 * _DAY))
+        days = np.where(np.isnat(spans), np.nan, spans.astype(np.float64) / (1e6 * DAY))
         return Column(Kind.NUMBER, days, "days")
     return of_objects(series.to_list(), name, str(kind))
 
@@ -129,7 +128,7 @@ def _hours(cell: dt.time) -> float:
 
 
 def _days(cell: dt.timedelta) -> float:
-    return cell.total_seconds() / _DAY
+    return cell.total_seconds() / DAY
 
 
 _SORTS: tuple[tuple[Kind, Any, Any], ...] = (

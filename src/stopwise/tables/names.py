@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-_SHOWN = 60
 
-
-def shown(text: object, limit: int = _SHOWN) -> str:
+def shown(text: object, limit: int = 60) -> str:
     """Text fit for one line of a terminal: control characters spelled out, long ones cut."""
     whole = str(text)
     safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in whole[: 2 * limit])

@@ -11,12 +11,12 @@ from stopwise._support.arrays import Array
 from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.kernels import Precomputed
+from stopwise.tables.dates import CYCLES
 from stopwise.tables.encodings import Categories, Dates, Encoding, Numbers
 from stopwise.views.facts import Model
 
 _DOTS = 5
 """A column with at most so many different numbers is shown as dots: there is nothing between them."""
-_DAYS_A_YEAR = 365.2425
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,10 @@ class SourceColumn:
 
     def _moments(self, encoding: Dates, block: Array, count: int) -> Positions:
         """Dates of the table itself, evenly spread: a cycle belongs to its moment."""
-        trend = "trend" in encoding.parts
-        place = block[:, 0] / _DAYS_A_YEAR + 1970 if trend else np.arctan2(block[:, 0], block[:, 1]) / (2 * np.pi) % 1.0
+        if "trend" in encoding.parts:
+            place = block[:, 0] / CYCLES["year"] + 1970
+        else:
+            place = np.arctan2(block[:, 0], block[:, 1]) / (2 * np.pi) % 1.0
         order = np.argsort(place, kind="stable")
         picked = order[np.unique(np.linspace(0, len(order) - 1, count).round().astype(int))]
         return Positions(cast(Array, block[picked]), cast(Array, place[picked]))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stopwise._support.optional import openpyxl
+from stopwise.tables.dates import DAY
 from stopwise.tables.names import quoted, shown
 from stopwise.tables.reading.opening import check_size, plain_errors
 from stopwise.tables.reading.records import Row
@@ -82,5 +83,5 @@ def _text(cell: object) -> str:
     if isinstance(cell, dt.datetime):
         return cell.isoformat(sep=" ", timespec="microseconds")
     if isinstance(cell, dt.timedelta):
-        return repr(cell.total_seconds() / 86_400)
+        return repr(cell.total_seconds() / DAY)
     return repr(cell) if isinstance(cell, int | float) else str(cell).strip()
