@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -149,7 +149,7 @@ class Problem:
         columns = self.trend.at(self.covariates)
         return columns if self.weights is None else cast(Array, np.sqrt(self.weights)[:, None] * columns)
 
-    def gram(self, kernel: Kernel, rows: Any = None, columns: Any = None) -> Array:
+    def gram(self, kernel: Kernel, rows: Array | None = None, columns: Array | None = None) -> Array:
         """The raw kernel matrix between given rows (default: all)."""
         x = self.covariates
         if isinstance(kernel, Precomputed):
