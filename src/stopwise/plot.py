@@ -240,12 +240,10 @@ def _entries(what: Compared) -> list[tuple[str, float, float | None, float | Non
     """Name, clock reading, leave-one-out and held-out error of everything to compare."""
     if isinstance(what, Comparison):
         return [(row.rule, row.step_sum, row.rmse_loo, row.rmse_holdout) for row in what.rows]
-    models = [] if isinstance(what, Mapping) else what
-    firsts = [(model, chosen(model)) for model in models]
-    numbered = {f"{i + 1}: {of.model.kernel_.name}, {of.rule}": model for i, (model, of) in enumerate(firsts)}
-    named = what if isinstance(what, Mapping) else numbered
+    named = what.items() if isinstance(what, Mapping) else [(None, model) for model in what]
     out: list[tuple[str, float, float | None, float | None]] = []
-    for name, model in named.items():
+    for i, (name, model) in enumerate(named, start=1):
         of, left_out = chosen(model), describe(model)["rmse_loo"]
-        out.append((str(name), of.stop.step_sum, left_out[0] if isinstance(left_out, list) else left_out, None))
+        text = f"{i}: {of.model.kernel_.name}, {of.rule}" if name is None else str(name)
+        out.append((text, of.stop.step_sum, left_out[0] if isinstance(left_out, list) else left_out, None))
     return out

@@ -12,11 +12,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from stopwise.cli.app import INTERRUPTED
 from stopwise.experiments.figure_files import save_figures
 from stopwise.experiments.runner import EXPERIMENTS, Outcome, run, tasks_of, write
 from stopwise.experiments.task import Config, Task
 
+_INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells have it."""
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
@@ -73,7 +74,7 @@ def reproduce(
     drawn, note = save_figures(outcome, out)
     _say(outcome, config, [*files, *drawn], note, as_json=as_json, quiet=quiet)
     if outcome.interrupted:
-        sys.exit(INTERRUPTED)
+        sys.exit(_INTERRUPTED)
 
 
 @contextmanager
