@@ -80,33 +80,27 @@ def compare(data: Path | None, holdout: float, figure: Path | None, as_json: boo
 def _print(result: dict[str, Any]) -> None:
     held = f", {result['holdout_rows']:,} held out" if result["holdout_rows"] else ""
     facts = [("data", f"{result['rows']:,} rows{held}"), ("kernel", shown(result["kernel"]))]
-    classes = result["noise_std"] is None
-    facts += [] if classes else [("noise level", number(result["noise_std"]))]
+    facts += [] if result["noise_std"] is None else [("noise level", number(result["noise_std"]))]
     print_facts(f"Rules for '{shown(result['target'])}'", [*facts, ("time", f"{number(result['seconds'], 3)} s")])
-    columns = _OF_CLASSES if classes else _OF_NUMBERS
-    columns = {name: key for name, key in columns.items() if result["holdout_rows"] or not key.endswith("_holdout")}
-    lines = [[row["rule"], *(_cell(key, row[key]) for key in columns.values())] for row in result["rules"]]
-    print_table(["rule", *columns], lines)
+    known = [key for key in _HEADINGS if key in result["rules"][0]]
+    shown_keys = [key for key in known if result["holdout_rows"] or not key.endswith("_holdout")]
+    lines = [[row["rule"], *(_cell(key, row[key]) for key in shown_keys)] for row in result["rules"]]
+    print_table(["rule", *(_HEADINGS[key] for key in shown_keys)], lines)
 
 
-_OF_NUMBERS = {
-    "steps": "iteration",
+_HEADINGS = {
+    "iteration": "steps",
     "step_sum": "step_sum",
-    "degrees of freedom": "degrees_of_freedom",
-    "leave-one-out": "rmse_loo",
-    "held-out": "rmse_holdout",
+    "degrees_of_freedom": "degrees of freedom",
+    "rmse_loo": "leave-one-out",
+    "left_out_loss": "left-out loss",
+    "rmse_holdout": "held-out",
+    "log_loss_holdout": "held-out loss",
+    "accuracy_holdout": "held-out accuracy",
     "seconds": "seconds",
-    "more fits": "fits",
+    "fits": "more fits",
 }
-_OF_CLASSES = {
-    "steps": "iteration",
-    "step_sum": "step_sum",
-    "left-out loss": "left_out_loss",
-    "held-out loss": "log_loss_holdout",
-    "held-out accuracy": "accuracy_holdout",
-    "seconds": "seconds",
-}
-"""Headings and keys of the two tables."""
+"""Columns of the table by their keys, of which numbers have some and classes others."""
 
 
 def _cell(key: str, value: Any) -> str:

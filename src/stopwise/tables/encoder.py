@@ -18,7 +18,7 @@ from stopwise.tables.dates import PARTS, check_parts
 from stopwise.tables.describing import Choices, Described, describe
 from stopwise.tables.encodings import OTHER, Floats
 from stopwise.tables.frames import as_table, is_frame
-from stopwise.tables.names import quoted, shown
+from stopwise.tables.names import listed, quoted, shown
 from stopwise.tables.recipe import Encoded, FeatureMatrix, Recipe
 from stopwise.tables.table import Table, TableError
 
@@ -215,6 +215,4 @@ def _responses(y: object, n_rows: int) -> Floats | None:
 
 
 def _reasons(left_out: Mapping[str, str]) -> str:
-    listed = [f"'{shown(name)}' ({why})" for name, why in list(left_out.items())[:5]]
-    more = f" and {len(left_out) - 5} more" if len(left_out) > 5 else ""
-    return ", ".join(listed) + more
+    return listed([f"'{shown(name)}' ({why})" for name, why in left_out.items()])
