@@ -19,14 +19,14 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.spatial.distance import cdist
 
-from stopwise._support.arrays import Array
+from stopwise._support.arrays import Array, Rows, Tensor
+from stopwise._support.memory import row_tiles
 from stopwise._support.torch import distinct_tensor_rows, is_tensor, on_host, row_keys
 
 COPIES = 0.5
 """Rows of equal X that agree in y beyond chance more often than this are copies (p1 - p0 > COPIES (1 - p0))."""
 _QUERIES, _NEIGHBOURS = 1_000, 20_000
 """Groups of equal X whose nearest other rows are looked up, and among how many distinct rows."""
-_TILE = 100
 _UNKNOWN = 0.1
 """What left-out rows do not know of the function over the noise, as a ratio of variances, in the mean over rows:
 df / (n - df), here one degree of freedom in eleven observations. Where it is more, a row of great weight still counts
@@ -75,7 +75,7 @@ def left_out_weights(weights: Array, counts: Array | None = None) -> Array:
     return cast(Array, weighed * (weights.sum() / weighed.sum()))
 
 
-def find_observations(covariates: Any, responses: Array, weights: Array | None = None) -> Observations:
+def find_observations(covariates: Rows, responses: Array, weights: Array | None = None) -> Observations:
     """The observations in rows (n, d) with responses (n, q) and weights (n,), which may be zero."""
     given = np.ones(len(responses)) if weights is None else np.asarray(weights, dtype=np.float64)
     kept, n_given = np.flatnonzero(given > 0), len(given)
@@ -131,7 +131,7 @@ def _rounded(weights: Array) -> Array:
 # ---- equal rows -------------------------------------------------------------------------------------------------
 
 
-def equal_rows(rows: Any) -> Array | None:
+def equal_rows(rows: Rows) -> Array | None:
     """For each row a number that rows of equal entries share; None where all rows differ."""
     if is_tensor(rows):
         return cast("Array | None", distinct_tensor_rows(rows))
@@ -167,9 +167,9 @@ def _paired(first: Array, second: Array) -> Array:
     return np.unique(first * (int(second.max(initial=0)) + 1) + second, return_inverse=True)[1].reshape(-1)
 
 
-def _index(rows: Any, index: Array) -> Any:
+def _index(rows: Rows, index: Array) -> Any:
     """An index that a tensor takes as well as an array does."""
-    return rows.new_tensor(index).long() if is_tensor(rows) else index
+    return cast(Tensor, rows).new_tensor(index).long() if is_tensor(rows) else index
 
 
 # ---- copies or chance -------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def _without_repeats(seen: Array) -> Array:
     return seen if by_chance else seen / factor
 
 
-def _agreement(covariates: Any, same_x: Array, same_y: Array, same: Array, seen: Array) -> float | None:
+def _agreement(covariates: Rows, same_x: Array, same_y: Array, same: Array, seen: Array) -> float | None:
     """(p1 - p0) / (1 - p0): p1 how often rows of equal X agree in y, p0 how often the nearest of different X do.
 
     Means over the rows that share their X with another one; None where none does. `seen` counts each different (X, y).
@@ -206,18 +206,18 @@ def _agreement(covariates: Any, same_x: Array, same_y: Array, same: Array, seen:
     return (inside - near) / (1 - near) if near < 1 else 0.0
 
 
-def _nearest_other(covariates: Any, same_x: Array, asked: Array) -> Array:
+def _nearest_other(covariates: Rows, same_x: Array, asked: Array) -> Array:
     """For each of some groups of equal X the nearest other group, columns in standard deviations."""
     _, first = np.unique(same_x, return_index=True)
     looked_at = np.union1d(asked, _evenly(np.arange(len(first)), _NEIGHBOURS))
-    rows = _standardised(on_host(covariates[_index(covariates, first[looked_at])]).astype(np.float64))
+    rows = standardised(on_host(covariates[_index(covariates, first[looked_at])]).astype(np.float64))
     own = np.searchsorted(looked_at, asked)
     nearest = np.empty(len(asked), dtype=np.int64)
-    for start in range(0, len(asked), _TILE):
-        part = own[start : start + _TILE]
+    for some in row_tiles(len(asked), len(rows)):
+        part = own[some]
         far = cdist(rows[part], rows)
         far[np.arange(len(part)), part] = np.inf
-        nearest[start : start + _TILE] = looked_at[np.argmin(far, axis=1)]
+        nearest[some] = looked_at[np.argmin(far, axis=1)]
     return nearest
 
 
@@ -228,9 +228,17 @@ def _evenly(numbers: Array, count: int) -> Array:
     return cast(Array, numbers[np.linspace(0, len(numbers) - 1, count).astype(np.int64)])
 
 
-def _standardised(rows: Array) -> Array:
+def within_range(rows: Array) -> tuple[Array, Array]:
+    """Each column mapped to [-1, 1], and half its range (1 where it does not vary): nothing overflows."""
     low, high = rows.min(axis=0), rows.max(axis=0)
-    reach = np.where(high / 2 - low / 2 > 0, high / 2 - low / 2, 1.0)
-    inside = (rows - (low / 2 + high / 2)) / reach
-    spread = inside.std(axis=0)
-    return cast(Array, (inside - inside.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
+    reach = high / 2 - low / 2
+    reach = np.where(reach > 0, reach, 1.0)
+    return cast(Array, (rows - (low / 2 + high / 2)) / reach), reach
+
+
+def standardised(rows: Array, weights: Array | None = None) -> Array:
+    """Each column centred and divided by its standard deviation (left at 0 where it does not vary), at any size."""
+    inside = within_range(rows)[0]
+    inside = inside - np.average(inside, axis=0, weights=weights)
+    spread = np.sqrt(np.average(inside**2, axis=0, weights=weights))
+    return cast(Array, inside / np.where(spread > 0, spread, 1.0))

@@ -21,7 +21,7 @@ from stopwise._support.arrays import Array, ArrayLike
 from stopwise._support.checks import at_least_zero, did_you_mean, flag, is_finite, is_number, real_array
 from stopwise._support.memory import row_tiles
 from stopwise._support.minimum import lowest_on_log_scale
-from stopwise.copies import find_observations
+from stopwise.copies import find_observations, standardised, within_range
 from stopwise.filters import Ridge
 from stopwise.kernels import Gaussian, Kernel, Matern, Sobolev, as_matrix, take_rows
 from stopwise.path import Path
@@ -44,15 +44,19 @@ class NoiseEstimator(ABC):
         """The kernel to use where one was given (None: "auto")."""
         return given
 
-    @abstractmethod
     def estimate(
         self, X: Given = None, y: Given = None, *, path: Path | None = None, weights: Array | None = None
     ) -> float:
         """The standard deviation of the noise, in the units of y."""
+        return self.estimate_from(self._sample(X, y, weights), path)
 
-    def estimate_from(self, sample: Sample, path: Path | None = None) -> float:
+    def _sample(self, X: Given, y: Given, weights: Array | None) -> Sample | None:
+        """The observations in rows, for an estimator that looks at them."""
+        return None
+
+    @abstractmethod
+    def estimate_from(self, sample: Sample | None, path: Path | None = None) -> float:
         """The same from observations (one response), or from their path, as a solver has them."""
-        return self.estimate(None, None, path=path)
 
 
 @dataclass(frozen=True)
@@ -69,9 +73,7 @@ class Known(NoiseEstimator):
                 'leave it "auto" to have it estimated'
             )
 
-    def estimate(
-        self, X: Given = None, y: Given = None, *, path: Path | None = None, weights: Array | None = None
-    ) -> float:
+    def estimate_from(self, sample: Sample | None, path: Path | None = None) -> float:
         return float(self.noise_std)
 
 
@@ -89,7 +91,6 @@ class Sample:
 
     @property
     def n_observations(self) -> float:
-        """How many observations there are."""
         return float(self.counts.sum())
 
 
@@ -132,9 +133,7 @@ class _FromRows(NoiseEstimator):
     def _variance(self, sample: Sample) -> Any:
         """The variance of the noise at weight one: a number for (n,), one for each column of (n, q)."""
 
-    def estimate(
-        self, X: Given = None, y: Given = None, *, path: Path | None = None, weights: Array | None = None
-    ) -> float:
+    def _sample(self, X: Given, y: Given, weights: Array | None) -> Sample:
         if X is None or y is None:
             raise ValueError(f"the noise estimator {type(self).__name__} needs rows: give X and y")
         covariates, response = as_matrix(X).astype(np.float64), real_array(y, "y")
@@ -151,9 +150,10 @@ class _FromRows(NoiseEstimator):
             raise ValueError(f"{type(self).__name__} needs at least {self.least_rows} rows, got {counted}")
         found = find_observations(covariates, response[:, None], weights)
         rows = found.first
-        return self.estimate_from(sample_of(covariates[rows], response[rows], found.weights, found.counts))
+        return sample_of(covariates[rows], response[rows], found.weights, found.counts)
 
-    def estimate_from(self, sample: Sample, path: Path | None = None) -> float:
+    def estimate_from(self, sample: Sample | None, path: Path | None = None) -> float:
+        assert sample is not None
         if sample.n_observations < self.least_rows:
             raise ValueError(
                 f"{type(self).__name__} needs at least {self.least_rows} rows, got {sample.n_observations:g}"
@@ -164,22 +164,6 @@ class _FromRows(NoiseEstimator):
         response = sample.response / size
         centred = replace(sample, response=response - np.average(response, weights=sample.weights))
         return size * math.sqrt(max(float(self._variance(centred)), 0.0))
-
-
-def _inside(covariates: Array) -> tuple[Array, Array]:
-    """Each column mapped to [-1, 1], and half its range (1 where it does not vary): nothing overflows."""
-    low, high = covariates.min(axis=0), covariates.max(axis=0)
-    reach = high / 2 - low / 2
-    reach = np.where(reach > 0, reach, 1.0)
-    return cast(Array, (covariates - (low / 2 + high / 2)) / reach), reach
-
-
-def _standardised(covariates: Array, counts: Array) -> Array:
-    """Each column centred and divided by its standard deviation (left at 0 where it does not vary), at any size."""
-    inside = _inside(covariates)[0]
-    inside = inside - np.average(inside, axis=0, weights=counts)
-    spread = np.sqrt(np.average(inside**2, axis=0, weights=counts))
-    return cast(Array, inside / np.where(spread > 0, spread, 1.0))
 
 
 def _squares(gaps: Array, spread: Array) -> Any:
@@ -248,9 +232,9 @@ class HallMarron(_FromRows):
         covariates, response, weights = sample.covariates, sample.response, sample.weights
         n, d = sample.n_observations, covariates.shape[1]
         if self.bandwidth == "auto":
-            scaled = _standardised(covariates, sample.counts) / (1.06 * n ** (-1 / (d + 4)))
+            scaled = standardised(covariates, sample.counts) / (1.06 * n ** (-1 / (d + 4)))
         else:
-            inside, reach = _inside(covariates)
+            inside, reach = within_range(covariates)
             # Below 1e-100 of the range no two rows are near, however close; and no square overflows.
             scaled = inside / np.maximum(float(self.bandwidth) / reach, 1e-100)
         residual: Any = 0.0
@@ -288,7 +272,7 @@ class NearestNeighbour(_FromRows):
 
     def _variance(self, sample: Sample) -> Any:
         response, root, d = sample.response, np.sqrt(sample.weights), sample.covariates.shape[1]
-        scaled = _standardised(sample.covariates, sample.counts)
+        scaled = standardised(sample.covariates, sample.counts)
         if self.detrend and sample.n_observations > 3 * (d + 1):
             design = np.column_stack([np.ones(len(scaled)), scaled])
             slopes = np.linalg.lstsq(root[:, None] * design, (response.T * root).T, rcond=None)[0]
@@ -311,9 +295,7 @@ class _FromPath(NoiseEstimator):
     def _path_variance(self, path: Path) -> float:
         """The variance of the noise of one response, problem units."""
 
-    def estimate(
-        self, X: Given = None, y: Given = None, *, path: Path | None = None, weights: Array | None = None
-    ) -> float:
+    def estimate_from(self, sample: Sample | None, path: Path | None = None) -> float:
         if path is None:
             raise ValueError(f"the noise estimator {type(self).__name__} reads a spectrum: give path=")
         if not isinstance(path, Path):
@@ -431,9 +413,7 @@ class AR1(NoiseEstimator):
             )
         return given
 
-    def estimate(
-        self, X: Given = None, y: Given = None, *, path: Path | None = None, weights: Array | None = None
-    ) -> float:
+    def estimate_from(self, sample: Sample | None, path: Path | None = None) -> float:
         raise ValueError(
             'noise_std=AR1() is estimated along one covariate together with the stop: use solver="line" (or "auto") '
             'and rule="auto" or Fixed(...)'

@@ -265,13 +265,10 @@ class Path:
             rows = rows / self.root_weights[:, None]
         return rows.reshape(len(rows), *coefficients.shape[1:])
 
-    def _filtered(self, factors: Array) -> Array:
-        """factors (k,) or (g, k) times the coefficients, laid out as (k, [g], [q])."""
-        columns = factors.T if self.coefficients.ndim == 1 else factors.T[..., None]
-        return cast(Array, columns * (self.coefficients if factors.ndim == 1 else self.coefficients[:, None]))
-
     def _by_row(self, factors: Array) -> Array:
-        rows = self._rows(self._filtered(factors))
+        """factors (k,) or (g, k) times the coefficients, as values by row: ([g], n, [q])."""
+        columns = factors.T if self.coefficients.ndim == 1 else factors.T[..., None]
+        rows = self._rows(columns * (self.coefficients if factors.ndim == 1 else self.coefficients[:, None]))
         return rows if factors.ndim == 1 else np.moveaxis(rows, 0, 1)
 
     def _fit(self, sums: Array) -> Array:

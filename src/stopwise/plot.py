@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from stopwise._support.arrays import Array, ArrayLike
-from stopwise._support.matplotlib import library
+from stopwise._support.optional import matplotlib
 from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.intake import names_of
 from stopwise.estimators.prediction.host import predict_rows
@@ -23,7 +23,7 @@ from stopwise.views.curves import Chosen, chosen, has_rows, observed, readings, 
 from stopwise.views.curves import crossing as crossing_of
 from stopwise.views.facts import Model, describe
 
-library()
+matplotlib()
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -67,7 +67,7 @@ def _finish(ax: Axes, title: str, legend: bool = True, **labels: str) -> Axes:
 
 def _ink() -> str:
     """The colour of text: a mark in it reads on any background that a style sheet may set."""
-    return str(library().rcParams["text.color"])
+    return str(matplotlib().rcParams["text.color"])
 
 
 def _target(model: Model, y: object, response: int) -> str:
@@ -240,12 +240,10 @@ def _entries(what: Compared) -> list[tuple[str, float, float | None, float | Non
     """Name, clock reading, leave-one-out and held-out error of everything to compare."""
     if isinstance(what, Comparison):
         return [(row.rule, row.step_sum, row.rmse_loo, row.rmse_holdout) for row in what.rows]
-    models = [] if isinstance(what, Mapping) else what
-    firsts = [(model, chosen(model)) for model in models]
-    numbered = {f"{i + 1}: {of.model.kernel_.name}, {of.rule}": model for i, (model, of) in enumerate(firsts)}
-    named = what if isinstance(what, Mapping) else numbered
+    named = what.items() if isinstance(what, Mapping) else [(None, model) for model in what]
     out: list[tuple[str, float, float | None, float | None]] = []
-    for name, model in named.items():
+    for i, (name, model) in enumerate(named, start=1):
         of, left_out = chosen(model), describe(model)["rmse_loo"]
-        out.append((str(name), of.stop.step_sum, left_out[0] if isinstance(left_out, list) else left_out, None))
+        text = f"{i}: {of.model.kernel_.name}, {of.rule}" if name is None else str(name)
+        out.append((text, of.stop.step_sum, left_out[0] if isinstance(left_out, list) else left_out, None))
     return out

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -100,7 +100,6 @@ class Problem:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are to multiply with."""
         return len(self.covariates)
 
     @property
@@ -150,7 +149,7 @@ class Problem:
         columns = self.trend.at(self.covariates)
         return columns if self.weights is None else cast(Array, np.sqrt(self.weights)[:, None] * columns)
 
-    def gram(self, kernel: Kernel, rows: Any = None, columns: Any = None) -> Array:
+    def gram(self, kernel: Kernel, rows: Array | None = None, columns: Array | None = None) -> Array:
         """The raw kernel matrix between given rows (default: all)."""
         x = self.covariates
         if isinstance(kernel, Precomputed):
@@ -162,13 +161,11 @@ class Problem:
         """The kernel's mean diagonal over samples (1 where it vanishes); remembered, since every decision asks."""
         known: tuple[Kernel, float] | None = self.__dict__.get("_kernel_scale")
         if known is None or known[0] is not kernel:
-            known = self.__dict__["_kernel_scale"] = kernel, self._mean_diagonal(kernel)
+            x = on_host(self.covariates)
+            diagonal = np.diagonal(x) if isinstance(kernel, Precomputed) else kernel.diagonal(x)
+            mean = float(np.average(diagonal.astype(np.float64), weights=self.weights))
+            known = self.__dict__["_kernel_scale"] = kernel, mean
         return known[1] if known[1] > 0 else 1.0
-
-    def _mean_diagonal(self, kernel: Kernel) -> float:
-        x = on_host(self.covariates)
-        diagonal = np.diagonal(x) if isinstance(kernel, Precomputed) else kernel.diagonal(x)
-        return float(np.average(diagonal.astype(np.float64), weights=self.weights))
 
     def random_rows(self, count: int) -> Array:
         """The first `count` of a random order of all rows, ascending: a larger sample holds the smaller one."""

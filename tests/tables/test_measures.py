@@ -11,8 +11,8 @@ import pytest
 import stopwise as sw
 from commands import run, run_json
 from stopwise.tables import Asked, Column, Kind, Reading, Roles, Table, TableEncoder, TableError, open_tables, prepare
-from stopwise.tables.reading.cells import as_number, measure, parse_dates
-from stopwise.tables.reading.times import parse_days, parse_hours
+from stopwise.tables.reading.cells import as_number, measure, parse_cells, parse_dates
+from stopwise.tables.reading.times import as_days, as_hours
 
 
 @pytest.mark.parametrize("group", [",", " ", "'", "\u2019", "\u00a0", "\u202f"])
@@ -52,9 +52,9 @@ def test_currencies_stand_in_front():
 def test_hours_before_and_after_noon_are_those_of_the_clock(hour):
     moment = dt.datetime(2020, 1, 1, hour, 7)
     for pattern in ("%H:%M", "%I:%M %p", "%I:%M%p"):
-        assert parse_hours([moment.strftime(pattern)])[0] == pytest.approx(hour + 7 / 60, abs=1e-12)
-    assert parse_hours(["13:00 pm"]) is None
-    assert parse_hours(["0:30 am"]) is None
+        assert as_hours(moment.strftime(pattern)) == pytest.approx(hour + 7 / 60, abs=1e-12)
+    assert as_hours("13:00 pm") is None
+    assert as_hours("0:30 am") is None
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_hours_before_and_after_noon_are_those_of_the_clock(hour):
     + [("P1DT6H", 30), ("P2D", 48), ("h", None), ("P", None), ("PT", None), ("5", None), ("2m 1h", None)],
 )
 def test_durations_are_days(cell, hours):
-    found = parse_days([cell, "NA"])
+    found = parse_cells([cell, "NA"], as_days)
     assert found is None if hours is None else found[0] * 24 == pytest.approx(hours) and np.isnan(found[1])
 
 
@@ -72,9 +72,9 @@ def test_durations_are_read_as_python_and_pandas_write_them(seconds):
     span = dt.timedelta(seconds=seconds)
     for text in (str(pd.Timedelta(span)), pd.Timedelta(abs(span)).isoformat()):
         sign = 1 if text.startswith("P") and seconds < 0 else 0
-        assert parse_days([text])[0] == pytest.approx((-1) ** sign * seconds / 86_400, abs=1e-12)
+        assert as_days(text) == pytest.approx((-1) ** sign * seconds / 86_400, abs=1e-12)
     if span.days:
-        assert parse_days([str(span)])[0] == pytest.approx(seconds / 86_400)
+        assert as_days(str(span)) == pytest.approx(seconds / 86_400)
 
 
 def test_quarters_begin_in_their_first_month():

@@ -5,7 +5,7 @@ import pytest
 from stopwise.tables import Given, TableError
 from stopwise.tables.reading.cells import as_number, parse_dates, parse_numbers
 from stopwise.tables.reading.sniffing import find_decimal, sniff
-from stopwise.tables.reading.times import parse_hours
+from stopwise.tables.reading.times import as_hours
 
 
 @pytest.fixture
@@ -170,5 +170,5 @@ def test_a_cell_is_a_date_or_is_not(cell, how, iso):
 
 
 def test_times_of_day_are_hours():
-    assert parse_hours(["08:30", "23:59:30"]).tolist() == [8.5, 23 + 59.5 / 60]
-    assert parse_hours(["8.30"]) is None
+    assert [as_hours("08:30"), as_hours("23:59:30")] == [8.5, 23 + 59.5 / 60]
+    assert as_hours("8.30") is None

@@ -6,7 +6,7 @@ the rest. Everything is float64 unless the arrays say otherwise.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import scipy.linalg
@@ -16,51 +16,13 @@ from stopwise._support.arrays import Array
 from stopwise._support.torch import is_tensor, torch
 
 
-class ArrayLibrary(Protocol):
-    """What numpy and torch spell differently; `module` is the library itself, for what they spell alike."""
-
-    module: Any
-
-    def cholesky(self, matrix: Array) -> Array | None:
-        """The lower factor L, L L' = matrix, which may be overwritten; None where it is not positive definite."""
-
-    def solve_lower(self, lower: Array, block: Array, *, transposed: bool = False) -> Array:
-        """L^-1 block, or L'^-1 block, in the precision of L."""
-
-    def inverse(self, matrix: Array) -> tuple[Array, float] | None:
-        """The inverse of a matrix, which may be overwritten, and its log determinant; None as for `cholesky`."""
-
-    def qr(self, block: Array) -> tuple[Array, Array]:
-        """Thin factors Q R = block."""
-
-    def eigh(self, matrix: Array) -> tuple[Array, Array]:
-        """Eigenvalues ascending, and eigenvectors."""
-
-    def add_to_diagonal(self, matrix: Array, value: float) -> None:
-        """matrix += value I, in place."""
-
-    def zeros(self, *shape: int) -> Array:
-        """Zeros of this kind."""
-
-    def unit_columns(self, n_rows: int, rows: Array) -> Array:
-        """A column of zeros with a one in it for each of `rows`."""
-
-    def join(self, blocks: list[Array]) -> Array:
-        """Blocks side by side."""
-
-    def take(self, values: Array) -> Array:
-        """A numpy array (or one of this kind) as one of this kind."""
-
-    def host(self, values: Array) -> Array:
-        """One of this kind as a numpy array."""
-
-
 class NumpyLibrary:
-    """numpy and LAPACK on the host."""
+    """numpy and LAPACK on the host; `module` is the library itself, for what both spell alike."""
 
     module: Any = np
 
     def cholesky(self, matrix: Array) -> Array | None:
+        """The lower factor L, L L' = matrix, which may be overwritten; None where it is not positive definite."""
         try:
             # The transpose of a symmetric matrix is itself, in the order that LAPACK overwrites without a copy.
             return cast(Array, scipy.linalg.cholesky(matrix.T, lower=True, overwrite_a=True, check_finite=False))
@@ -68,12 +30,14 @@ class NumpyLibrary:
             return None
 
     def solve_lower(self, lower: Array, block: Array, *, transposed: bool = False) -> Array:
+        """L^-1 block, or L'^-1 block, in the precision of L."""
         block = np.asarray(block, dtype=lower.dtype)  # a factor in float32 is not copied
         return cast(
             Array, scipy.linalg.solve_triangular(lower, block, lower=True, trans=int(transposed), check_finite=False)
         )
 
     def inverse(self, matrix: Array) -> tuple[Array, float] | None:
+        """The inverse of a matrix, which may be overwritten, and its log determinant; None as for `cholesky`."""
         factor, failed = lapack.dpotrf(matrix.T, overwrite_a=1)  # in Fortran's order: no copy
         if failed:
             return None
@@ -85,36 +49,44 @@ class NumpyLibrary:
         return half, determinant
 
     def qr(self, block: Array) -> tuple[Array, Array]:
+        """Thin factors Q R = block."""
         orthonormal, upper = np.linalg.qr(block)
         return orthonormal, upper
 
     def eigh(self, matrix: Array) -> tuple[Array, Array]:
+        """Eigenvalues ascending, and eigenvectors."""
         values, vectors = scipy.linalg.eigh(matrix, overwrite_a=True, check_finite=False, driver="evd")
         return values, vectors
 
     def add_to_diagonal(self, matrix: Array, value: float) -> None:
+        """matrix += value I, in place."""
         matrix.flat[:: len(matrix) + 1] += value
 
     def zeros(self, *shape: int) -> Array:
+        """Zeros of this kind."""
         return np.zeros(shape)
 
     def unit_columns(self, n_rows: int, rows: Array) -> Array:
+        """A column of zeros with a one in it for each of `rows`."""
         out = np.zeros((n_rows, len(rows)))
         out[rows, np.arange(len(rows))] = 1.0
         return out
 
     def join(self, blocks: list[Array]) -> Array:
+        """Blocks side by side."""
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
 
     def take(self, values: Array) -> Array:
+        """A numpy array (or one of this kind) as one of this kind."""
         return np.asarray(values)
 
     def host(self, values: Array) -> Array:
+        """One of this kind as a numpy array."""
         return values
 
 
 class TorchLibrary:
-    """torch on the device of a tensor."""
+    """The same by torch, on the device of a tensor."""
 
     def __init__(self, like: Array) -> None:
         self.module: Any = torch()
@@ -128,10 +100,7 @@ class TorchLibrary:
         flat = torch().as_tensor(block)
         matrix = torch().as_tensor(lower)
         columns = flat[:, None] if flat.ndim == 1 else flat
-        if transposed:
-            out = torch().linalg.solve_triangular(matrix.mT, columns, upper=True)
-        else:
-            out = torch().linalg.solve_triangular(matrix, columns, upper=False)
+        out = torch().linalg.solve_triangular(matrix.mT if transposed else matrix, columns, upper=transposed)
         return cast(Array, out[:, 0] if flat.ndim == 1 else out)
 
     def inverse(self, matrix: Array) -> tuple[Array, float] | None:
@@ -172,7 +141,9 @@ class TorchLibrary:
         return cast(Array, torch().as_tensor(values).cpu().numpy())
 
 
-HOST: ArrayLibrary = NumpyLibrary()
+ArrayLibrary: TypeAlias = NumpyLibrary | TorchLibrary
+"""What numpy and torch spell differently."""
+HOST = NumpyLibrary()
 
 
 def library_of(array: Array) -> ArrayLibrary:

@@ -1,11 +1,11 @@
-"""The one door to dask: imported here or nowhere, with an error that names the extra."""
+"""The one door to dask."""
 
-import importlib
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from stopwise._support.optional import optional
 from stopwise._support.threads import thread_count
 
 if TYPE_CHECKING:
@@ -23,13 +23,8 @@ _GRAPH_LIMIT = "256 MiB"
 
 
 def dask(part: str = "dask") -> Any:
-    """A module of dask ("dask", "dask.array", "distributed", ...), or an error that says how to get it."""
-    try:
-        return importlib.import_module(part)
-    except ImportError as error:
-        raise ImportError(
-            f'this needs {part}, which is not installed: pip install "stopwise[dask]", or pass numpy arrays'
-        ) from error
+    """A module of dask ("dask", "dask.array", "distributed", ...)."""
+    return optional(part, "this", "dask", ", or pass numpy arrays")
 
 
 def is_dask(value: object) -> bool:

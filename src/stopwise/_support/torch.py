@@ -1,4 +1,4 @@
-"""The one door to torch and triton: imported here or nowhere, with an error that names the extra."""
+"""The one door to torch and triton."""
 
 import importlib
 import importlib.metadata
@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, cast
 
 from stopwise._support.arrays import Device, Index, Tensor
+from stopwise._support.optional import optional
 
 
 class MissingDevice(RuntimeError):
@@ -16,14 +17,8 @@ class MissingDevice(RuntimeError):
 
 @cache
 def torch() -> Any:
-    """The torch module, or an error that says how to get it."""
-    try:
-        return importlib.import_module("torch")
-    except ImportError as error:
-        raise ImportError(
-            'this needs torch, which is not installed: pip install "stopwise[torch]" (and, for solver="cuda", an '
-            "NVIDIA GPU)"
-        ) from error
+    """The torch module."""
+    return optional("torch", "this", "torch", ' (and, for solver="cuda", an NVIDIA GPU)')
 
 
 def has_torch() -> bool:

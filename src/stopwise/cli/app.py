@@ -18,6 +18,7 @@ from stopwise.exceptions import CannotSave
 from stopwise.tables import shown
 
 BAD_INPUT, INTERRUPTED, TERMINATED = 2, 130, 143
+"""Exit codes, the last two as shells have them: after Ctrl-C, and after a polite kill."""
 _EXPECTED = (ValueError, OSError, CannotSave, NotImplementedError, ImportError, MemoryError, click.ClickException)
 
 

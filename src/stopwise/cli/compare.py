@@ -5,9 +5,10 @@ from typing import Any
 
 import click
 
+from stopwise._support.optional import optional
 from stopwise.cli import options
 from stopwise.cli.fit import one_covariate
-from stopwise.cli.output import Notes, emit_json, print_facts, print_table
+from stopwise.cli.output import Notes, print_facts, print_table, tell
 from stopwise.cli.table_options import Columns, Writing, read_table, table_options
 from stopwise.examples import EXAMPLES
 from stopwise.io import atomic_path
@@ -19,7 +20,7 @@ from stopwise.views.facts import length_scale, number, plain
 
 
 def _draw(comparison: Comparison, figure: Path) -> None:
-    axes = options.optional("stopwise.plot", "--figure").compare(comparison)
+    axes = optional("stopwise.plot", "--figure", "report").compare(comparison)
     with atomic_path(figure) as temporary:
         axes.figure.savefig(temporary, format=figure.suffix.lstrip(".") or "png", dpi=150, bbox_inches="tight")
 
@@ -55,13 +56,10 @@ def compare(data: Path | None, holdout: float, figure: Path | None, as_json: boo
     options.check_outputs([] if data is None else input_files(data), figure)
     options.check_landmarks(given["solver"], given["landmarks"])
     if figure:
-        options.optional("stopwise.plot", "--figure")
+        optional("stopwise.plot", "--figure", "report")
     notes = Notes(quiet=quiet or as_json)
     columns, writing = Columns.taken(given), Writing.taken(given)
-    with notes.progress("reading"), notes.listening():
-        training = read_table(data, given.pop("example"), columns, writing).training
-    for note in training.notes:
-        notes.add(note)
+    training = read_table(data, given.pop("example"), columns, writing, notes).training
     if training.of_classes and figure:
         raise click.UsageError(f"--figure is for a target of numbers, and '{shown(training.roles.target)}' holds text")
     kernel = options.kernel_for(given["kernel"], given["length_scale"], one_covariate(training))
@@ -76,42 +74,33 @@ def compare(data: Path | None, holdout: float, figure: Path | None, as_json: boo
         if figure:
             _draw(comparison, figure)
     result = as_object(comparison, training.roles.target, figure, notes)
-    if as_json:
-        emit_json(result)
-    elif not quiet:
-        _print(result)
+    tell(result, lambda: _print(result), as_json=as_json, quiet=quiet)
 
 
 def _print(result: dict[str, Any]) -> None:
     held = f", {result['holdout_rows']:,} held out" if result["holdout_rows"] else ""
     facts = [("data", f"{result['rows']:,} rows{held}"), ("kernel", shown(result["kernel"]))]
-    classes = result["noise_std"] is None
-    facts += [] if classes else [("noise level", number(result["noise_std"]))]
+    facts += [] if result["noise_std"] is None else [("noise level", number(result["noise_std"]))]
     print_facts(f"Rules for '{shown(result['target'])}'", [*facts, ("time", f"{number(result['seconds'], 3)} s")])
-    columns = _OF_CLASSES if classes else _OF_NUMBERS
-    columns = {name: key for name, key in columns.items() if result["holdout_rows"] or not key.endswith("_holdout")}
-    lines = [[row["rule"], *(_cell(key, row[key]) for key in columns.values())] for row in result["rules"]]
-    print_table(["rule", *columns], lines)
+    known = [key for key in _HEADINGS if key in result["rules"][0]]
+    shown_keys = [key for key in known if result["holdout_rows"] or not key.endswith("_holdout")]
+    lines = [[row["rule"], *(_cell(key, row[key]) for key in shown_keys)] for row in result["rules"]]
+    print_table(["rule", *(_HEADINGS[key] for key in shown_keys)], lines)
 
 
-_OF_NUMBERS = {
-    "steps": "iteration",
+_HEADINGS = {
+    "iteration": "steps",
     "step_sum": "step_sum",
-    "degrees of freedom": "degrees_of_freedom",
-    "leave-one-out": "rmse_loo",
-    "held-out": "rmse_holdout",
+    "degrees_of_freedom": "degrees of freedom",
+    "rmse_loo": "leave-one-out",
+    "left_out_loss": "left-out loss",
+    "rmse_holdout": "held-out",
+    "log_loss_holdout": "held-out loss",
+    "accuracy_holdout": "held-out accuracy",
     "seconds": "seconds",
-    "more fits": "fits",
+    "fits": "more fits",
 }
-_OF_CLASSES = {
-    "steps": "iteration",
-    "step_sum": "step_sum",
-    "left-out loss": "left_out_loss",
-    "held-out loss": "log_loss_holdout",
-    "held-out accuracy": "accuracy_holdout",
-    "seconds": "seconds",
-}
-"""Headings and keys of the two tables."""
+"""Columns of the table by their keys, of which numbers have some and classes others."""
 
 
 def _cell(key: str, value: Any) -> str:

@@ -6,7 +6,6 @@ import contextlib
 import shlex
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,15 +13,16 @@ import click
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise._support.optional import optional
 from stopwise.cli import options
-from stopwise.cli.fit_cluster import fit_in_chunks
-from stopwise.cli.output import Notes, emit_json, print_facts
-from stopwise.cli.table_options import Columns, Writing, read_table, table_options
+from stopwise.cli.out_of_core import fit_in_chunks
+from stopwise.cli.output import Notes, print_facts, tell
+from stopwise.cli.table_options import Columns, Writing, check_one_source, read_table, table_options
 from stopwise.estimators import KernelGradientClassifier, KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.examples import EXAMPLES
 from stopwise.io import atomic_path, write_model
 from stopwise.rules.explanation import explain
-from stopwise.tables import EncodedFrame, FittedTable, Kind, Recipe, TableEncoder, Training, input_files, quoted, shown
+from stopwise.tables import EncodedFrame, FittedTable, Kind, Recipe, Training, input_files, quoted, shown
 from stopwise.views.facts import Model, describe, number
 
 LOSSES = ("squared", "huber", "quantile", "poisson")
@@ -62,36 +62,20 @@ def one_covariate(training: Training | None) -> Array | None:
     return column.as_numbers if column.kind is Kind.NUMBER and not column.missing.any() else None
 
 
-@dataclass(frozen=True)
-class TableFit:
-    """A model, the rows it was fitted to and how they were made."""
-
-    model: Any
-    frame: EncodedFrame
-    training: Training
-    table: FittedTable
-
-    @classmethod
-    def of(cls, estimator: Any, training: Training, encoder: TableEncoder) -> TableFit:
-        """Encode the table and fit."""
-        encoder.fit(training.table, training.target)
-        recipe = cast(Recipe, encoder.recipe_)
-        frame = EncodedFrame(recipe.encode(training.table).matrix, tuple(training.table.names), recipe)
-        table = FittedTable(training.roles.target, training.roles.id)
-        return cls(estimator.fit(frame, training.target), frame, training, table)
-
-
-def _write(fitted: TableFit, out: Path | None, report: Path | None, notes: Notes) -> None:
+def _write(
+    model: Model, frame: EncodedFrame, training: Training, out: Path | None, report: Path | None, notes: Notes
+) -> None:
     with contextlib.ExitStack() as files:
         if out:
-            write_model(fitted.model, files.enter_context(atomic_path(out)), fitted.table)
+            table = FittedTable(training.roles.target, training.roles.id)
+            write_model(model, files.enter_context(atomic_path(out)), table)
         if report:
-            options.optional("stopwise.pages", "--report").write(
-                fitted.model,
+            optional("stopwise.pages", "--report", "report").write(
+                model,
                 files.enter_context(atomic_path(report)),
-                X=fitted.frame,
-                y=fitted.training.target,
-                target=fitted.table.target,
+                X=frame,
+                y=training.target,
+                target=training.roles.target,
                 command=shlex.join(["stopwise", *sys.argv[1:]]),
                 warnings=list(notes.lines),
             )
@@ -99,8 +83,7 @@ def _write(fitted: TableFit, out: Path | None, report: Path | None, notes: Notes
 
 def _agree(data: Path | None, given: dict[str, Any]) -> None:
     """Options that contradict each other are told so before anything is read."""
-    if data is not None and given["example"] is not None:
-        raise click.UsageError(f"DATA and --example are both given: fit either {str(data)!r} or the example")
+    check_one_source(data, given["example"])
     if given["quantile"] is not None and given["loss"] != "quantile":
         raise click.UsageError(f"--quantile is for --loss quantile, and --loss is {given['loss']}: leave one out")
     given["quantile"] = 0.5 if given["quantile"] is None else given["quantile"]
@@ -137,40 +120,30 @@ def fit(data: Path | None, out: Path | None, report: Path | None, as_json: bool,
     options.check_outputs([] if data is None else input_files(data), out, report)
     options.check_landmarks(given["solver"], given["landmarks"])
     if report:
-        options.optional("stopwise.pages", "--report")
+        optional("stopwise.pages", "--report", "report")
     notes = Notes(quiet=quiet or as_json)
     columns, writing, example = Columns.taken(given), Writing.taken(given), given.pop("example")
     written = {"model": str(out) if out else None, "report": str(report) if report else None}
     if given["solver"] == "dask":
         estimator = _estimator(None, given["rule"], given["filter"], given)
         model, result = fit_in_chunks(estimator, data, out, report, columns, writing, notes)
-        _tell(model, result | {"warnings": notes.lines, **written}, as_json, quiet)
+        result |= {"warnings": notes.lines, **written}
+        tell(result, lambda: print_summary(result, explain(model)), as_json=as_json, quiet=quiet)
         return
-    with notes.progress("reading"), notes.listening():
-        read = read_table(data, example, columns, writing)
-    for note in read.training.notes:
-        notes.add(note)
-    with notes.progress(f"fitting {len(read.training.target):,} rows"), notes.listening():
-        estimator = _estimator(read.training, given["rule"], given["filter"], given)
-        fitted = TableFit.of(estimator, read.training, columns.encoder())
+    read = read_table(data, example, columns, writing, notes)
+    training = read.training
+    with notes.progress(f"fitting {len(training.target):,} rows"), notes.listening():
+        estimator = _estimator(training, given["rule"], given["filter"], given)
+        recipe = cast(Recipe, columns.encoder().fit(training.table, training.target).recipe_)
+        frame = EncodedFrame(recipe.encode(training.table).matrix, tuple(training.table.names), recipe)
+        model = estimator.fit(frame, training.target)
     with notes.progress("writing"), notes.listening():
-        _write(fitted, out, report, notes)
-        facts = describe(fitted.model)
-    result = {"rows": len(fitted.frame), "features": fitted.frame.recipe.features, "target": fitted.table.target}
-    result |= {**facts, "seconds": round(time.perf_counter() - started, 3), "warnings": notes.lines, **written}
-    result |= {"table": read.found, "encoded": fitted.frame.recipe.sentence}
-    _tell(fitted.model, result, as_json, quiet)
-
-
-def _tell(model: Model, result: dict[str, Any], as_json: bool, quiet: bool) -> None:
-    if as_json:
-        emit_json(result)
-    elif not quiet:
-        print_summary(result, explain(model))
-
-
-_WRITTEN = (("table", "table"), ("columns", "encoded"))
-"""Headings and keys of what is said about the table: how it was written, and what became of its columns."""
+        _write(model, frame, training, out, report, notes)
+        facts = describe(model)
+    result = {"rows": len(frame), "features": recipe.features, "target": training.roles.target, **facts}
+    result |= {"seconds": round(time.perf_counter() - started, 3), "warnings": notes.lines, **written}
+    result |= {"table": read.found, "encoded": recipe.sentence}
+    tell(result, lambda: print_summary(result, explain(model)), as_json=as_json, quiet=quiet)
 
 
 def _leave_one_out(result: dict[str, Any]) -> str:
@@ -180,7 +153,6 @@ def _leave_one_out(result: dict[str, Any]) -> str:
 
 
 def print_summary(result: dict[str, Any], why: str) -> None:
-    """The short account of a fit."""
     count = len(result["features"])
     slopes = max(np.ravel(result["unpenalised"] or 0)) - 1
     kernel = shown(result["kernel"]) + (" and a linear part" if slopes > 0 else "")
@@ -200,8 +172,9 @@ def print_summary(result: dict[str, Any], why: str) -> None:
             ("error", f"root mean square {number(result['rmse_fit'])}, {_leave_one_out(result)}"),
         ]
     beside = f", beside {slopes} of the linear part" if slopes > 0 else ""
+    written = {"table": "table", "columns": "encoded"}
     facts = [
-        *((label, shown(result[key], 300)) for label, key in _WRITTEN if result.get(key)),
+        *((label, shown(result[key], 300)) for label, key in written.items() if result.get(key)),
         ("data", f"{result['rows']:,} rows, {count} feature{'' if count == 1 else 's'} ({quoted(result['features'])})"),
         ("kernel", kernel),
         ("stop", f"{steps}step_sum {number(result['step_sum'])} (rule {result['rule']})"),

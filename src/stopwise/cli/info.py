@@ -7,7 +7,7 @@ import click
 
 from stopwise.cli import options
 from stopwise.cli.fit import print_summary
-from stopwise.cli.output import emit_json, print_facts
+from stopwise.cli.output import print_facts, tell
 from stopwise.estimators.prediction.response_groups import common_of
 from stopwise.io import Saved, read_model
 from stopwise.rules.explanation import explain
@@ -15,17 +15,11 @@ from stopwise.tables import shown
 from stopwise.views.facts import describe
 
 
-def feature_names(saved: Saved) -> list[str]:
-    """The names of a model's features, or their numbers."""
-    fitted = common_of(saved.model)
-    names = range(fitted.n_features) if fitted.feature_names is None else fitted.feature_names
-    return [str(name) for name in names]
-
-
 def facts_of(saved: Saved, path: Path) -> dict[str, Any]:
     """A model file as one JSON object."""
     model = saved.model
-    recipe = common_of(model).recipe
+    fitted = common_of(model)
+    names = range(fitted.n_features) if fitted.feature_names is None else fitted.feature_names
     return {
         "model": str(path),
         "bytes": path.stat().st_size,
@@ -33,8 +27,8 @@ def facts_of(saved: Saved, path: Path) -> dict[str, Any]:
         "versions": saved.versions,
         "estimator": type(model).__name__,
         "rows": len(model.X_fit_),
-        "features": feature_names(saved),
-        "columns": None if recipe is None else recipe.names,
+        "features": [str(name) for name in names],
+        "columns": None if fitted.recipe is None else fitted.recipe.names,
         "target": None if saved.table is None else saved.table.target,
         **describe(model),
         "why": explain(model),
@@ -48,11 +42,12 @@ def info(model: Path, as_json: bool, quiet: bool) -> None:
     """Say what a model file holds."""
     saved = read_model(model)
     facts = facts_of(saved, model)
-    if as_json:
-        emit_json(facts)
-    elif not quiet:
-        summary = {**facts, "target": facts["target"] or "response", "report": None, "seconds": None}
-        print_summary(summary, facts["why"])
-        versions = ", ".join(f"{name} {version}" for name, version in saved.versions.items())
-        about = [("kind", facts["estimator"]), ("schema", str(saved.schema)), ("size", f"{facts['bytes']:,} bytes")]
-        print_facts("File", [*about, ("made by", shown(versions, 200))])
+    tell(facts, lambda: _print(facts), as_json=as_json, quiet=quiet)
+
+
+def _print(facts: dict[str, Any]) -> None:
+    summary = {**facts, "target": facts["target"] or "response", "report": None, "seconds": None}
+    print_summary(summary, facts["why"])
+    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+    about = [("kind", facts["estimator"]), ("schema", str(facts["schema"])), ("size", f"{facts['bytes']:,} bytes")]
+    print_facts("File", [*about, ("made by", shown(versions, 200))])

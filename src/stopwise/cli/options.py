@@ -1,11 +1,9 @@
 """Options that commands share, and what their words mean."""
 
 import dataclasses
-import importlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Literal, TypeVar
 
 import click
@@ -95,14 +93,6 @@ def noise_for(text: str) -> float | str:
         return float(text)
     except ValueError:
         return text
-
-
-def optional(module: str, option: str) -> ModuleType:
-    """The module that an option needs, or an error that names the extra."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as problem:
-        raise click.ClickException(f"{option} needs {problem.name}: pip install 'stopwise[report]'") from None
 
 
 def check_outputs(inputs: Sequence[Path], *outputs: Path | None) -> None:

@@ -6,23 +6,69 @@ import contextlib
 import importlib
 import io
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 
-from stopwise._support.arrow import arrow
-from stopwise._support.dask import connected, dask
+from stopwise._support.dask import Client, Future, connected, dask
+from stopwise._support.optional import arrow
+from stopwise.cli.options import names_among
+from stopwise.cli.output import Notes
+from stopwise.cli.table_options import Columns, Writing
 from stopwise.engine.cluster.chunks import Chunks, Layout, PartitionError, Rows, count_rows, rows_of_table
 from stopwise.estimators.dask_collections import fit_chunks
-from stopwise.tables import Asked, FittedTable, Numbers, Recipe
+from stopwise.io import atomic_path, write_model
+from stopwise.tables import Asked, FittedTable, Numbers, Recipe, Roles
 from stopwise.tables.reading.sniffing import Dialect, sniff
+from stopwise.views.facts import describe, plain
 
 CHUNK_ROWS = 262_144
 BLOCK_BYTES = 32 * 2**20
-_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+
+
+def fit_in_chunks(
+    estimator: Any,
+    data: Path | None,
+    out: Path | None,
+    report: Path | None,
+    columns: Columns,
+    writing: Writing,
+    notes: Notes,
+) -> tuple[Any, dict[str, Any]]:
+    """The fitted model and what the command prints of it; the model file is written whole or not at all."""
+    if data is None or columns.target is None:
+        raise click.UsageError("--solver dask reads files in chunks: give a folder (or file) and --target")
+    if report is not None:
+        raise click.UsageError("a report shows single rows, which --solver dask does not keep: leave --report out")
+    if writing.missing not in (None, "refuse"):
+        raise click.UsageError("--solver dask refuses missing values: fill or drop them before")
+    started = time.perf_counter()
+    roles = Roles(columns.target, columns.features, columns.exclude, columns.id_column)
+    with notes.listening():
+        fitted = fit_folder(estimator, data, roles, writing=writing.asked(), show=not notes.quiet)
+    if out is not None:
+        with atomic_path(out) as path:
+            write_model(fitted.model, path, fitted.table)
+    return fitted.model, _facts(fitted, time.perf_counter() - started)
+
+
+def _facts(fitted: FolderFit, seconds: float) -> dict[str, Any]:
+    details = fitted.model.stop_.details
+    return {
+        "rows": fitted.n_rows,
+        "features": fitted.recipe.features,
+        "target": fitted.table.target,
+        "table": None,
+        "columns": fitted.recipe.sentence,
+        **describe(fitted.model),
+        "seconds": round(seconds, 3),
+        **{name: plain(details.get(name)) for name in ("landmarks", "bracket", "captured", "settled")},
+    }
 
 
 @dataclass(frozen=True)
@@ -36,50 +82,39 @@ class FolderFit:
 
 
 def fit_folder(
-    estimator: Any,
-    folder: str | Path,
-    target: str,
-    *,
-    features: Sequence[str] = (),
-    exclude: Sequence[str] = (),
-    writing: Asked | None = None,
-    show: bool = False,
+    estimator: Any, folder: str | Path, roles: Roles, *, writing: Asked | None = None, show: bool = False
 ) -> FolderFit:
     """Fit an estimator to all files of a folder (or one file) on the connected dask client, or a local cluster.
 
     With `show` the dashboard's address and dask's progress bar appear on standard error.
     """
-    given = (writing or Asked()).given
-    files = _files(Path(folder), given.separator)
+    asked = replace(writing or Asked(), expected={roles.target})
+    files = _files(Path(folder), asked.given.separator)
     with connected(estimator.n_jobs) as client:
         if show:
             sys.stderr.write(f"dask dashboard: {client.dashboard_link}\n")
         make = _parquet_chunks if files[0].suffix in (".parquet", ".pq") else _csv_chunks
         precision = "float64" if estimator.in_double else "float32"
-        layout = Layout(tuple(features) or None, (target,), precision=precision)
-        chunks = make(files, layout, exclude, replace(writing or Asked(), expected={target}), client)
+        layout = Layout(None, (roles.target,), precision=precision)
+        chunks = make(files, layout, roles, asked, client)
         fitted, sample = fit_chunks(estimator, chunks, client, _show_progress if show else None)
-        recipe = _recipe(chunks.layout, sample)
+        medians = zip(chunks.layout.features or (), np.median(sample.covariates, axis=0), strict=True)
+        recipe = Recipe(tuple(Numbers(name, float(median)) for name, median in medians))
         estimator._fitted = replace(fitted, columns_in=tuple(recipe.names), recipe=recipe)
-    return FolderFit(estimator, FittedTable(target), recipe, chunks.n_rows)
+    return FolderFit(estimator, FittedTable(roles.target), recipe, chunks.n_rows)
 
 
-def _show_progress(future: Any) -> None:
+def _show_progress(future: Future) -> None:
     with contextlib.redirect_stdout(sys.stderr):
         dask("distributed").progress(future, notebook=False)
     sys.stderr.write("\n")
-
-
-def _recipe(layout: Layout, sample: Rows) -> Recipe:
-    medians = np.median(sample.covariates, axis=0)
-    return Recipe(tuple(Numbers(name, float(m)) for name, m in zip(layout.features or (), medians, strict=True)))
 
 
 def _files(folder: Path, separator: str | None) -> list[Path]:
     """The files of a folder that can be read, all of one kind."""
     if not folder.exists():
         raise FileNotFoundError(2, "no such file or folder", str(folder))
-    known = {".parquet", ".pq", *_SEPARATORS} | ({".txt"} if separator else set())
+    known = {".parquet", ".pq", ".csv", ".tsv"} | ({".txt"} if separator else set())
     found = [folder] if folder.is_file() else sorted(p for p in folder.iterdir() if p.suffix in known)
     kinds = {".parquet" if path.suffix == ".pq" else path.suffix for path in found}
     if not found:
@@ -90,22 +125,17 @@ def _files(folder: Path, separator: str | None) -> list[Path]:
     return found
 
 
-def _chosen(columns: Sequence[str], numeric: set[str], asked: Layout, exclude: Sequence[str], label: str) -> list[str]:
-    """The feature columns: those named, or all but the target and those left out; each must hold numbers."""
-    features, target = asked.features or (), (asked.targets or ("",))[0]
-    for name in (target, *features, *exclude):
-        if name not in columns:
-            raise PartitionError(f"{label} has no column {name!r}: it has {', '.join(map(repr, columns))}")
-    wanted = list(features) or [name for name in columns if name != target and name not in exclude]
-    text = [name for name in [*wanted, target] if name not in numeric]
+def _chosen(columns: Sequence[str], numeric: set[str], roles: Roles) -> tuple[str, ...]:
+    """The feature columns, which must hold numbers, as the target must."""
+    features, exclude = names_among(roles.features, columns), names_among(roles.exclude, columns)
+    chosen = replace(roles, features=features, exclude=exclude).chosen(columns)
+    text = [name for name in [*chosen, roles.target] if name not in numeric]
     if text:
         raise ValueError(
             f"the column {text[0]!r} is not numbers, and files read in chunks need numbers: leave it out with "
             '--exclude, or load the table whole (without solver="dask"), which turns text into 0/1 features'
         )
-    if not wanted:
-        raise ValueError(f"no feature is left besides the target {target!r}")
-    return wanted
+    return tuple(chosen)
 
 
 # ---- Parquet --------------------------------------------------------------------------------------------------------
@@ -126,13 +156,13 @@ def read_parquet(path: str, groups: list[int], layout: Layout, label: str) -> Ro
     return rows_of_table(table.to_pandas(), replace(layout, dtypes=None), label)
 
 
-def _parquet_chunks(files: list[Path], asked: Layout, exclude: Sequence[str], writing: Asked, client: Any) -> Chunks:
+def _parquet_chunks(files: list[Path], asked: Layout, roles: Roles, writing: Asked, client: Client) -> Chunks:
     schema = _parquet().read_schema(files[0])
     kinds = {field.name: field.type for field in schema}
     numeric = {name for name, kind in kinds.items() if _is_number(kind)}
-    chosen = _chosen(schema.names, numeric, asked, exclude, files[0].name)
-    dtypes = tuple((name, str(kinds[name])) for name in [*chosen, *(asked.targets or ())])
-    layout = replace(asked, features=tuple(chosen), dtypes=dtypes, n_features=len(chosen))
+    chosen = _chosen(schema.names, numeric, roles)
+    dtypes = tuple((name, str(kinds[name])) for name in [*chosen, roles.target])
+    layout = replace(asked, features=chosen, dtypes=dtypes, n_features=len(chosen))
     read = dask().delayed(read_parquet, pure=False)
     parts: list[Any] = []
     labels, lengths = [], []
@@ -188,13 +218,13 @@ def read_csv(block: bytes, header: bytes, dialect: Dialect, names: tuple[str, ..
     return rows_of_table(table, layout, label)
 
 
-def _csv_chunks(files: list[Path], asked: Layout, exclude: Sequence[str], writing: Asked, client: Any) -> Chunks:
+def _csv_chunks(files: list[Path], asked: Layout, roles: Roles, writing: Asked, client: Client) -> Chunks:
     dialect = sniff(files[0], writing.given, writing.expected)
     first = _frame(files[0], dialect, 1000)
     names = tuple(map(str, first.columns))
     numeric = {name for name in names if first[name].dtype.kind in "fiub"}
-    chosen = _chosen(names, numeric, asked, exclude, files[0].name)
-    layout = replace(asked, features=tuple(chosen), n_features=len(chosen))
+    chosen = _chosen(names, numeric, roles)
+    layout = replace(asked, features=chosen, n_features=len(chosen))
     read, read_bytes = dask().delayed(read_csv, pure=False), dask("dask.bytes").read_bytes
     parts: list[Any] = []
     labels: list[str] = []

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,14 +18,17 @@ PATIENCE = 2.0
 """Seconds of silence before progress is shown."""
 
 
-def emit_json(result: dict[str, Any]) -> None:
-    """One JSON object on standard output."""
-    click.echo(json.dumps(result, allow_nan=False))
+def tell(result: dict[str, Any], show: Callable[[], None], *, as_json: bool, quiet: bool) -> None:
+    """A result on standard output: one JSON object, the account that `show` prints, or nothing."""
+    if as_json:
+        click.echo(json.dumps(result, allow_nan=False))
+    elif not quiet:
+        show()
 
 
-def print_facts(title: str, facts: Sequence[tuple[str, str]], *, err: bool = False) -> None:
+def print_facts(title: str, facts: Sequence[tuple[str, str]]) -> None:
     """A heading and aligned lines; every word is text, never markup."""
-    out = console(err=err)
+    out = console()
     out.print(Text(title, style="bold"))
     width = max(len(label) for label, _ in facts)
     for label, text in facts:

@@ -14,7 +14,7 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise._support.progress import Progress
 from stopwise.cli import options
-from stopwise.cli.output import Notes, print_facts
+from stopwise.cli.output import Notes, print_facts, tell
 from stopwise.cli.prediction_writers import WRITTEN, Cells, JsonWriter, Writer, check_writable, file_writer
 from stopwise.cli.streams import is_stream
 from stopwise.cli.table_options import Writing, writing_options
@@ -99,24 +99,17 @@ class Tally:
         return [f"{count:,} of {self.rows:,} rows {words}" for words, count in found.items() if count]
 
 
+@dataclass
 class Predictor:
     """A model, the columns it wants, and a count of what it met."""
 
-    def __init__(
-        self,
-        model: Any,
-        recipe: Recipe,
-        *,
-        std: bool,
-        missing: str,
-        id_column: str | None,
-        interval: float | None = None,
-    ) -> None:
-        self.model, self.recipe, self.std, self.missing = model, recipe, std, missing
-        self.id_column, self.interval = id_column, interval
-        self.ranges: Array = self.model.feature_range_
-        self.names, self.tally = recipe.features, Tally()
-        self.encoded = common_of(model).recipe is not None
+    model: Any
+    recipe: Recipe
+    std: bool
+    missing: str
+    id_column: str | None
+    interval: float | None
+    tally: Tally = field(default_factory=Tally)
 
     @property
     def reading(self) -> Reading:
@@ -151,10 +144,10 @@ class Predictor:
         self.tally.rows += len(X)
         self.tally.missing += int(gaps.sum())
         self.tally.unseen += int(unseen.sum())
-        beyond = outside(self.ranges, X) & usable[:, None]
+        beyond = outside(self.model.feature_range_, X) & usable[:, None]
         self.tally.outside += int(beyond.any(axis=1).sum())
-        for column in np.flatnonzero(beyond.any(axis=0)):
-            self.tally.features[self.names[column]] += int(beyond[:, column].sum())
+        counts = dict(zip(self.recipe.features, beyond.sum(axis=0).tolist(), strict=True))
+        self.tally.features.update({name: count for name, count in counts.items() if count})
 
     def _in_domain(self, X: Array) -> Mask:
         """Rows where the kernel is defined at all: a Sobolev kernel ends where its interval does."""
@@ -182,13 +175,13 @@ class Predictor:
             return self._classes(X, usable)
         outputs = 1 if self.model.dual_coef_.ndim == 1 else self.model.dual_coef_.shape[1]
         kinds = ["prediction", *(["std"] if self.std else []), *(["lower", "upper"] if self.interval else [])]
-        values = np.full((len(kinds), len(X), outputs), np.nan)
+        values, encoded = np.full((len(kinds), len(X), outputs), np.nan), common_of(self.model).recipe is not None
         if usable.any():
             with warnings.catch_warnings():
                 # Rows outside the range are counted over the whole file, and the columns were put in order by name.
                 warnings.simplefilter("ignore", ExtrapolationWarning)
                 warnings.filterwarnings("ignore", message="X does not have valid feature names")
-                rows = EncodedFrame(X[usable], tuple(self.recipe.names), self.recipe) if self.encoded else X[usable]
+                rows = EncodedFrame(X[usable], tuple(self.recipe.names), self.recipe) if encoded else X[usable]
                 for kind, part in enumerate(self._parts(rows)):
                     values[kind, usable] = np.reshape(part, (-1, outputs))
         ends = [""] if outputs == 1 else [f"_{column + 1}" for column in range(outputs)]
@@ -277,19 +270,26 @@ def predict(
             interval=interval,
         )
         with contextlib.ExitStack() as files:
-            inside = as_json and out is None
-            writer = JsonWriter(files) if inside else files.enter_context(file_writer(out))
+            arrays = JsonWriter(files) if as_json and out is None else None
+            writer = arrays or files.enter_context(file_writer(out))
             progress = files.enter_context(notes.progress("predicting"))
             with notes.listening():
                 _stream(predictor, tables, writing, writer, progress)
-            if inside:
-                _finish(predictor, notes, writer, model, out, started, as_json=True)
-        if not inside:
+            if arrays is not None:
+                _finish(predictor, notes, arrays, model, out, started, as_json=True)
+        if arrays is None:
             _finish(predictor, notes, None, model, out, started, as_json=as_json)
 
 
 def _finish(
-    predictor: Predictor, notes: Notes, writer: Any, model: Path, out: Path | None, started: float, *, as_json: bool
+    predictor: Predictor,
+    notes: Notes,
+    writer: JsonWriter | None,
+    model: Path,
+    out: Path | None,
+    started: float,
+    *,
+    as_json: bool,
 ) -> None:
     tally = predictor.tally
     for line in tally.sentences():
@@ -298,9 +298,9 @@ def _finish(
     result |= {"missing": tally.missing, "unseen_text": tally.unseen, "unpredicted": tally.unpredicted}
     result |= {"model": str(model), "out": str(out) if out else None, "warnings": notes.lines}
     result |= {"seconds": round(time.perf_counter() - started, 3)}
-    if as_json:
-        arrays = dict.fromkeys(writer.arrays) if writer is not None else {}
-        (writer or JsonWriter(contextlib.ExitStack())).emit(result | arrays)
-    elif not notes.quiet and out is not None and not is_stream(out):
-        facts = [("rows", f"{tally.rows:,}"), ("written to", shown(out, 300)), ("time", f"{result['seconds']:.3g} s")]
-        print_facts("Predicted", facts)
+    if writer is not None:
+        writer.emit(result | dict.fromkeys(writer.arrays))
+        return
+    facts = [("rows", f"{tally.rows:,}"), ("written to", shown(out, 300)), ("time", f"{result['seconds']:.3g} s")]
+    quiet = notes.quiet or is_stream(out)
+    tell(result, lambda: print_facts("Predicted", facts), as_json=as_json, quiet=quiet)

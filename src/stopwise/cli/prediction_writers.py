@@ -9,24 +9,22 @@ import gzip
 import io
 import json
 import lzma
-import math
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeAlias, cast
+from typing import IO, Any, TypeAlias, cast
 
 import click
 import numpy as np
 import numpy.typing as npt
 
 from stopwise._support.arrays import Array
-from stopwise._support.arrow import arrow
+from stopwise._support.optional import arrow, openpyxl
 from stopwise.cli.streams import opened_stream
 from stopwise.io import atomic_path
 from stopwise.tables.names import shown
-from stopwise.tables.reading.spreadsheet import openpyxl
 
 Cells: TypeAlias = Array | npt.NDArray[np.object_]
 _SHEET_ROWS = 1_048_576
@@ -39,13 +37,6 @@ _PACKERS: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
     ".xz": lambda handle: cast("IO[bytes]", lzma.LZMAFile(handle, "wb")),  # noqa: SIM115 (the writer closes it)
 }
 WRITTEN = ".csv or .tsv (plain, .gz, .bz2 or .xz), .parquet or .xlsx"
-
-
-class Writer(Protocol):
-    """Takes columns of equal length, batch by batch: numbers (NaN: no prediction) or text (None: no name)."""
-
-    def write(self, columns: Mapping[str, Cells]) -> None:
-        """Add a batch."""
 
 
 class _TextWriter:
@@ -80,7 +71,6 @@ class _ParquetWriter:
         self.writer.write_table(table)
 
     def close(self) -> None:
-        """Finish the file."""
         if self.writer is not None:
             self.writer.close()
 
@@ -103,7 +93,6 @@ class _SheetWriter:
                 )
 
     def close(self) -> None:
-        """Finish the file."""
         self.book.save(self.handle)
 
 
@@ -162,18 +151,17 @@ class JsonWriter:
         self.arrays: dict[str, IO[str]] = {}
 
     def write(self, columns: Mapping[str, Cells]) -> None:
-        """Add a batch."""
         for name, values in columns.items():
             if name not in self.arrays:
                 spool = tempfile.TemporaryFile("w+", encoding="ascii")  # noqa: SIM115 (the stack closes it)
                 self.arrays[name] = self.files.enter_context(spool)
-            cells = ["null" if _is_nothing(value) else json.dumps(value) for value in values.tolist()]
+            cells = [json.dumps(value) for value in _listed(values)]
             if cells:
                 self.arrays[name].write((", " if self.arrays[name].tell() else "") + ", ".join(cells))
 
-    def emit(self, result: dict[str, Any], out: IO[str] | None = None) -> None:
+    def emit(self, result: dict[str, Any]) -> None:
         """Print the object, each key of an array replaced by the array."""
-        out = sys.stdout if out is None else out
+        out = sys.stdout
         out.write("{")
         for position, (key, value) in enumerate(result.items()):
             out.write((", " if position else "") + json.dumps(key) + ": ")
@@ -187,5 +175,5 @@ class JsonWriter:
         out.write("}\n")
 
 
-def _is_nothing(value: object) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
+Writer: TypeAlias = _TextWriter | _ParquetWriter | _SheetWriter | JsonWriter
+"""Takes columns of equal length, batch by batch: numbers (NaN: no prediction) or text (None: no name)."""

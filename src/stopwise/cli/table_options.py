@@ -10,6 +10,7 @@ from typing import Any, Self
 import click
 
 from stopwise.cli.options import names_among, stacked
+from stopwise.cli.output import Notes
 from stopwise.examples import load_example
 from stopwise.tables import (
     MAX_LEVELS,
@@ -19,7 +20,6 @@ from stopwise.tables import (
     Reading,
     Roles,
     TableEncoder,
-    Tables,
     Training,
     open_tables,
     prepare,
@@ -110,7 +110,6 @@ class Writing:
         return Asked(Given(separator, self.decimal, quote, self.encoding, self.header), self.sheet, expected)
 
     def words(self, names: Collection[str]) -> dict[str, str]:
-        """Kinds of columns by name."""
         words = {}
         for text in self.kinds:
             name, mark, kind = text.rpartition("=")
@@ -127,7 +126,6 @@ class Writing:
 
     @property
     def gaps_are(self) -> str:
-        """What to do with gaps."""
         return self.missing or "impute"
 
 
@@ -156,7 +154,6 @@ class Columns:
         return Roles(self.target, features, exclude, self.id_column, row_names)
 
     def encoder(self) -> TableEncoder:
-        """How columns become features."""
         parts = () if self.dates == "none" else tuple(part.strip() for part in self.dates.split(","))
         return TableEncoder(dates=parts, max_levels=self.max_levels, many=self.many)
 
@@ -169,10 +166,23 @@ class Read:
     found: str | None
 
 
-def read_table(data: Path | None, example: str | None, columns: Columns, writing: Writing) -> Read:
+def read_table(data: Path | None, example: str | None, columns: Columns, writing: Writing, notes: Notes) -> Read:
     """The table of a fit, from a file, standard input or an example."""
+    with notes.progress("reading"), notes.listening():
+        read = _read(data, example, columns, writing)
+    for note in read.training.notes:
+        notes.add(note)
+    return read
+
+
+def check_one_source(data: Path | None, example: str | None) -> None:
+    """Either a table or an example."""
     if data is not None and example is not None:
         raise click.UsageError(f"DATA and --example are both given: fit either {str(data)!r} or the example")
+
+
+def _read(data: Path | None, example: str | None, columns: Columns, writing: Writing) -> Read:
+    check_one_source(data, example)
     if example is not None:
         simulated = load_example(example)
         table = simulated.table
@@ -183,12 +193,8 @@ def read_table(data: Path | None, example: str | None, columns: Columns, writing
         raise click.UsageError("give a table to fit, DATA, or --example motorcycle")
     expected = {columns.target} if columns.target is not None else set()
     with open_tables(data, writing.asked(expected)) as tables:
-        return Read(_prepared(tables, columns, writing), tables.found)
-
-
-def _prepared(tables: Tables, columns: Columns, writing: Writing) -> Training:
-    names = tables.names()
-    roles = columns.roles(names, tables.row_names())
-    chosen = roles.chosen(names)
-    table = tables.whole(writing.reading(names), [roles.target, *chosen])
-    return prepare(table, roles, chosen, writing.gaps_are)
+        names = tables.names()
+        roles = columns.roles(names, tables.row_names())
+        chosen = roles.chosen(names)
+        table = tables.whole(writing.reading(names), [roles.target, *chosen])
+        return Read(prepare(table, roles, chosen, writing.gaps_are), tables.found)

@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from stopwise._support.arrays import Array, Index
+from stopwise._support.memory import row_tiles
 from stopwise.complexity import critical_target, step_sums_at
 from stopwise.experiments.trials import Half, Trials, own, take
 from stopwise.filters import Ridge, SteppedFilter
@@ -33,10 +34,6 @@ from stopwise.rules.search import first_true_each, minimise_each
 
 COSTLY: dict[str, Any] = {"ratio": 1.1, "scan": 128, "tolerance": 0.03}
 """Where each reading costs a product with the kernel matrix: a coarser grid, sooner, within a percent of the stop."""
-
-
-_ENTRIES = 4_000_000
-"""Squared errors that are held at once, 32 megabytes."""
 
 
 @singledispatch
@@ -140,9 +137,10 @@ def _(rule: SURE, trials: Trials) -> Array:
 
 @stops.register(GCV)
 @stops.register(Oracle)
-def _(rule: GCV | Oracle, trials: Trials) -> Array:
-    path = trials.path
-    return minimise_each(path, trials.count, lambda c, s: rule.criterion(take(path, c), s), rule.reading)
+@stops.register(MarginalLikelihood)
+def _(rule: GCV | Oracle | MarginalLikelihood, trials: Trials) -> Array:
+    path, reading = trials.path, "global" if isinstance(rule, MarginalLikelihood) else rule.reading
+    return minimise_each(path, trials.count, lambda c, s: rule.criterion(take(path, c), s), reading)
 
 
 @stops.register
@@ -157,21 +155,15 @@ def _(rule: LeaveOneOut, trials: Trials) -> Array:
 
 
 @stops.register
-def _(rule: MarginalLikelihood, trials: Trials) -> Array:
-    path = trials.path
-    return minimise_each(path, trials.count, lambda c, s: rule.criterion(take(path, c), s))
-
-
-@stops.register
 def _(rule: Prudent, trials: Trials) -> Array:
     """On the grid of the clock alone, a tenth of its reading apart: `select` goes on between two of its points."""
     ridge = trials.path.along(Ridge())
     grid = clock_grid(ridge)
     grid = grid[grid <= CEILING]
     left = ridge.leverage_left(grid)
-    out, at_once = np.empty(trials.count), max(1, _ENTRIES // left.size)
-    for first in range(0, trials.count, at_once):
-        columns = np.arange(first, min(first + at_once, trials.count))
+    out = np.empty(trials.count)
+    for some in row_tiles(trials.count, left.size):
+        columns = np.arange(some.start, some.stop)
         squares = (take(ridge, columns).residual_rows(grid) / left[:, :, None]) ** 2
         out[columns] = grid[_earliest(squares, rule.allowance)]
     return trials.path.filter.snap(out)

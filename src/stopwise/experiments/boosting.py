@@ -5,9 +5,10 @@ T = (7n)^kappa of f <- f - alpha K phi'(y, f). The constants of the paper's figu
 is which kappa is best, and how the error falls with n.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,9 +16,9 @@ from stopwise._support.arrays import Array
 from stopwise.engine.operators.running_sums import SortedLine
 from stopwise.experiments.claims import Claim, shown, verdict
 from stopwise.experiments.rates import slope_of
-from stopwise.experiments.setting import generator
+from stopwise.experiments.setting import equispaced, generator
 from stopwise.experiments.tally import Key, Row, Tally, by_size, one, pick, tally
-from stopwise.experiments.task import Config, Task
+from stopwise.experiments.task import Config, Task, by_chunk
 from stopwise.kernels import Sobolev
 from stopwise.losses import Exponential, Logistic, Loss
 
@@ -34,12 +35,9 @@ LOSSES: dict[str, Loss] = {"logistic": Logistic(), "exponential": Exponential()}
 def tasks(config: Config) -> list[Task]:
     """A chunk of trials for each loss and size."""
     alpha = (config.alphas or (STEP_SIZE,))[0]
-    return [
-        Task(NAME, chunk, (name, n, alpha, config.seed, index, size), size)
-        for name in LOSSES
-        for n in config.sizes or SIZES
-        for index, size in config.chunks(MOST_TRIALS)
-    ]
+    few = replace(config, trials=min(config.trials, MOST_TRIALS))
+    which = itertools.product(LOSSES, config.sizes or SIZES)
+    return [task for name, n in which for task in by_chunk(few, NAME, chunk, name, n, alpha)]
 
 
 def stops(n: int) -> list[int]:
@@ -54,7 +52,7 @@ def product(x: Array, block: Array) -> Array:
 
 def chunk(name: str, n: int, alpha: float, seed: int, index: int, size: int) -> list[Tally]:
     """Squared errors ||f_T - f*||_n^2 of each trial at each stop."""
-    loss, x = LOSSES[name], np.arange(1, n + 1) / n
+    loss, x = LOSSES[name], equispaced(n)
     truth = np.abs(x - 0.5)[:, None] - 0.25
     draws = generator(seed, NAME, n, sorted(LOSSES).index(name), index).random((n, size))
     y = (draws < loss.natural(truth)[:, 1:]).astype(np.float64)
@@ -76,9 +74,10 @@ def _best(rows: Sequence[Row], name: str) -> Claim:
     largest = max(row.n for row in pick(rows, reading=name))
     last = [one(rows, reading=name, n=largest, at=round(kappa, 2)) for kappa in KAPPAS]
     order = sorted(last, key=lambda row: row.mean)
-    gaps = [(b.mean - a.mean) / math.hypot(a.standard_error or 0, b.standard_error or 0) for a, b in pairwise(order)]
+    first, second = order[:2]
+    gap = (second.mean - first.mean) / math.hypot(first.standard_error or 0, second.standard_error or 0)
     seen = f"n = {largest}: " + "; ".join(f"kappa {row.at:.2f}: {shown(row)}" for row in last)
-    told = verdict(order[0].at == round(KAPPAS[1], 2)) if gaps[0] > 2 else UNTOLD
+    told = verdict(first.at == round(KAPPAS[1], 2)) if gap > 2 else UNTOLD
     numbers = {f"kappa {row.at:.2f}": row.mean for row in last}
     text = f"Of T = (7n)^kappa, kappa = .33, .67 and 1, the {name} loss is best stopped with .67"
     return Claim(f"boosting-{name}-kappa", text, "WYW17, Section 5", seen, told, numbers)

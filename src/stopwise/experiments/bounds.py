@@ -11,7 +11,7 @@ from stopwise.experiments.claims import Claim, verdict
 from stopwise.experiments.random_design import make_design
 from stopwise.experiments.setting import FIG3_SIZES, Setting, descent, fig_setting, generator
 from stopwise.experiments.tally import Key, Row, Tally, computed, pick, tally, tally_max
-from stopwise.experiments.task import Config, Task
+from stopwise.experiments.task import Config, Task, by_chunk
 from stopwise.filters import Filter, Ridge, SteppedFilter
 from stopwise.kernels import FromCallable
 from stopwise.path import Path
@@ -29,7 +29,7 @@ def tasks(config: Config) -> list[Task]:
     alphas, sizes, seed = config.alphas or ALPHAS, config.sizes or FIG3_SIZES, config.seed
     found = [Task(NAME, lower, (sizes, alphas)), Task(NAME, identity_kernel, ())]
     for n in sizes:
-        found += [Task(NAME, upper, (n, alphas, seed, index, size), size) for index, size in config.chunks()]
+        found += by_chunk(config, NAME, upper, n, alphas)
     designs = max(2, min(config.trials // DRAWS, DESIGNS))
     for n in config.sizes or RANDOM_SIZES:
         found.append(Task(NAME, random, (n, alphas[0], seed, designs), designs * DRAWS))

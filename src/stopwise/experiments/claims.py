@@ -43,12 +43,10 @@ def shown(row: Row, digits: int = 4) -> str:
 
 
 def as_json(claims: Sequence[Claim]) -> str:
-    """All claims for machines."""
     return json.dumps([asdict(claim) for claim in claims], indent=2, ensure_ascii=False) + "\n"
 
 
 def as_markdown(claims: Sequence[Claim], about: str) -> str:
-    """All claims as a table for people."""
     head = ["# What the experiments say", "", about, "", "| claim | where | seen | verdict | shown by |"]
     table = [(c.claim, c.where, c.seen, f"**{c.verdict}**", f"`{c.command}`") for c in claims]
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table]

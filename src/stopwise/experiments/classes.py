@@ -14,7 +14,7 @@ from stopwise.experiments.claims import Claim, verdict
 from stopwise.experiments.rates import slope
 from stopwise.experiments.setting import Setting, bare_path, descent, equispaced, generator, tent
 from stopwise.experiments.tally import Key, Row, Tally, by_size, column, computed, pick, tally
-from stopwise.experiments.task import Config, Task
+from stopwise.experiments.task import Config, Task, by_chunk
 from stopwise.experiments.trials import draw_trials
 from stopwise.kernels import Kernel, Polynomial, Sobolev
 from stopwise.rules import Critical, Minimax
@@ -65,9 +65,7 @@ def tasks(config: Config) -> list[Task]:
     found = [Task(NAME, limit, (kernel, alpha)) for kernel in KERNELS]
     for kernel in KERNELS:
         for n in config.sizes or SIZES:
-            found += [
-                Task(NAME, chunk, (kernel, n, alpha, config.seed, index, size), size) for index, size in config.chunks()
-            ]
+            found += by_chunk(config, NAME, chunk, kernel, n, alpha)
     return found
 
 

@@ -119,7 +119,6 @@ def _say(outcome: Outcome, config: Config, files: list[Path], note: str | None, 
 
 
 def _table(outcome: Outcome) -> Table:
-    """The claims for a terminal."""
     table = Table(title="What the experiments say", show_lines=True)
     for column in ("claim", "where", "seen", "verdict"):
         table.add_column(column, overflow="fold")

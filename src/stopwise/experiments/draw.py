@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stopwise._support.matplotlib import library
+from stopwise._support.arrays import Array
+from stopwise._support.optional import matplotlib
+from stopwise.experiments.tally import Row, column
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +30,7 @@ LABELS = {"critical": "the rule", "holdout": "hold-out", "sure": "SURE", "gcv": 
 
 def panel(width: float = 4.6, height: float = 3.4) -> tuple[Figure, Axes]:
     """An empty panel; no global state, no window."""
-    library()
+    matplotlib()
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -53,3 +56,9 @@ def label(rule: str) -> str:
 def colour(rule: str, others: list[str]) -> str:
     """A rule's colour; rules from outside take the greys and browns in turn."""
     return COLOURS.get(rule) or OTHERS[others.index(rule) % len(OTHERS)]
+
+
+def with_bars(rows: Sequence[Row], power: float = 1.0) -> tuple[Array, Array, Array]:
+    """Sizes, means to a power, and twice the standard error carried through it."""
+    mean, spread = column(rows, "mean"), column(rows, "standard_error")
+    return column(rows, "n"), mean**power, 2 * abs(power) * mean ** (power - 1) * spread

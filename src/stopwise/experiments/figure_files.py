@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stopwise._support.matplotlib import library
+from stopwise._support.optional import matplotlib
 from stopwise.experiments.more_figures import draw_boosting, draw_bounds, draw_classes, draw_robustness
 from stopwise.experiments.paper_figures import draw_path, draw_rates, draw_ridge, draw_rules
 from stopwise.experiments.runner import Outcome, replace_file
@@ -47,13 +47,13 @@ FIGURES: dict[str, Callable[[Sequence[Row]], dict[str, Figure]]] = {
 def save_figures(outcome: Outcome, folder: Path) -> tuple[list[Path], str | None]:
     """Every panel of the finished experiments as PNG and SVG; without matplotlib, a note in their place."""
     try:
-        matplotlib = library()
+        library = matplotlib()
     except ImportError as missing:
         return [], f"No figures: {missing}"
     target, files = folder / "figures", list[Path]()
     if outcome.finished:
         target.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context(_STYLE):
+    with library.rc_context(_STYLE):
         for name in outcome.finished:
             rows = [row for row in outcome.rows if row.experiment == name]
             for stem, figure in FIGURES[name](rows).items():

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stopwise.experiments.draw import COLOURS, label, log_log, panel
+from stopwise.experiments.draw import COLOURS, label, log_log, panel, with_bars
+from stopwise.experiments.rates import slope
 from stopwise.experiments.tally import Row, by_size, column, pick
 
 if TYPE_CHECKING:
@@ -22,17 +23,15 @@ def draw_classes(rows: Sequence[Row]) -> dict[str, Figure]:
     for kernel, shade in _CLASSES.items():
         far = by_size(rows, kernel=kernel, quantity="squared critical radius")
         x, y = column(far, "n"), column(far, "mean")
-        slope = np.polyfit(np.log(x[-3:]), np.log(y[-3:]), 1)[0]
-        axes.loglog(x, y, color=COLOURS[shade], marker="o", label=f"{kernel}, slope {slope:.3f}")
+        axes.loglog(x, y, color=COLOURS[shade], marker="o", label=f"{kernel}, slope {slope(x[-3:], y[-3:]):.3f}")
     axes.set(xlabel="sample size n", ylabel=r"squared critical radius $\hat\varepsilon_n^2$ (exact)")
     axes.set_title("population eigenvalues, constant 2e")
     axes.legend(loc="lower left")
     near, plot = panel()
     for kernel, shade in _CLASSES.items():
         part = by_size(rows, kernel=kernel, quantity="mse")
-        sizes, spread = column(part, "n"), 2 * column(part, "standard_error")
-        plot.errorbar(sizes, column(part, "mean"), spread, fmt="o", color=COLOURS[shade], label=kernel)
-        plot.plot(sizes, column(part, "exact"), color=COLOURS[shade], lw=1.0)
+        plot.errorbar(*with_bars(part), fmt="o", color=COLOURS[shade], label=kernel)
+        plot.plot(column(part, "n"), column(part, "exact"), color=COLOURS[shade], lw=1.0)
     plot.plot([], [], color="0.4", lw=1.0, label="exact")
     log_log(plot)
     plot.set(xlabel="sample size n", ylabel="mean squared error at the stop")
@@ -44,22 +43,18 @@ def draw_classes(rows: Sequence[Row]) -> dict[str, Figure]:
 def draw_bounds(rows: Sequence[Row]) -> dict[str, Figure]:
     """Theorem 1: the largest value seen beside what the bound allows."""
     figure, axes = panel()
+    clock, radius = "clock x error, largest", "error / squared radius, largest"
     shown = (
-        ("clock x error, largest", "descent", "critical", r"(a) $\eta_t \times$ error"),
-        ("error / squared radius, largest", "descent", "holdout", r"(b) error / $\hat\varepsilon_n^2$"),
-        ("clock x error, largest", "ridge", "sure", r"ridge (a) $\nu \times$ error"),
+        (clock, "descent", "critical", r"(a) $\eta_t \times$ error", 4 / np.e, "bound (a), 4/e"),
+        (radius, "descent", "holdout", r"(b) error / $\hat\varepsilon_n^2$", 12.0, "bound (b), 12"),
+        (clock, "ridge", "sure", r"ridge (a) $\nu \times$ error", 2.0, "ridge (a), 2"),
     )
-    for quantity, reading, shade, word in shown:
+    for quantity, reading, shade, word, _, _ in shown:
         best: dict[int, float] = {}
         for row in pick(rows, quantity=quantity, reading=reading):
             best[row.n] = max(best.get(row.n, 0.0), row.mean)
         axes.plot(sorted(best), [best[n] for n in sorted(best)], marker="o", color=COLOURS[shade], label=word)
-    bounds = {
-        "critical": (4 / np.e, "bound (a), 4/e"),
-        "holdout": (12.0, "bound (b), 12"),
-        "sure": (2.0, "ridge (a), 2"),
-    }
-    for shade, (height, word) in bounds.items():
+    for _, _, shade, _, height, word in shown:
         axes.axhline(height, color=COLOURS[shade], ls="--", lw=1.0, label=word)
     axes.set(yscale="log", ylim=(None, 90), xlabel="sample size n", ylabel="largest of all trials")
     axes.set_title("Theorem 1: room in the bounds")
@@ -100,8 +95,7 @@ def draw_boosting(rows: Sequence[Row]) -> dict[str, Figure]:
         stops = sorted({row.at for row in pick(rows, reading=name) if row.at is not None})
         for at, shade in zip(stops, COLOURS.values(), strict=False):
             part = by_size(rows, reading=name, at=at)
-            spread = 2 * column(part, "standard_error")
-            axes.errorbar(column(part, "n"), column(part, "mean"), spread, marker="o", color=shade, label=f"{at:.2f}")
+            axes.errorbar(*with_bars(part), marker="o", color=shade, label=f"{at:.2f}")
         log_log(axes)
         axes.set(xlabel="sample size n", ylabel="mean squared error")
         axes.set_title(f"{name} loss, stopped after (7n)^kappa steps; bars: 2 standard errors")

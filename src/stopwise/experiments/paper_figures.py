@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.experiments.draw import COLOURS, MARKERS, colour, label, log_log, panel
+from stopwise.experiments.draw import COLOURS, MARKERS, colour, label, log_log, panel, with_bars
 from stopwise.experiments.published import FIG3
 from stopwise.experiments.rules import ONE_EACH
 from stopwise.experiments.tally import Row, by_size, column, pick
@@ -80,24 +80,17 @@ def draw_rates(rows: Sequence[Row]) -> dict[str, Figure]:
         figure, axes = panel(5.0, 4.1)
         for i, noise in enumerate(n for n in _ESTIMATORS if pick(fixed, noise=n)):
             few = noise in ("nearest-neighbour", "gcv", "evidence")
-            style: dict[str, Any] = {"fmt": "-", "lw": 2.4 - 0.4 * i}
-            if few:
-                style = {"fmt": "x+1"[i % 3], "ms": 6, "lw": 0.8}
+            thin: dict[str, Any] = {"fmt": "x+1"[i % 3], "ms": 6, "lw": 0.8}
+            style = thin if few else {"fmt": "-", "lw": 2.4 - 0.4 * i}
             shade = list(COLOURS.values())[i % 7]
-            axes.errorbar(*_powered(pick(fixed, noise=noise), power), color=shade, label=_ESTIMATORS[noise], **style)
+            axes.errorbar(*with_bars(pick(fixed, noise=noise), power), color=shade, label=_ESTIMATORS[noise], **style)
         drawn = pick(rows, quantity="population mse", reading="random design", noise="known")
-        axes.errorbar(*_powered(drawn, power), fmt="o", mfc="none", color="0.3", label="random design")
+        axes.errorbar(*with_bars(drawn, power), fmt="o", mfc="none", color="0.3", label="random design")
         ylabel = "mean squared error" if power == 1 else r"mean squared error$^{-3/2}$"
         axes.set(xlabel="sample size n", ylabel=ylabel, title=f"the rule, step {fixed[0].alpha:g}")
         figure.legend(loc="outside lower center", ncols=3, title="noise level", title_fontsize=8)
         found[name] = figure
     return {**found, "fig2c": _limit_panel(pick(rows, reading="exact grid"))}
-
-
-def _powered(rows: Sequence[Row], power: float) -> tuple[Array, Array, Array]:
-    """Sizes, means to a power, and twice the standard error carried through it."""
-    mean, spread = column(rows, "mean"), column(rows, "standard_error")
-    return column(rows, "n"), mean**power, 2 * abs(power) * mean ** (power - 1) * spread
 
 
 def _limit_panel(rows: Sequence[Row]) -> Figure:
@@ -137,7 +130,7 @@ def _rules_panel(rows: Sequence[Row], names: Sequence[str], log: bool, published
     others = [name for name in names if name not in COLOURS]
     for name in names:
         shade, marker = colour(name, others), MARKERS.get(name, "*")
-        axes.errorbar(*_powered(by_size(rows, rule=name), 1.0), color=shade, marker=marker, label=label(name))
+        axes.errorbar(*with_bars(by_size(rows, rule=name)), color=shade, marker=marker, label=label(name))
         if published and name in FIG3:
             read = FIG3[name]
             axes.plot(list(read), list(read.values()), color=shade, marker=marker, mfc="white", ls=":", lw=1.0)
@@ -162,8 +155,8 @@ def _readings_panel(rows: Sequence[Row], n: int) -> Figure:
         axes.errorbar(row.mean, i, xerr=2 * (row.standard_error or 0.0), fmt=MARKERS.get(row.rule, "*"), color=shade)
     words = [f"{label(r.rule)}: {r.reading}" + (f", noise {r.noise}" if r.noise else "") for r in ordered]
     axes.set_yticks(range(len(ordered)), words, fontsize=6.5)
-    axes.set(ylim=(len(ordered) - 0.5, -0.5), xlabel="mean squared error (bars: 2 standard errors)")
-    axes.set_title(f"every reading, n = {n}, step {ordered[0].alpha:g}")
+    title = f"every reading, n = {n}, step {ordered[0].alpha:g}"
+    axes.set(ylim=(len(ordered) - 0.5, -0.5), xlabel="mean squared error (bars: 2 standard errors)", title=title)
     return figure
 
 
@@ -174,7 +167,7 @@ def draw_ridge(rows: Sequence[Row]) -> dict[str, Figure]:
         figure, axes = panel()
         for reading, shade, ls in (("descent", "critical", "-"), ("ridge", "holdout", "--")):
             part = _along(rows, quantity="error", noise=noise, reading=reading)
-            x, (_, y, spread) = column(part, "at"), _powered(part, 1.0)
+            x, (_, y, spread) = column(part, "at"), with_bars(part)
             axes.fill_between(x, y - spread, y + spread, color=COLOURS[shade], alpha=0.25, lw=0)
             step = f", step {part[0].alpha:g}" if part[0].alpha else ""
             axes.plot(x, y, color=COLOURS[shade], ls=ls, label=f"{reading}{step}")

@@ -18,12 +18,6 @@ def integrated_square(knots: Array, values: Array) -> Array:
     return cast(Array, widths @ (left * left + left * right + right * right))
 
 
-def uniform_setting(rng: np.random.Generator, n: int) -> Setting:
-    """n sorted points drawn uniformly from [0, 1], tent truth."""
-    x = np.sort(rng.uniform(size=n))
-    return Setting(x, tent(x))
-
-
 @dataclass(frozen=True)
 class Design:
     """One random design with its path; fits are piecewise linear between `knots` (sample, kink of the truth, ends)."""
@@ -62,6 +56,7 @@ class Design:
 
 
 def make_design(rng: np.random.Generator, n: int, filter: Filter) -> Design:
-    """A random design with the path of its truth."""
-    setting = uniform_setting(rng, n)
+    """n sorted points drawn uniformly from [0, 1], with the path of the tent."""
+    x = np.sort(rng.uniform(size=n))
+    setting = Setting(x, tent(x))
     return Design(setting, setting.path(filter))

@@ -12,7 +12,7 @@ from stopwise.experiments.claims import FAILS, Claim, under, verdict
 from stopwise.experiments.random_design import make_design
 from stopwise.experiments.setting import FIG3_SIZES, descent, fig_setting, generator, grid_path
 from stopwise.experiments.tally import Key, Row, Tally, column, computed, pick, tally
-from stopwise.experiments.task import Config, Task
+from stopwise.experiments.task import Config, Task, by_chunk
 from stopwise.experiments.trials import Trials, draw_trials
 from stopwise.rules import Critical, Minimax
 
@@ -32,10 +32,9 @@ DESIGN_CHUNK = 100
 def tasks(config: Config) -> list[Task]:
     """Fixed designs by chunk of trials, random designs by chunk of designs, and the limit once."""
     alpha, seed = (config.alphas or (0.25,))[0], config.seed
-    sizes = config.sizes or SIZES
     found = [Task(NAME, limit, (alpha,))]
-    for n in sizes:
-        found += [Task(NAME, fixed, (n, alpha, seed, index, size), size) for index, size in config.chunks()]
+    for n in config.sizes or SIZES:
+        found += by_chunk(config, NAME, fixed, n, alpha)
     for n in config.sizes or RANDOM_SIZES:
         designs = max(2, min(config.trials // DRAWS, DESIGNS))
         for index, first in enumerate(range(0, designs, DESIGN_CHUNK)):

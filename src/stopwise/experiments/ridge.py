@@ -9,7 +9,7 @@ from stopwise._support.arrays import Array
 from stopwise.experiments.claims import FAILS, Claim, under, verdict
 from stopwise.experiments.setting import Setting, descent, fig_setting, generator
 from stopwise.experiments.tally import Key, Row, Tally, computed, pick, tally
-from stopwise.experiments.task import Config, Task
+from stopwise.experiments.task import Config, Task, by_chunk
 from stopwise.filters import Filter, Ridge
 from stopwise.path import Path
 from stopwise.rules import Critical, Oracle
@@ -25,9 +25,7 @@ def tasks(config: Config) -> list[Task]:
     n, alpha = max(config.sizes or (100,)), (config.alphas or (1.0,))[0]
     found = [Task(NAME, exact, (n, alpha))]
     for variance in VARIANCES:
-        found += [
-            Task(NAME, chunk, (n, variance, alpha, config.seed, index, size), size) for index, size in config.chunks()
-        ]
+        found += by_chunk(config, NAME, chunk, n, variance, alpha)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from stopwise.experiments.setting import (
     tent,
 )
 from stopwise.experiments.tally import Key, Row, Tally, pick, tally, tally_ratio
-from stopwise.experiments.task import Config, Task
+from stopwise.experiments.task import Config, Task, by_chunk
 from stopwise.experiments.trials import draw_trials
 from stopwise.rules import Rule
 
@@ -76,15 +77,11 @@ RULES: tuple[tuple[Rule, str], ...] = (
 def tasks(config: Config) -> list[Task]:
     """A chunk of trials for each scenario."""
     alpha = (config.alphas or (0.25,))[0]
-    return [
-        Task(NAME, chunk, (n, which, alpha, config.seed, index, size, config.extra_rules), size)
-        for n in config.sizes or SIZES
-        for which in range(len(SCENARIOS))
-        for index, size in config.chunks()
-    ]
+    each = product(config.sizes or SIZES, range(len(SCENARIOS)))
+    return [task for n, which in each for task in by_chunk(config, NAME, chunk, n, which, alpha, config.extra_rules)]
 
 
-def chunk(n: int, which: int, alpha: float, seed: int, index: int, size: int, extra: Sequence[Rule]) -> list[Tally]:
+def chunk(n: int, which: int, alpha: float, extra: Sequence[Rule], seed: int, index: int, size: int) -> list[Tally]:
     """The error of every rule over that of the oracle (global minimum) on the same responses."""
     scenario, x = SCENARIOS[which], equispaced(n)
     setting = Setting(x, scenario.radius * scenario.truth(x), noise=scenario.noise)

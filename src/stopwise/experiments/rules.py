@@ -15,7 +15,7 @@ from stopwise.experiments.claims import FAILS, HOLDS, Claim, shown, under
 from stopwise.experiments.published import FIG3
 from stopwise.experiments.setting import FIG3_SIZES, Setting, descent, fig_setting, generator
 from stopwise.experiments.tally import Key, Row, Tally, computed, pick, tally
-from stopwise.experiments.task import Config, Task
+from stopwise.experiments.task import Config, Task, by_chunk
 from stopwise.experiments.trials import Trials, draw_trials
 from stopwise.noise import HallMarron
 from stopwise.rules import GCV, SURE, Critical, Discrepancy, HoldOut, Minimax, Oracle, Rule
@@ -71,14 +71,10 @@ def tasks(config: Config) -> list[Task]:
     alphas = config.alphas or ALPHAS
     sizes = config.sizes or FIG3_SIZES
     fit = [Task(NAME, fitted_constant, (tuple(n for n in sizes if n in FIG3["critical"]), alphas))]
-    return fit + [
-        Task(NAME, chunk, (n, alphas, config.seed, index, size, config.extra_rules), size)
-        for n in sizes
-        for index, size in config.chunks()
-    ]
+    return fit + [task for n in sizes for task in by_chunk(config, NAME, chunk, n, alphas, config.extra_rules)]
 
 
-def chunk(n: int, alphas: Sequence[float], seed: int, index: int, size: int, extra: Sequence[Rule] = ()) -> list[Tally]:
+def chunk(n: int, alphas: Sequence[float], extra: Sequence[Rule], seed: int, index: int, size: int) -> list[Tally]:
     """All rules and readings on the same responses."""
     setting = fig_setting(n)
     found = []

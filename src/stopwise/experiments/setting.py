@@ -71,7 +71,6 @@ class Setting:
 
     @property
     def n(self) -> int:
-        """The sample size."""
         return len(self.x)
 
     @cached_property

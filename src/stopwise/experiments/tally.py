@@ -94,7 +94,6 @@ class Tally:
         return math.sqrt(spread / (self.units - 1) / self.units) / abs(self.means[1])
 
     def row(self, seed: int) -> Row:
-        """The line of the table."""
         error, exact, trials = self.standard_error, self.exact, self.trials
         return Row(**vars(self.key), mean=self.value, standard_error=error, exact=exact, trials=trials, seed=seed)
 

@@ -29,9 +29,9 @@ class Config:
         if self.alphas is not None and not (self.alphas and all(0 < a <= 1 for a in self.alphas)):
             raise ValueError(f"step sizes must lie above 0 and at most 1, got {self.alphas}")
 
-    def chunks(self, trials: int | None = None) -> Iterator[tuple[int, int]]:
+    def chunks(self) -> Iterator[tuple[int, int]]:
         """(index, trials) of each chunk."""
-        left, index = self.trials if trials is None else min(self.trials, trials), 0
+        left, index = self.trials, 0
         while left > 0:
             # No chunk of a single trial: its spread could not be told.
             size = left if left <= CHUNK + 1 else CHUNK
@@ -50,3 +50,8 @@ class Task:
 
     def __call__(self) -> list[Tally]:
         return self.function(*self.arguments)
+
+
+def by_chunk(config: Config, experiment: str, function: Callable[..., list[Tally]], *arguments: Any) -> list[Task]:
+    """A task for each chunk of trials: the arguments, then seed, index and size."""
+    return [Task(experiment, function, (*arguments, config.seed, i, size), size) for i, size in config.chunks()]

@@ -84,11 +84,9 @@ class OneHalf:
 
     @property
     def path(self) -> Path:
-        """The trial's own path."""
         return self.half.path.column(0)
 
     def error(self, step_sum: Array) -> Array:
-        """Mean squared error on the held-out rows at each clock reading."""
         return self.half.error(np.array([0]), np.atleast_1d(step_sum))[:, 0]
 
 
@@ -109,7 +107,6 @@ class Trials:
 
     @property
     def count(self) -> int:
-        """How many trials there are."""
         return len(self.told)
 
     @cached_property

@@ -7,7 +7,7 @@ for, a numpy scalar, an array by the name of its tensor, a tuple, a dictionary, 
 
 import dataclasses
 import math
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +15,6 @@ from stopwise._support.arrays import Array
 from stopwise.exceptions import CannotSave
 from stopwise.io.types import ENUMS, build, find_type, type_name
 
-Tensor: TypeAlias = Array
-"""What a file holds beside its document: an array of at most 8 bytes a number."""
 _SCALARS = {np.dtype(name).name for name in ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "?")}
 
 
@@ -24,9 +22,9 @@ class Encoder:
     """Turns values into JSON, collecting arrays in `tensors`; one array met twice is stored once."""
 
     def __init__(self) -> None:
-        self.tensors: dict[str, Tensor] = {}
+        self.tensors: dict[str, Array] = {}
         self._seen: dict[Any, dict[str, Any]] = {}
-        self._alive: list[Tensor] = []
+        self._alive: list[Array] = []
 
     def encode(self, value: object, where: str) -> Any:
         """The JSON that stands for a value; `where` names it in errors and tensors."""
@@ -59,7 +57,7 @@ class Encoder:
             "hold; set it to a number, a name or a stopwise type"
         )
 
-    def _array(self, value: Tensor, where: str) -> dict[str, Any]:
+    def _array(self, value: Array, where: str) -> dict[str, Any]:
         if value.dtype.kind in "OUT":
             if not all(isinstance(part, str) for part in value.ravel()):
                 raise CannotSave(f"this model cannot be saved: {where} is an array of Python objects, not of numbers")
@@ -75,7 +73,7 @@ class Encoder:
         return self._seen[key]
 
 
-def pack(value: Tensor) -> tuple[Tensor, dict[str, Any]]:
+def pack(value: Array) -> tuple[Array, dict[str, Any]]:
     """An array as it lies in memory, row by row, and how to lay it out again.
 
     Sums and matrix products round differently on other layouts, so an exact copy has to keep them.
@@ -88,7 +86,7 @@ def pack(value: Tensor) -> tuple[Tensor, dict[str, Any]]:
     return tensor, layout | ({"flipped": flipped} if flipped else {})
 
 
-def unpack(tensor: Tensor, axes: list[int] | None = None, flipped: list[int] | None = None) -> Tensor:
+def unpack(tensor: Array, axes: list[int] | None = None, flipped: list[int] | None = None) -> Array:
     """The array that `pack` took apart."""
     out = tensor if axes is None else tensor.transpose([int(i) for i in np.argsort(axes)])
     return np.flip(out, tuple(flipped)) if flipped else out
@@ -97,9 +95,9 @@ def unpack(tensor: Tensor, axes: list[int] | None = None, flipped: list[int] | N
 class Decoder:
     """Turns JSON back into values; only what `Encoder` writes is understood."""
 
-    def __init__(self, tensors: dict[str, Tensor]) -> None:
+    def __init__(self, tensors: dict[str, Array]) -> None:
         self._tensors = tensors
-        self._arrays: dict[str, Tensor] = {}
+        self._arrays: dict[str, Array] = {}
 
     def decode(self, data: Any) -> Any:
         """The value that this JSON stands for."""
@@ -126,7 +124,7 @@ class Decoder:
             return ENUMS[kind][value]
         return build(find_type(kind), {name: self.decode(part) for name, part in data["fields"].items()})
 
-    def _array(self, name: str, axes: list[int] | None, flipped: list[int] | None) -> Tensor:
+    def _array(self, name: str, axes: list[int] | None, flipped: list[int] | None) -> Array:
         if name not in self._arrays:
             self._arrays[name] = unpack(self._tensors[name], axes, flipped)
         return self._arrays[name]

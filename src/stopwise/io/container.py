@@ -12,15 +12,15 @@ import numpy as np
 import safetensors
 from safetensors.numpy import save_file
 
+from stopwise._support.arrays import Array
 from stopwise.exceptions import ModelFileError
 from stopwise.io.atomic import atomic_path, checked_name
-from stopwise.io.codec import Tensor
 
 FORMAT = "stopwise"
 _CHECKSUM = "sha256"
 
 
-def checksum(document: str, tensors: dict[str, Tensor]) -> str:
+def checksum(document: str, tensors: dict[str, Array]) -> str:
     """SHA-256 over the document and every tensor's name, type, shape and bytes."""
     digest = hashlib.sha256()
 
@@ -40,7 +40,7 @@ def _text(document: dict[str, Any]) -> str:
     return json.dumps(document, allow_nan=False, ensure_ascii=True)
 
 
-def write_container(path: str | os.PathLike[str], document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+def write_container(path: str | os.PathLike[str], document: dict[str, Any], tensors: dict[str, Array]) -> None:
     """Write document and tensors; the file at `path` is the old one or the new one, never a part."""
     sealed = {_CHECKSUM: checksum(_text(document), tensors)} | document
     with atomic_path(path) as temporary:
@@ -53,7 +53,7 @@ def write_container(path: str | os.PathLike[str], document: dict[str, Any], tens
             raise OSError(int(number[1]) if number else errno.EIO, words, os.fspath(path)) from problem
 
 
-def _parse(path: str | os.PathLike[str]) -> tuple[str, dict[str, Tensor]]:
+def _parse(path: str | os.PathLike[str]) -> tuple[str, dict[str, Array]]:
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             text = (file.metadata() or {}).get(FORMAT)
@@ -65,7 +65,7 @@ def _parse(path: str | os.PathLike[str]) -> tuple[str, dict[str, Tensor]]:
     return text, tensors
 
 
-def read_container(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor], bool]:
+def read_container(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array], bool]:
     """Document, tensors, and whether the checksum agrees; ModelFileError where that much cannot be read."""
     path = checked_name(path)
     if os.path.isdir(path):

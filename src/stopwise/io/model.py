@@ -7,12 +7,13 @@ from dataclasses import dataclass, fields, replace
 from importlib import metadata
 from typing import Any, cast
 
+from stopwise._support.arrays import Array
 from stopwise.estimators import KernelGradientClassifier, KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.estimators.loss_fit import LossFitted, LossPlan
 from stopwise.estimators.prediction.response_groups import ResponseGroups, groups_of
 from stopwise.exceptions import CannotSave, ModelFileError
-from stopwise.io.codec import Decoder, Encoder, Tensor
+from stopwise.io.codec import Decoder, Encoder
 from stopwise.io.container import read_container, write_container
 from stopwise.io.first_schema import fitted_fields, plain_fields, table_fields
 from stopwise.io.types import build, check_kernel
@@ -48,7 +49,7 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: metadata.version(name) for name in names}
 
 
-def describe(model: Model, table: FittedTable | None = None) -> tuple[Document, dict[str, Tensor]]:
+def describe(model: Model, table: FittedTable | None = None) -> tuple[Document, dict[str, Array]]:
     """The JSON document and the tensors that a model's file holds."""
     cls = type(model)
     if _ESTIMATORS.get(cls.__name__) is not cls:
@@ -96,7 +97,7 @@ def _check_schema(path: str | os.PathLike[str], document: Document, whole: bool)
         raise ModelFileError(f"{path} is damaged or was tampered with: its content does not match its checksum")
 
 
-def _rebuild(document: Document, tensors: dict[str, Tensor]) -> tuple[Model, FittedTable | None]:
+def _rebuild(document: Document, tensors: dict[str, Array]) -> tuple[Model, FittedTable | None]:
     decoder = Decoder(tensors)
     cls = _ESTIMATORS[document["estimator"]]
     model = cls(**{name: decoder.decode(value) for name, value in document["parameters"].items()})

@@ -17,7 +17,7 @@ from stopwise.estimators.intake import Intake
 from stopwise.exceptions import CannotSave
 from stopwise.io.validate import check_fields
 from stopwise.kernels import FromCallable, FromSklearn, Kernel, Precomputed
-from stopwise.kernels.base import Constant, Product, Scaled, Sum
+from stopwise.kernels.base import Constant, Product, Scaled, Sum, parts
 from stopwise.rules import Certainty, Evidence, Reason
 from stopwise.selection.result import Selection
 from stopwise.tables.encodings import Categories, Dates, Numbers
@@ -52,16 +52,8 @@ _ROOMS: dict[str, tuple[type[Any], ...]] = {
         *(noise.SpectralTail, noise.ResidualGCV, noise.Evidence, noise.AR1),
     ),
     "rules": (
-        *(
-            rules.Critical,
-            rules.Minimax,
-            rules.SURE,
-            rules.GCV,
-            rules.LeaveOneOut,
-            rules.MarginalLikelihood,
-            rules.Prudent,
-        ),
-        *(rules.Discrepancy, rules.HoldOut, rules.LeaveBlockOut, rules.Oracle, rules.Fixed),
+        *(rules.Critical, rules.Minimax, rules.SURE, rules.GCV, rules.LeaveOneOut, rules.MarginalLikelihood),
+        *(rules.Prudent, rules.Discrepancy, rules.HoldOut, rules.LeaveBlockOut, rules.Oracle, rules.Fixed),
         *(rules.Stop, Evidence, Certainty),
     ),
     "spectrum": (spectrum.Basis, spectrum.Density, spectrum.Spectrum),
@@ -101,13 +93,9 @@ def find_type(name: str) -> type[Any]:
 
 def check_kernel(kernel: Kernel) -> None:
     """Raise CannotSave, saying what and why, if a part of this kernel cannot be written down."""
-    if type(kernel) in REFUSED:
-        raise CannotSave(f"this model cannot be saved: {REFUSED[type(kernel)]}")
-    if dataclasses.is_dataclass(kernel):
-        for field in dataclasses.fields(kernel):
-            part = getattr(kernel, field.name)
-            if isinstance(part, Kernel):
-                check_kernel(part)
+    for part in parts(kernel):
+        if type(part) in REFUSED:
+            raise CannotSave(f"this model cannot be saved: {REFUSED[type(part)]}")
 
 
 def _stop_of_first_schema(fields: dict[str, Any]) -> dict[str, Any]:

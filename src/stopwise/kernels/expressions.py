@@ -56,17 +56,9 @@ class Term(ABC):
             memo[self] = self.compute(ops, *(part.value(ops, memo) for part in self.parts))
         return memo[self]
 
-    def leaves(self) -> tuple[Dot, ...]:
-        """Every distinct leaf, in order of appearance."""
-        if isinstance(self, Dot):
-            return (self,)
-        return tuple(dict.fromkeys(leaf for part in self.parts for leaf in part.leaves()))
-
-    def growths(self) -> tuple[Growth, ...]:
-        """Every distinct product that is computed beside a leaf."""
-        if isinstance(self, Growth):
-            return (self,)
-        return tuple(dict.fromkeys(growth for part in self.parts for growth in part.growths()))
+    def nodes(self) -> tuple[Term, ...]:
+        """This node and every distinct one below it, in order of appearance."""
+        return tuple(dict.fromkeys([self, *(node for part in self.parts for node in part.nodes())]))
 
 
 @dataclass(frozen=True)

@@ -48,12 +48,12 @@ class Form:
     @property
     def leaves(self) -> tuple[Dot, ...]:
         """The matrix products a tile needs."""
-        return self.term.leaves()
+        return tuple(node for node in self.term.nodes() if isinstance(node, Dot))
 
     @property
     def growths(self) -> tuple[Growth, ...]:
         """Products over features that are computed beside a leaf."""
-        return self.term.growths()
+        return tuple(node for node in self.term.nodes() if isinstance(node, Growth))
 
     @property
     def separable(self) -> bool:

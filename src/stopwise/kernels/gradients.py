@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache, singledispatch
+from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,7 +29,7 @@ _GROUP, _LARGEST = 16, 1e150
 
 
 @singledispatch
-def gram_and_pullback(kernel: Kernel, rows: Values, xp: Any) -> tuple[Values, Pullback]:
+def gram_and_pullback(kernel: Kernel, rows: Values, xp: ModuleType) -> tuple[Values, Pullback]:
     """K between scaled rows (n, d), and the map from dL/dK (symmetric) to dL / d log(1 / length scale), (d,)."""
     raise TypeError(f"length scales of the {kernel.name} kernel cannot be learned by a gradient")
 
@@ -63,13 +64,13 @@ def _radial(rows: Values, slope: Values) -> Pullback:
 
 
 @gram_and_pullback.register
-def _(kernel: Gaussian, rows: Values, xp: Any) -> tuple[Values, Pullback]:
+def _(kernel: Gaussian, rows: Values, xp: ModuleType) -> tuple[Values, Pullback]:
     gram = xp.exp(half_distances(rows))
     return gram, _radial(rows, -gram / 2)
 
 
 @gram_and_pullback.register
-def _(kernel: Laplace, rows: Values, xp: Any) -> tuple[Values, Pullback]:
+def _(kernel: Laplace, rows: Values, xp: ModuleType) -> tuple[Values, Pullback]:
     distance = xp.sqrt(-2 * half_distances(rows))
     gram = xp.exp(-distance)
     # Where x = z the derivative along a feature is 0, whatever the slope there.
@@ -77,7 +78,7 @@ def _(kernel: Laplace, rows: Values, xp: Any) -> tuple[Values, Pullback]:
 
 
 @gram_and_pullback.register
-def _(kernel: Matern, rows: Values, xp: Any) -> tuple[Values, Pullback]:
+def _(kernel: Matern, rows: Values, xp: ModuleType) -> tuple[Values, Pullback]:
     s = xp.sqrt(-4 * kernel.smoothness * half_distances(rows))
     decay = xp.exp(-s)
     if kernel.smoothness == 0.5:
@@ -87,7 +88,7 @@ def _(kernel: Matern, rows: Values, xp: Any) -> tuple[Values, Pullback]:
     return (1 + s + s * s / 3) * decay, _radial(rows, -(5 / 6) * (1 + s) * decay)
 
 
-def _apart(rows: Values, xp: Any) -> Values:
+def _apart(rows: Values, xp: ModuleType) -> Values:
     """sum_f |x_f - z_f| for every pair of rows: each pair once in numpy; in torch all of them, as a square.
 
     On a device half the work is not worth finding its way back into a square.
@@ -101,7 +102,7 @@ def _upper(n: int) -> tuple[Values, Values]:
     return np.triu_indices(n, 1)
 
 
-def _square(pairs: Values, n: int, xp: Any) -> Values:
+def _square(pairs: Values, n: int, xp: ModuleType) -> Values:
     """The symmetric matrix with ones on its diagonal and these entries above it."""
     if xp is not np:
         return pairs
@@ -111,7 +112,7 @@ def _square(pairs: Values, n: int, xp: Any) -> Values:
     return out
 
 
-def _separable(rows: Values, gram: Values, slope: Callable[[Values], Values], xp: Any) -> Pullback:
+def _separable(rows: Values, gram: Values, slope: Callable[[Values], Values], xp: ModuleType) -> Pullback:
     """For K a product over features: sum_ij S_ij K_ij slope(s_ij), feature by feature, slope = d log k / d log s."""
 
     def pull(sensitivity: Values) -> Values:
@@ -123,13 +124,13 @@ def _separable(rows: Values, gram: Values, slope: Callable[[Values], Values], xp
 
 
 @gram_and_pullback.register
-def _(kernel: ProductLaplace, rows: Values, xp: Any) -> tuple[Values, Pullback]:
+def _(kernel: ProductLaplace, rows: Values, xp: ModuleType) -> tuple[Values, Pullback]:
     gram = xp.exp(-_apart(rows, xp))
     return _square(gram, len(rows), xp), _separable(rows, gram, lambda s: -s, xp)
 
 
 @gram_and_pullback.register
-def _(kernel: ProductMatern, rows: Values, xp: Any) -> tuple[Values, Pullback]:
+def _(kernel: ProductMatern, rows: Values, xp: ModuleType) -> tuple[Values, Pullback]:
     rows = math.sqrt(3.0) * rows
     growth = 1.0
     for f in range(rows.shape[1]):

@@ -37,7 +37,7 @@ _PAIRS = 2**18
 class Radial(Stationary):
     """Shared by the kernels of u = -r^2/2, r = |(x - z) / length_scale|.
 
-    Subclasses give `decay(u)` (in place where they can), `slope(u)`, its derivative in r^2, and `reach`.
+    Subclasses give `decay(u)` (in place where they can) and `reach`.
     """
 
     rough: ClassVar[bool] = False
@@ -60,10 +60,6 @@ class Radial(Stationary):
         out = self.decay(np.maximum(u, end, out=u))
         out *= out > 2 * smallest  # twice: the exponential of one number and of many may differ in the last digit
         return out
-
-    @abstractmethod
-    def slope(self, u: Array) -> Array:
-        """dk / d(r^2) as a function of u."""
 
     def pair(self, x: Array, z: Array) -> float:
         difference = (np.asarray(x, dtype=np.float64) - np.asarray(z, dtype=np.float64)) / self.scales
@@ -121,9 +117,6 @@ class Gaussian(Radial):
     def reach(self, exponent: float) -> float:
         return exponent
 
-    def slope(self, u: Array) -> Array:
-        return cast(Array, -0.5 * np.exp(u))
-
 
 @dataclass(frozen=True)
 class Laplace(Radial):
@@ -136,9 +129,6 @@ class Laplace(Radial):
 
     def reach(self, exponent: float) -> float:
         return exponent**2 / 2
-
-    def slope(self, u: Array) -> Array:
-        return _slope(u, 0.5)
 
 
 @dataclass(frozen=True)
@@ -172,9 +162,6 @@ class Matern(Radial):
     def decay(self, u: Array) -> Array:
         return _decay(u, self.smoothness)
 
-    def slope(self, u: Array) -> Array:
-        return _slope(u, self.smoothness)
-
 
 def _decay(u: Array, smoothness: float) -> Array:
     """The Matern profile as a function of u = -r^2/2, s = sqrt(-4 smoothness u); overwrites u."""
@@ -186,14 +173,3 @@ def _decay(u: Array, smoothness: float) -> Array:
     s += 1.0 + s * s / 3.0 if smoothness == 2.5 else 1.0
     decay *= s
     return cast(Array, decay)
-
-
-def _slope(u: Array, smoothness: float) -> Array:
-    """dk / d(r^2) of the Matern profile; 0 where r is, also at a kink."""
-    s = np.sqrt(-4.0 * smoothness * u)
-    if smoothness == 0.5:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(s > 0, -0.5 * np.exp(-s) / s, 0.0)
-    if smoothness == 1.5:
-        return cast(Array, -1.5 * np.exp(-s))
-    return cast(Array, -(5.0 / 6.0) * (1.0 + s) * np.exp(-s))

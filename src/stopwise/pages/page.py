@@ -52,11 +52,12 @@ def render(
     under_loss = groups_of(model) is None and isinstance(fitted_of(model), LossFitted)
     parts = loss_parts(model, rows_of(model, X, y), targets) if under_loss else _all_parts(model, X, y, targets)
     scripts = [_asset("chart.js"), _asset("classes.js" if under_loss else "report.js")]
+    digests = [hashlib.sha256(text.encode()).digest() for text in scripts]
     page = _environment().get_template("classes.html" if under_loss else "page.html")
     return page.render(
         style=_asset("style.css"),
         scripts=scripts,
-        policy=" ".join(f"'sha256-{_digest(text)}'" for text in scripts),
+        policy=" ".join(f"'sha256-{base64.b64encode(digest).decode('ascii')}'" for digest in digests),
         targets=targets,
         selections=_selections(model),
         warnings=[shown(line, summary.LINE) for line in list(warnings)[: summary.MOST_LINES]],
@@ -100,10 +101,6 @@ def target_names(target: str | Sequence[str] | None, y: object, known: Sequence[
 @cache
 def _asset(name: str) -> str:
     return (resources.files("stopwise.pages") / "assets" / name).read_text(encoding="utf-8")
-
-
-def _digest(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
 
 
 @cache

@@ -52,9 +52,10 @@ class SharedPayload:
     def __init__(self, model: Model, rows: ShownRows | None, effects: Sequence[Effect]) -> None:
         self.model, self.rows, self.effects = model, rows, effects
         self.one = rows is not None and rows.features.shape[1] == 1
-        self.n_rows = self._row_count()
 
-    def _row_count(self) -> int:
+    @cached_property
+    def n_rows(self) -> int:
+        """Rows that could be drawn: those given, else those of the path."""
         if self.rows is not None:
             return len(self.rows)
         basis: Any = fitted_of(self.model).path.spectrum.basis

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from stopwise._support.checks import did_you_mean
 from stopwise.rules.base import Certainty, Data, Evidence, HeldOut, Reason, Rule, Stop, clock_grid, stop_at
-from stopwise.rules.critical import Critical
+from stopwise.rules.critical import Critical, stopping_time
 from stopwise.rules.holdout import HoldOut
 from stopwise.rules.left_out_blocks import DependentRowsWarning, LeaveBlockOut
 from stopwise.rules.prudent import Prudent
 from stopwise.rules.risk import GCV, SURE, Discrepancy, Fixed, LeaveOneOut, MarginalLikelihood, Minimax, Oracle
 from stopwise.rules.search import minimise
-from stopwise.rules.stopping_times import stopping_time
 
 __all__ = [
     "GCV",

@@ -178,13 +178,10 @@ class Rule(ABC):
     """True where the criterion divides by the degrees of freedom that are left: unreadable near interpolation."""
     asks_worst_eigenvalue: ClassVar[bool] = False
     """True where the criterion is a maximum over eigenvalues, so that one unseen eigenvalue can change it."""
-    reads_data: ClassVar[bool] = True
-    """False where the stop is given: nothing about it was chosen on the rows."""
     splits_rows: ClassVar[bool] = False
     """True where part of the rows is held out (`Data.split`)."""
-
     reads_clock_only: ClassVar[bool] = False
-    """True where the stop was given, so that nothing but the filter's clock is read."""
+    """True where the stop was given: nothing but the filter's clock is read, and nothing is chosen on the rows."""
 
     @property
     def block(self) -> int | None:
@@ -230,15 +227,13 @@ class Rule(ABC):
 
 def stop_at(filter: Filter, step_sum: float, reason: Reason, **evidence: Any) -> Stop:
     """A Stop at the last reachable clock reading not past `step_sum`, with fields of its `Evidence`."""
+    iteration = None
     if isinstance(filter, SteppedFilter):
         iteration = int(filter.iteration(step_sum))
-        reached = float(filter.step_sum(iteration))
-        if iteration == 0 and reason in (Reason.CROSSING, Reason.MINIMUM, Reason.THRESHOLD):
-            reason = Reason.ZERO
-        return Stop(iteration, reached, reason, Evidence(**evidence))
+        step_sum = float(filter.step_sum(iteration))
     if step_sum == 0 and reason in (Reason.CROSSING, Reason.MINIMUM, Reason.THRESHOLD):
         reason = Reason.ZERO
-    return Stop(None, float(step_sum), reason, Evidence(**evidence))
+    return Stop(iteration, float(step_sum), reason, Evidence(**evidence))
 
 
 def clock_grid(path: Path, ratio: float = 1.1) -> Array:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 
-from stopwise._support.arrays import Array
+from stopwise._support.arrays import Array, ArrayLike
 from stopwise._support.checks import is_finite, is_number
-from stopwise.complexity import critical_target, local_complexity_of, step_sum_at
-from stopwise.filters import SteppedFilter
+from stopwise.complexity import TWO_E, as_density, check_noise, critical_target, local_complexity_of, step_sum_at
+from stopwise.filters import GradientDescent, SteppedFilter
 from stopwise.path import Path
 from stopwise.rules.base import Data, Reason, Rule, Stop, clock_grid, stop_at
 from stopwise.rules.search import first_true
-from stopwise.spectrum import Density
+from stopwise.spectrum import Density, Spectrum
 
 SELF_CONSTANT = 1.2
 """The constant of the inequality to which the exact worst case over the ball corresponds."""
@@ -23,7 +24,7 @@ RADIUS_ROUNDS, RADIUS_CAP = 60, 1e8
 """Rounds in which a radius may grow, and how far at the most, relative to where it starts."""
 
 
-def check_radius(value: Any, words: tuple[str, ...]) -> None:
+def check_radius(value: object, words: tuple[str, ...]) -> None:
     """Raise unless a Hilbert radius is a positive number or one of the given words."""
     if isinstance(value, str) and value in words:
         return
@@ -34,7 +35,7 @@ def check_radius(value: Any, words: tuple[str, ...]) -> None:
         raise ValueError(f"hilbert_radius must be positive and finite, got {value!r}")
 
 
-def estimated_radius(path: Path, noise_std: float, stop: Any) -> tuple[float, bool]:
+def estimated_radius(path: Path, noise_std: float, stop: Callable[[float], float]) -> tuple[float, bool]:
     """The radius of the truth read off the path, problem units, and whether its cap was hit.
 
     R <- max(R, sqrt N(stop(R))) from R = sd(y) / sqrt(trace), N the debiased squared norm (clipped at zero), whose
@@ -53,6 +54,18 @@ def estimated_radius(path: Path, noise_std: float, stop: Any) -> tuple[float, bo
             return RADIUS_CAP * start, True
         radius = grown
     return radius, False
+
+
+def radius_for(given: float | str, path: Path, noise_std: float, constant: float) -> tuple[float, bool]:
+    """A rule's Hilbert radius, given in the units of y or estimated, and whether the estimate hit its cap."""
+    if not isinstance(given, str):
+        return given / float(path.scale), False
+
+    def stop(radius: float) -> float:
+        target = critical_target(path.n_samples, noise_std, radius, constant)
+        return min(step_sum_at(path.density, target), path.step_sum_cap)
+
+    return estimated_radius(path, noise_std, stop)
 
 
 @dataclass(frozen=True)
@@ -96,20 +109,9 @@ class Critical(Rule):
             return stop_at(path.filter, 0.0, Reason.ZERO, constant=constant, hilbert_radius=0.0)
         if self.hilbert_radius == "self":
             return self._select_self(path, sigma, constant)
-        capped = False
-        if self.hilbert_radius == "auto":
-            density = path.density
-            radius, capped = estimated_radius(
-                path,
-                sigma,
-                lambda r: min(
-                    step_sum_at(density, critical_target(path.n_samples, sigma, r, constant)), path.step_sum_cap
-                ),
-            )
-        else:
-            # With radius and noise given, the largest complexity that the known eigenvalues allow: never late.
-            density = path.spectrum.bound
-            radius = float(self.hilbert_radius) / float(path.scale)
+        radius, capped = radius_for(self.hilbert_radius, path, sigma, constant)
+        # With radius and noise given, the largest complexity that the known eigenvalues allow: never late.
+        density = path.spectrum.bound if self.one_sided else path.density
         critical = step_sum_at(density, critical_target(path.n_samples, sigma, radius, constant))
         limit = path.step_sum_limit
         reason = Reason.CROSSING if critical <= limit else Reason.CAP
@@ -154,3 +156,30 @@ def _evidence(
         scale = constant * sigma * at
         out[f"{prefix}threshold"] = norm / scale if scale > 0 else math.inf
     return out
+
+
+def stopping_time(
+    eigenvalues: ArrayLike,
+    schedule: object,
+    noise_std: float,
+    *,
+    hilbert_radius: float = 1.0,
+    constant: float = TWO_E,
+    n_samples: float | None = None,
+    trace: float | None = None,
+) -> Stop:
+    """T-hat of RWY14 for descent with this schedule: the last iterate before the crossing, with its evidence."""
+    density = as_density(eigenvalues, n_samples, trace)
+    values = np.sort(np.asarray(eigenvalues, dtype=np.float64))[::-1]
+    spectrum = Spectrum(
+        eigenvalues=values,
+        basis=None,
+        trace=density.trace,
+        n_samples=density.n_samples,
+        density=density,
+        bound=density,
+        largest_bound=float(values[0]),
+    )
+    path = Path(spectrum, GradientDescent(schedule).bind(float(values[0])), np.zeros_like(values), np.asarray(1.0))
+    rule = Critical(constant=constant, hilbert_radius=hilbert_radius)
+    return rule.select(path, check_noise(noise_std))

@@ -104,12 +104,9 @@ def _where(filter_name: str, stop: Stop) -> str:
     return f"{who} stopped at {clock} of {stop.step_sum:.4g}"
 
 
-_EXACT = 1_000_000
-
-
 def rounded(count: int) -> str:
     """A count as people read it: whole below a million, two digits above."""
-    return f"{count:,}" if count < _EXACT else f"{count:.1e}".replace("e+", "e").replace("e0", "e")
+    return f"{count:,}" if count < 1_000_000 else f"{count:.1e}".replace("e+", "e").replace("e0", "e")
 
 
 def _apart(first: float, second: float) -> tuple[str, str]:
@@ -154,10 +151,6 @@ def _threshold(stop: Stop, path: Path) -> str:
         return ": there the residual has come down to the noise level."
     here, level = (float(path.scale) * math.sqrt(seen[key]) for key in ("residual", "threshold"))
     return f": there the residual, {here:.4g}, has come down to the noise level, {level:.4g}."
-
-
-def _fixed(stop: Stop, path: Path) -> str:
-    return ": the stop was given, not read off the data."
 
 
 def _zero(stop: Stop, path: Path) -> str:
@@ -216,7 +209,7 @@ _WHY: dict[Reason, Callable[[Stop, Path], str]] = {
     Reason.CROSSING: _crossing,
     Reason.MINIMUM: _minimum,
     Reason.THRESHOLD: _threshold,
-    Reason.FIXED: _fixed,
+    Reason.FIXED: lambda stop, path: ": the stop was given, not read off the data.",
     Reason.ZERO: _zero,
     Reason.CAP: _cap,
     Reason.BUDGET: _budget,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, cast
 
@@ -9,11 +10,10 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.checks import is_finite
-from stopwise.complexity import critical_target, step_sum_at
 from stopwise.filters import Ridge
 from stopwise.path import Path
 from stopwise.rules.base import Data, Reading, Reason, Rule, Stop, stop_at
-from stopwise.rules.critical import SELF_CONSTANT, check_radius, estimated_radius
+from stopwise.rules.critical import SELF_CONSTANT, check_radius, radius_for
 from stopwise.rules.search import check_reading, first_true, minimise
 
 
@@ -42,42 +42,43 @@ class SURE(Rule):
 
 
 @dataclass(frozen=True)
-class GCV(Rule):
-    """Generalised cross-validation, RES / (tr S / n)^2."""
+class _OfPath(Rule):
+    """A rule that minimises what the path alone says."""
 
     reading: Reading = "global"
-    name: ClassVar[str] = "gcv"
-    divides_by_freedom: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_reading(self.reading)
 
+    @abstractmethod
     def criterion(self, path: Path, step_sum: Array) -> Array:
-        """GCV at each clock reading."""
-        return path.gcv(step_sum)
+        """What is minimised, at each clock reading."""
 
     def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
         return minimise(path, lambda s: self.criterion(path, s), self.reading)
 
 
 @dataclass(frozen=True)
-class LeaveOneOut(Rule):
+class GCV(_OfPath):
+    """Generalised cross-validation, RES / (tr S / n)^2."""
+
+    name: ClassVar[str] = "gcv"
+    divides_by_freedom: ClassVar[bool] = True
+
+    def criterion(self, path: Path, step_sum: Array) -> Array:
+        return path.gcv(step_sum)
+
+
+@dataclass(frozen=True)
+class LeaveOneOut(_OfPath):
     """Mean squared leave-one-out residual by the leverage shortcut: exact for ridge, an approximation elsewhere."""
 
-    reading: Reading = "global"
     name: ClassVar[str] = "loo"
     needs_rows: ClassVar[bool] = True
     divides_by_freedom: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        check_reading(self.reading)
-
     def criterion(self, path: Path, step_sum: Array) -> Array:
-        """The leave-one-out error at each clock reading."""
         return path.leave_one_out_error(step_sum)
-
-    def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
-        return minimise(path, lambda s: self.criterion(path, s), self.reading)
 
 
 @dataclass(frozen=True)
@@ -129,18 +130,8 @@ class Minimax(Rule):
         return cast(Array, radius**2 * worst + sigma**2 * spread)
 
     def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
-        sigma, capped = self._noise(noise_std), False
-        if isinstance(self.hilbert_radius, str):
-            constant = SELF_CONSTANT
-            radius, capped = estimated_radius(
-                path,
-                sigma,
-                lambda r: min(
-                    step_sum_at(path.density, critical_target(path.n_samples, sigma, r, constant)), path.step_sum_cap
-                ),
-            )
-        else:
-            radius = float(self.hilbert_radius) / float(path.scale)
+        sigma = self._noise(noise_std)
+        radius, capped = radius_for(self.hilbert_radius, path, sigma, SELF_CONSTANT)
         stop = minimise(path, lambda s: self.criterion(path, sigma, radius, s), self.reading)
         return stop.with_evidence(hilbert_radius=radius * path.scale, radius_capped=capped)
 
@@ -160,10 +151,7 @@ class Discrepancy(Rule):
         if start <= threshold:
             return stop_at(path.filter, 0.0, Reason.ZERO, residual=start, threshold=threshold)
         at = first_true(path, lambda s: path.mean_squared_residual(s) <= threshold)
-        if at is None:
-            at, reason = path.step_sum_cap, Reason.CAP
-        else:
-            reason = Reason.THRESHOLD
+        at, reason = (path.step_sum_cap, Reason.CAP) if at is None else (at, Reason.THRESHOLD)
         residual = float(path.mean_squared_residual(np.asarray(at)))
         return stop_at(path.filter, at, reason, residual=residual, threshold=threshold)
 
@@ -210,7 +198,6 @@ class Fixed(Rule):
     iteration: int | None = None
     step_sum: float | None = None
     name: ClassVar[str] = "fixed"
-    reads_data: ClassVar[bool] = False
     needs_traces: ClassVar[bool] = False
     reads_clock_only: ClassVar[bool] = True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -12,20 +13,19 @@ import numpy.typing as npt
 from stopwise.tables.names import shown
 from stopwise.tables.reading.cells import (
     DATE_FORMATS,
-    DOUBTFUL_MARKS,
     MISSING_MARKS,
+    as_boolean,
+    in_unit,
     measure,
-    parse_booleans,
+    parse_cells,
     parse_dates,
-    parse_measures,
     parse_numbers,
 )
-from stopwise.tables.reading.times import parse_days, parse_hours
+from stopwise.tables.reading.times import as_days, as_hours
 from stopwise.tables.table import Column, Kind, TableError, text_column
 
-_GAPS = MISSING_MARKS | DOUBTFUL_MARKS
 _EITHER = frozenset(["month/day/year", "day/month/year"])
-_TIMES = {"hours": parse_hours, "days": parse_days}
+_TIMES = {"hours": as_hours, "days": as_days}
 _WORDS = {"number": Kind.NUMBER, "text": Kind.TEXT, "date": Kind.DATE, "boolean": Kind.BOOLEAN}
 
 
@@ -62,16 +62,15 @@ class ColumnType:
         return None if values is None else Column(self.kind, values, unit)
 
     def _parse(self, cells: Sequence[str]) -> npt.NDArray[np.float64] | npt.NDArray[np.datetime64] | None:
-        if self.kind is Kind.EMPTY:
-            return np.full(len(cells), np.nan) if all(cell in _GAPS for cell in cells) else None
-        if self.kind is Kind.BOOLEAN:
-            return parse_booleans(cells)
         if self.kind is Kind.DATE:
             return parse_dates(cells, self.how)
+        if self.kind is Kind.EMPTY:
+            return parse_cells(cells, lambda cell: None)
+        if self.kind is Kind.BOOLEAN:
+            return parse_cells(cells, as_boolean)
         if self.unit is not None:
-            return parse_measures(cells, self.how, self.unit)
-        times = _TIMES.get(self.how)
-        return parse_numbers(cells, self.how) if times is None else times(cells)
+            return parse_cells(cells, partial(in_unit, decimal=self.how, unit=self.unit))
+        return parse_cells(cells, _TIMES[self.how]) if self.how in _TIMES else parse_numbers(cells, self.how)
 
 
 def _candidates(decimal: str) -> list[ColumnType]:
@@ -99,14 +98,10 @@ class Guess:
         """Strike out what these cells, which begin at this row, are not."""
         different = list(dict.fromkeys(cells))
         before = [made.known(different) for made in self.possible]
-        self.possible = [made for made in before if self._allows(made, different)]
+        self.possible = [made for made in before if made.kind is Kind.TEXT or made.read(different) is not None]
         if before and not self.possible:
             at = max(_first_stray(made, cells) for made in before)
             self.stray = f"row {line + at + 1:,}: '{shown(cells[at])}'"
-
-    @staticmethod
-    def _allows(kind: ColumnType, cells: Sequence[str]) -> bool:
-        return kind.kind is Kind.TEXT or kind.read(cells) is not None
 
 
 def _first_stray(kind: ColumnType, cells: Sequence[str]) -> int:
@@ -130,11 +125,7 @@ class Reading:
             types = _by_word(name, word, types)
         elif kind is not None:
             types = _by_kind(kind, types)
-        return Guess([_marked(made, self.marks) for made in types])
-
-
-def _marked(made: ColumnType, marks: frozenset[str]) -> ColumnType:
-    return replace(made, marks=marks) if marks else made
+        return Guess([replace(made, marks=self.marks) for made in types])
 
 
 def _by_kind(kind: Kind, types: list[ColumnType]) -> list[ColumnType]:
@@ -147,9 +138,7 @@ def _by_kind(kind: Kind, types: list[ColumnType]) -> list[ColumnType]:
 
 def _by_word(name: str, word: str, types: list[ColumnType]) -> list[ColumnType]:
     """As an option says: a kind, or a pattern of dates with a % in it. Cells that do not fit are gaps."""
-    if "%" in word:
-        return [ColumnType(Kind.DATE, word, lenient=True)]
-    if word in DATE_FORMATS:
+    if "%" in word or word in DATE_FORMATS:
         return [ColumnType(Kind.DATE, word, lenient=True)]
     if word not in _WORDS:
         raise TableError(

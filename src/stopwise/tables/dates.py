@@ -12,8 +12,10 @@ from stopwise.tables.table import TableError
 
 PARTS = ("trend", "year", "week", "day")
 """What may be kept of a date. A cycle is two features, its sine and cosine: the end of a year is next to its start."""
-_LENGTH = {"year": 365.2425, "week": 7.0, "day": 1.0}
-_US_A_DAY = 86_400e6
+DAY = 86_400.0
+"""Seconds."""
+CYCLES = {"year": 365.2425, "week": 7.0, "day": 1.0}
+"""Days."""
 
 Moments = npt.NDArray[np.datetime64]
 Floats = npt.NDArray[np.float64]
@@ -21,7 +23,7 @@ Floats = npt.NDArray[np.float64]
 
 def days(moments: Moments) -> Floats:
     """Days since 1970, with the time of day as a fraction; NaN for NaT."""
-    since = moments.astype("datetime64[us]").astype(np.int64).astype(np.float64) / _US_A_DAY
+    since = moments.astype("datetime64[us]").astype(np.int64).astype(np.float64) / (1e6 * DAY)
     return cast(Floats, np.where(np.isnat(moments), np.nan, since))
 
 
@@ -32,7 +34,7 @@ def phase(moments: Moments, cycle: str) -> Floats:
         length = days((start + 1).astype("datetime64[us]")) - days(start.astype("datetime64[us]"))
         return cast(Floats, (days(moments) - days(start.astype("datetime64[us]"))) / length)
     since = days(moments) - (4.0 if cycle == "week" else 0.0)  # 1970 began on a Thursday
-    return cast(Floats, np.mod(since / _LENGTH[cycle], 1.0))
+    return cast(Floats, np.mod(since / CYCLES[cycle], 1.0))
 
 
 def check_parts(asked: tuple[str, ...]) -> None:
@@ -56,7 +58,7 @@ def useful_parts(moments: Moments, asked: tuple[str, ...]) -> tuple[str, ...]:
     for part in PARTS:
         if part not in asked:
             continue
-        shows = span >= _LENGTH[part] and np.ptp(phase(present, part)) > 1e-9 if part != "trend" else True
+        shows = span >= CYCLES[part] and np.ptp(phase(present, part)) > 1e-9 if part != "trend" else True
         if shows and not (part == "week" and monthly):
             kept.append(part)
     return tuple(kept)
@@ -74,8 +76,6 @@ def features(moments: Moments, parts: tuple[str, ...]) -> Floats:
     return np.stack(columns, axis=1) if columns else np.empty((len(moments), 0))
 
 
-def feature_names(name: str, parts: tuple[str, ...]) -> list[str]:
-    """Names for `features`."""
-    return [
-        made for part in parts for made in ([name] if part == "trend" else [f"{name} {part} sin", f"{name} {part} cos"])
-    ]
+def feature_groups(name: str, parts: tuple[str, ...]) -> list[list[str]]:
+    """Names for `features`; sine and cosine of a cycle belong together."""
+    return [[name] if part == "trend" else [f"{name} {part} sin", f"{name} {part} cos"] for part in parts]

@@ -116,6 +116,7 @@ def _categories(name: str, column: Column, choices: Choices) -> tuple[Encoding, 
 
 
 _FEW_LEVELS, _LOOKED_AT = 20, 1_000
+"""Levels that are never taken for names of rows, and levels that tell what text looks like."""
 
 
 def _names_rows(counts: Counter[str], present: int) -> bool:

@@ -18,7 +18,7 @@ from stopwise.tables.dates import PARTS, check_parts
 from stopwise.tables.describing import Choices, Described, describe
 from stopwise.tables.encodings import OTHER, Floats
 from stopwise.tables.frames import as_table, is_frame
-from stopwise.tables.names import quoted, shown
+from stopwise.tables.names import listed, quoted, shown
 from stopwise.tables.recipe import Encoded, FeatureMatrix, Recipe
 from stopwise.tables.table import Table, TableError
 
@@ -83,7 +83,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.many = many
         self.missing = missing
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: object, y: object = None) -> Self:
         """Learn levels, medians, cycles and which gaps speak of y (a number or a class per row, or several)."""
         self._validate_params()
         check_parts(tuple(self.dates))
@@ -92,7 +92,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self._keep(None, Described((), {}, {}))
             return self
         table = _checked(self, X, reset=True)
-        found = describe(table, _responses(y, table.n_rows), self._choices())
+        choices = Choices(tuple(self.dates), self.max_levels, self.many)
+        found = describe(table, _responses(y, table.n_rows), choices)
         if not found.encodings:
             raise TableError(f"no feature is left: {_reasons(found.left_out)}")
         recipe = Recipe(found.encodings)
@@ -100,9 +101,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._keep(recipe, found)
         self._say()
         return self
-
-    def _choices(self) -> Choices:
-        return Choices(tuple(self.dates), self.max_levels, self.many)
 
     def _keep(self, recipe: Recipe | None, found: Described) -> None:
         self.recipe_ = recipe
@@ -122,7 +120,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 stacklevel=calling_level(),
             )
 
-    def transform(self, X: Any) -> Floats:
+    def transform(self, X: object) -> Floats:
         """The features of a frame with the columns of the fit, (n_rows, n_features).
 
         The matrix remembers which columns share a length scale, so that a pipeline fits the model of the frame itself.
@@ -134,7 +132,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         matrix.groups = self.recipe_.shared_scales
         return matrix
 
-    def encode(self, X: Any) -> Encoded:
+    def encode(self, X: object) -> Encoded:
         """The features, and where gaps and levels never seen were met."""
         check_is_fitted(self, "groups_")
         if not is_frame(X):
@@ -145,7 +143,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._refuse_gaps(self.recipe_, table)
         return self.recipe_.encode(table)
 
-    def _pass_through(self, X: Any) -> Encoded:
+    def _pass_through(self, X: object) -> Encoded:
         if self.recipe_ is not None:
             raise TypeError(
                 f"the columns of this encoder have names: pass a frame with {quoted(self.feature_names_in_)}, "
@@ -166,7 +164,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 'missing="error": fill them, drop those rows, or choose missing="impute"'
             )
 
-    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
+    def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
         """One name per feature, such as "colour=red"; no two are the same."""
         check_is_fitted(self, "groups_")
         if self.recipe_ is not None:
@@ -179,7 +177,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _checked(encoder: TableEncoder, X: Any, *, reset: bool) -> Table:
+def _checked(encoder: TableEncoder, X: object, *, reset: bool) -> Table:
     """The frame as a table, its names and their number kept or compared as scikit-learn does."""
     table = as_table(X)
     if isinstance(X, Table):
@@ -200,7 +198,7 @@ def _checked(encoder: TableEncoder, X: Any, *, reset: bool) -> Table:
     return table
 
 
-def _responses(y: Any, n_rows: int) -> Floats | None:
+def _responses(y: object, n_rows: int) -> Floats | None:
     """Responses (n, q) as numbers, classes as a column of 0/1 each; None where there are none."""
     if y is None:
         return None
@@ -217,6 +215,4 @@ def _responses(y: Any, n_rows: int) -> Floats | None:
 
 
 def _reasons(left_out: Mapping[str, str]) -> str:
-    listed = [f"'{shown(name)}' ({why})" for name, why in list(left_out.items())[:5]]
-    more = f" and {len(left_out) - 5} more" if len(left_out) > 5 else ""
-    return ", ".join(listed) + more
+    return listed([f"'{shown(name)}' ({why})" for name, why in left_out.items()])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import ClassVar, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -37,14 +37,9 @@ class Numbers:
         return Kind.BOOLEAN if self.boolean else Kind.NUMBER
 
     @property
-    def features(self) -> list[str]:
-        """Their names."""
-        return [self.name] + ([f"{self.name} {MISSING}"] if self.flag else [])
-
-    @property
-    def groups(self) -> list[int]:
-        """The sizes of groups of neighbouring features that share a length scale."""
-        return [1] * (1 + self.flag)
+    def groups(self) -> list[list[str]]:
+        """Names of the features, by groups that share a length scale."""
+        return [[self.name]] + [[f"{self.name} {MISSING}"]] * self.flag
 
     def encode(self, column: Column) -> tuple[Floats, Mask]:
         """Features, and rows with a value never seen in training (none here)."""
@@ -68,20 +63,12 @@ class Dates:
     fill: float
     flag: bool = False
 
-    @property
-    def kind(self) -> Kind:
-        """What the column must hold."""
-        return Kind.DATE
+    kind: ClassVar[Kind] = Kind.DATE
 
     @property
-    def features(self) -> list[str]:
-        """Their names."""
-        return dates.feature_names(self.name, self.parts) + ([f"{self.name} {MISSING}"] if self.flag else [])
-
-    @property
-    def groups(self) -> list[int]:
-        """Sine and cosine of a cycle belong together."""
-        return [1 if part == "trend" else 2 for part in self.parts] + [1] * self.flag
+    def groups(self) -> list[list[str]]:
+        """Names of the features, by groups that share a length scale: sine and cosine of a cycle."""
+        return dates.feature_groups(self.name, self.parts) + [[f"{self.name} {MISSING}"]] * self.flag
 
     def encode(self, column: Column) -> tuple[Floats, Mask]:
         """Features, and rows with a value never seen in training (none here)."""
@@ -90,14 +77,11 @@ class Dates:
         missing = column.missing
         moments = np.full(len(column), "NaT", dtype="datetime64[us]") if column.kind is Kind.EMPTY else column.values
         made = dates.features(cast(dates.Moments, moments), self.parts)
-        made[missing] = [self.fill if part == "trend" else 0.0 for part in self.parts for _ in range(_width(part))]
+        groups = dates.feature_groups(self.name, self.parts)
+        made[missing] = [self.fill if len(group) == 1 else 0.0 for group in groups for _ in group]
         if self.flag:
             made = np.column_stack([made, missing])
         return cast(Floats, made), np.zeros(len(column), dtype=bool)
-
-
-def _width(part: str) -> int:
-    return 1 if part == "trend" else 2
 
 
 @dataclass(frozen=True)
@@ -109,21 +93,17 @@ class Categories:
     pooled: bool = False
     flag: bool = False
 
-    @property
-    def kind(self) -> Kind:
-        """What the column must hold."""
-        return Kind.TEXT
+    kind: ClassVar[Kind] = Kind.TEXT
 
     @property
-    def features(self) -> list[str]:
-        """Their names."""
-        extra = [OTHER] * self.pooled + [MISSING] * self.flag
-        return [f"{self.name}={level}" for level in (*self.levels, *extra)]
+    def labels(self) -> tuple[str, ...]:
+        """All levels, those for rare ones and gaps included."""
+        return (*self.levels, *[OTHER] * self.pooled, *[MISSING] * self.flag)
 
     @property
-    def groups(self) -> list[int]:
-        """All levels share a length scale: any two of them are equally far apart."""
-        return [len(self.levels) + self.pooled + self.flag]
+    def groups(self) -> list[list[str]]:
+        """Names of the features, in one group: any two levels are equally far apart."""
+        return [[f"{self.name}={level}" for level in self.labels]]
 
     def encode(self, column: Column) -> tuple[Floats, Mask]:
         """Features, and rows with a level never seen in training: all 0, or pooled where rare levels are."""
@@ -136,7 +116,7 @@ class Categories:
         codes = np.fromiter((index.get(cell, -1) for cell in cells), dtype=np.int64, count=len(cells))
         unseen = codes == -1
         codes[unseen] = other
-        return cast(Floats, (codes[:, None] == np.arange(self.groups[0])).astype(np.float64)), unseen
+        return cast(Floats, (codes[:, None] == np.arange(len(self.labels))).astype(np.float64)), unseen
 
 
 Encoding: TypeAlias = Numbers | Dates | Categories
@@ -162,8 +142,8 @@ def numbers_of(column: Column, name: str) -> Floats:
 def labels_of(column: Column, name: str) -> npt.NDArray[np.object_]:
     """The labels of a text column, gaps as None; text that hardly repeats is no label."""
     held = column.values[~column.missing]
-    distinct = len(set(held.tolist()))
-    rare = min(Counter(held.tolist()).values(), default=0) < 2
+    counts = Counter(held.tolist())
+    distinct, rare = len(counts), min(counts.values(), default=0) < 2
     if rare or distinct > MOST_CLASSES or 2 * distinct > held.size:
         raise TableError(
             f"the column '{shown(name)}' must hold numbers, but it holds text{stray_number(column)}: mend that, or "
@@ -179,12 +159,10 @@ def as_text(column: Column) -> Column:
         return column
     if column.kind is Kind.DATE:
         texts = np.datetime_as_string(cast(dates.Moments, column.values)).tolist()
-        return text_column(None if text == "NaT" else _trimmed(text) for text in texts)
+        return text_column(
+            None if text == "NaT" else text.removesuffix(".000000").removesuffix("T00:00:00") for text in texts
+        )
     return text_column(None if value != value else _shortest(value) for value in column.as_numbers.tolist())
-
-
-def _trimmed(text: str) -> str:
-    return text.removesuffix(".000000").removesuffix("T00:00:00")
 
 
 def _shortest(value: float) -> str:

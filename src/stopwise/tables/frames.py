@@ -13,10 +13,9 @@ import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 
+from stopwise.tables.dates import DAY
 from stopwise.tables.names import quoted, shown
 from stopwise.tables.table import Column, Kind, Table, TableError, text_column
-
-_DAY = 86_400.0
 
 
 def is_frame(values: object) -> bool:
@@ -62,19 +61,18 @@ def as_column(series: nw.Series[Any], name: str) -> Column:
     if isinstance(kind, nw.Boolean):
         return Column(Kind.BOOLEAN, _floats(series))
     if isinstance(kind, nw.String | nw.Categorical | nw.Enum):
-        return text_column(_or_none(cell) for cell in series.cast(nw.String).to_list())
+        return text_column(None if _is_gap(cell) else str(cell) for cell in series.cast(nw.String).to_list())
     if isinstance(kind, nw.Datetime | nw.Date):
         return Column(Kind.DATE, _moments(series))
     if isinstance(kind, nw.Duration):
         spans = np.asarray(series.to_numpy(), dtype="timedelta64[us]")
-        days = np.where(np.isnat(spans), np.nan, spans.astype(np.float64) / (1e6 * _DAY))
+        days = np.where(np.isnat(spans), np.nan, spans.astype(np.float64) / (1e6 * DAY))
         return Column(Kind.NUMBER, days, "days")
     return of_objects(series.to_list(), name, str(kind))
 
 
 def _floats(series: nw.Series[Any]) -> npt.NDArray[np.float64]:
-    values = series.cast(nw.Float64).to_numpy()
-    return np.array(values, dtype=np.float64)
+    return np.array(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
 
 
 def _moments(series: nw.Series[Any]) -> npt.NDArray[np.datetime64]:
@@ -82,10 +80,6 @@ def _moments(series: nw.Series[Any]) -> npt.NDArray[np.datetime64]:
     if isinstance(series.dtype, nw.Datetime) and series.dtype.time_zone is not None:
         series = series.dt.replace_time_zone(None)
     return np.array(series.cast(nw.Datetime("us")).to_numpy(), dtype="datetime64[us]")
-
-
-def _or_none(cell: object) -> str | None:
-    return None if _is_gap(cell) else str(cell)
 
 
 def of_objects(cells: list[Any], name: str, kind: str = "object") -> Column:
@@ -134,7 +128,7 @@ def _hours(cell: dt.time) -> float:
 
 
 def _days(cell: dt.timedelta) -> float:
-    return cell.total_seconds() / _DAY
+    return cell.total_seconds() / DAY
 
 
 _SORTS: tuple[tuple[Kind, Any, Any], ...] = (

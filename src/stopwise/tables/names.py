@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-_SHOWN = 60
 
-
-def shown(text: object, limit: int = _SHOWN) -> str:
+def shown(text: object, limit: int = 60) -> str:
     """Text fit for one line of a terminal: control characters spelled out, long ones cut."""
     whole = str(text)
     safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in whole[: 2 * limit])
@@ -18,9 +16,13 @@ def shown(text: object, limit: int = _SHOWN) -> str:
 
 def quoted(names: Iterable[object], most: int = 5) -> str:
     """Some names in quotes, and how many more there are."""
-    listed = list(names)
-    text = ", ".join(f"'{shown(name)}'" for name in listed[:most])
-    return text if len(listed) <= most else f"{text} and {len(listed) - most} more"
+    return listed([f"'{shown(name)}'" for name in names], most)
+
+
+def listed(texts: Sequence[str], most: int = 5) -> str:
+    """Some texts, and how many more there are."""
+    some = ", ".join(texts[:most])
+    return some if len(texts) <= most else f"{some} and {len(texts) - most} more"
 
 
 def told_apart(names: Sequence[str]) -> list[str]:

@@ -40,12 +40,12 @@ class Recipe:
     @property
     def features(self) -> list[str]:
         """One name per feature, such as "colour=red"; no two are the same."""
-        return told_apart([name for encoding in self.encodings for name in encoding.features])
+        return told_apart([name for encoding in self.encodings for group in encoding.groups for name in group])
 
     @property
     def groups(self) -> list[tuple[int, ...]]:
         """Features that share a length scale: the levels of one column, the sine and cosine of one cycle."""
-        sizes = [size for encoding in self.encodings for size in encoding.groups]
+        sizes = [len(group) for encoding in self.encodings for group in encoding.groups]
         ends = np.cumsum(sizes).tolist()
         return [tuple(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
 
@@ -60,14 +60,12 @@ class Recipe:
         said = [f"{sum(isinstance(e, Numbers) and not e.boolean for e in self.encodings)} of numbers"]
         said += [f"{sum(isinstance(e, Numbers) and e.boolean for e in self.encodings)} of true or false"]
         text = [encoding for encoding in self.encodings if isinstance(encoding, Categories)]
-        levels = ", ".join(f"'{shown(encoding.name)}' {encoding.groups[0]}" for encoding in text[:5])
+        levels = ", ".join(f"'{shown(encoding.name)}' {len(encoding.labels)}" for encoding in text[:5])
         said += [f"{len(text)} of text (levels: {levels}{', ...' if len(text) > 5 else ''})"]
         said += [f"dates '{shown(e.name)}' ({', '.join(e.parts)})" for e in self.encodings if isinstance(e, Dates)]
-        said += [f"a feature for gaps in {quoted(flagged)}"] if (flagged := self._flagged()) else []
+        flagged = [encoding.name for encoding in self.encodings if encoding.flag]
+        said += [f"a feature for gaps in {quoted(flagged)}"] if flagged else []
         return ", ".join(part for part in said if not part.startswith("0 "))
-
-    def _flagged(self) -> list[str]:
-        return [encoding.name for encoding in self.encodings if encoding.flag]
 
     @property
     def shared_scales(self) -> tuple[tuple[int, ...], ...]:
@@ -76,16 +74,12 @@ class Recipe:
 
     def encode(self, table: Table) -> Encoded:
         """The features of a table, and where gaps and levels never seen were met."""
-        self.check(table)
-        made = [encoding.encode(table.columns[encoding.name]) for encoding in self.encodings]
-        matrix = np.concatenate([features for features, _ in made], axis=1)
-        return Encoded(matrix, self.gaps(table), np.logical_or.reduce([unseen for _, unseen in made]))
-
-    def check(self, table: Table) -> None:
-        """Every column that is used is there."""
         absent = [name for name in self.names if name not in table.columns]
         if absent:
             raise TableError(f"the table lacks columns of the fit: {quoted(absent)}")
+        made = [encoding.encode(table.columns[encoding.name]) for encoding in self.encodings]
+        matrix = np.concatenate([features for features, _ in made], axis=1)
+        return Encoded(matrix, self.gaps(table), np.logical_or.reduce([unseen for _, unseen in made]))
 
     def gaps(self, table: Table) -> Mask:
         """Rows with a gap in a column that is used."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeAlias, cast
@@ -54,7 +54,6 @@ class Column:
         return cast(Mask, np.isnat(self.values) if self.kind is Kind.DATE else np.isnan(cast(Values, self.values)))
 
     def take(self, rows: Mask | slice) -> Column:
-        """Some of the rows."""
         return replace(self, values=self.values[rows])
 
     @property
@@ -82,12 +81,10 @@ class Table:
 
     @property
     def names(self) -> list[str]:
-        """The columns' names."""
         return list(self.columns)
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
         return len(next(iter(self.columns.values()))) if self.columns else 0
 
     def __len__(self) -> int:
@@ -98,13 +95,7 @@ class Table:
         return Table({name: self.columns[name] for name in names})
 
     def take(self, rows: Mask | slice) -> Table:
-        """Only these rows."""
         return Table({name: column.take(rows) for name, column in self.columns.items()})
-
-    def slices(self, rows: int) -> Iterator[Table]:
-        """The table in pieces of so many rows."""
-        for first in range(0, self.n_rows, rows):
-            yield self.take(slice(first, first + rows))
 
 
 def stacked(tables: Sequence[Table]) -> Table:

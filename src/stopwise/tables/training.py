@@ -85,8 +85,7 @@ def prepare(table: Table, roles: Roles, chosen: Sequence[str], missing: str = "i
     response = labels_of(answer, roles.target) if classes else numbers_of(answer, roles.target)
     unknown = answer.missing.copy() if classes else np.isnan(response)
     holes = {name: table.columns[name].missing for name in chosen}
-    empty = [name for name, mask in holes.items() if mask.all()]
-    gaps = _any([mask for name, mask in holes.items() if name not in empty], table.n_rows)
+    gaps = np.any([np.zeros_like(unknown), *(mask for mask in holes.values() if not mask.all())], axis=0)
     if missing == "refuse" and (gaps | unknown).any():
         _refuse(holes, unknown, roles.target)
     leave = gaps | unknown if missing == "drop" else unknown
@@ -143,16 +142,9 @@ def _numbers(table: Table, names: Sequence[str]) -> dict[str, Array]:
     return {name: table.columns[name].as_numbers for name in names if table.columns[name].kind is Kind.NUMBER}
 
 
-def _any(masks: list[Mask], rows: int) -> Mask:
-    out = np.zeros(rows, dtype=bool)
-    for mask in masks:
-        out |= mask
-    return out
-
-
 def _refuse(holes: dict[str, Mask], unknown: Mask, target: str) -> None:
     named = [name for name, mask in holes.items() if mask.any()] + ([target] if unknown.any() else [])
-    rows = _any(list(holes.values()), len(unknown)) | unknown
+    rows = np.any([unknown, *holes.values()], axis=0)
     raise TableError(
         f"{int(rows.sum()):,} of {len(rows):,} rows have missing values ({_which(rows)}), in {quoted(named)}: choose "
         "--missing impute or --missing drop"

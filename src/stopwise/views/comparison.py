@@ -58,7 +58,6 @@ class Comparison:
     seconds: float
 
     def table(self) -> list[dict[str, Any]]:
-        """The rows as dictionaries."""
         return [asdict(row) for row in self.rows]
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:

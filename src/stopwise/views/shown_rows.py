@@ -29,7 +29,6 @@ class ShownRows:
         return len(self.responses)
 
     def take(self, rows: Array) -> ShownRows:
-        """Some of the rows."""
         return ShownRows(self.features[rows], self.responses[rows], self.weights[rows])
 
 

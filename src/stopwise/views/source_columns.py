@@ -11,13 +11,12 @@ from stopwise._support.arrays import Array
 from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.kernels import Precomputed
-from stopwise.tables.encodings import MISSING, OTHER, Categories, Dates, Encoding, Numbers
-from stopwise.tables.recipe import Recipe
+from stopwise.tables.dates import CYCLES
+from stopwise.tables.encodings import Categories, Dates, Encoding, Numbers
 from stopwise.views.facts import Model
 
 _DOTS = 5
 """A column with at most so many different numbers is shown as dots: there is nothing between them."""
-_DAYS_A_YEAR = 365.2425
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,8 @@ class SourceColumn:
         """Levels for a column that has a few; else `count` places between its 1% and 99% quantiles."""
         block = rows[:, list(self.features)].astype(np.float64)
         if isinstance(self.encoding, Categories):
-            return self._levels(self.encoding)
+            labels = self.encoding.labels
+            return Positions(np.eye(len(labels)), np.arange(len(labels), dtype=np.float64), labels)
         if isinstance(self.encoding, Dates):
             return self._moments(self.encoding, block, count)
         values = block[:, 0] if block.shape[1] == 1 else block[block[:, 1] == 0, 0]
@@ -66,14 +66,12 @@ class SourceColumn:
         at = np.linspace(low, high, count)
         return Positions(_beside(at, gap), at)
 
-    def _levels(self, encoding: Categories) -> Positions:
-        labels = (*encoding.levels, *[OTHER] * encoding.pooled, *[MISSING] * encoding.flag)
-        return Positions(np.eye(len(labels)), np.arange(len(labels), dtype=np.float64), labels)
-
     def _moments(self, encoding: Dates, block: Array, count: int) -> Positions:
         """Dates of the table itself, evenly spread: a cycle belongs to its moment."""
-        trend = "trend" in encoding.parts
-        place = block[:, 0] / _DAYS_A_YEAR + 1970 if trend else np.arctan2(block[:, 0], block[:, 1]) / (2 * np.pi) % 1.0
+        if "trend" in encoding.parts:
+            place = block[:, 0] / CYCLES["year"] + 1970
+        else:
+            place = np.arctan2(block[:, 0], block[:, 1]) / (2 * np.pi) % 1.0
         order = np.argsort(place, kind="stable")
         picked = order[np.unique(np.linspace(0, len(order) - 1, count).round().astype(int))]
         return Positions(cast(Array, block[picked]), cast(Array, place[picked]))
@@ -95,16 +93,12 @@ def columns_of(model: Model) -> list[SourceColumn]:
     if isinstance(fitted.kernel, Precomputed):
         return []
     if fitted.recipe is not None:
-        return _encoded(fitted.recipe)
+        out, start = [], 0
+        for encoding in fitted.recipe.encodings:
+            width = sum(len(group) for group in encoding.groups)
+            out.append(SourceColumn(encoding.name, tuple(range(start, start + width)), encoding))
+            start += width
+        return out
     given = fitted.feature_names
     names = [f"feature {j + 1}" for j in range(fitted.n_features)] if given is None else [str(name) for name in given]
     return [SourceColumn(name, (j,)) for j, name in enumerate(names)]
-
-
-def _encoded(recipe: Recipe) -> list[SourceColumn]:
-    out, start = [], 0
-    for encoding in recipe.encodings:
-        width = len(encoding.features)
-        out.append(SourceColumn(encoding.name, tuple(range(start, start + width)), encoding))
-        start += width
-    return out

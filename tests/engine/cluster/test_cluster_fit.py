@@ -16,6 +16,7 @@ import stopwise as sw
 from stopwise.cli.out_of_core import fit_folder
 from stopwise.engine.cluster.chunks import PartitionError
 from stopwise.engine.cluster.cluster_operator import ChunkedGram
+from stopwise.tables import Roles
 
 pytest.importorskip("distributed", reason='needs the dask extra: pip install "stopwise[dask]"')
 pytestmark = [
@@ -230,7 +231,7 @@ def test_a_bad_file_is_named_in_the_error_and_leaves_no_fit(client, tmp_path, na
     write_folder(tmp_path, "parquet", spoil)
     model = sw.KernelGradientRegressor(KERNEL, solver="dask", n_landmarks=20)
     with pytest.raises(PartitionError, match=r"partition 1 \(part-1.parquet.*" + message):
-        fit_folder(model, tmp_path, "y")
+        fit_folder(model, tmp_path, Roles("y"))
     assert not hasattr(model, "dual_coef_")
 
 
@@ -257,7 +258,7 @@ def test_chunks_that_do_not_match_say_so(client):
 def test_a_folder_is_fitted_like_its_rows_in_memory(client, tmp_path, kind):
     write_folder(tmp_path, kind)
     covariates, y = data(9)
-    fitted = fit_folder(sw.KernelGradientRegressor(KERNEL, solver="dask", n_landmarks=40), tmp_path, "y")
+    fitted = fit_folder(sw.KernelGradientRegressor(KERNEL, solver="dask", n_landmarks=40), tmp_path, Roles("y"))
     whole = sw.KernelGradientRegressor(KERNEL, solver="nystrom", n_landmarks=40).fit(covariates, y)
     assert fitted.n_rows == N
     assert list(fitted.model.feature_names_in_) == NAMES

@@ -199,7 +199,7 @@ def predict_with_variance(
 
 def optimism(fitted: Fitted) -> float:
     """sqrt((n + p) / (n - p)): what p parameters chosen on n rows flatter errors by (Akaike 1970)."""
-    parameters, n = float(fitted.rule.reads_data), fitted.path.n_samples
+    parameters, n = float(not fitted.rule.reads_clock_only), fitted.path.n_samples
     if fitted.selection is not None and len(fitted.selection):
         n = min(n, float(fitted.selection.n_rows or n))
         parameters += 2 + free_scales(fitted.selection, n)

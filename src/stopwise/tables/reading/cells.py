@@ -6,7 +6,7 @@ import datetime as dt
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,9 @@ DOUBTFUL_MARKS = frozenset(
     + ["#VALUE!", "#REF!", "#NUM!", "#NAME?"]
 )
 """Cells that are gaps among numbers, dates and booleans, and words of their own among text."""
+GAPS = MISSING_MARKS | DOUBTFUL_MARKS
 _GROUP_MARKS = " \u00a0\u202f'\u2019"
-_TRUE, _FALSE = frozenset(["true", "yes"]), frozenset(["false", "no"])
+_BOOLEANS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 
 
 @cache
@@ -44,13 +45,20 @@ def as_number(cell: str, decimal: str = ".") -> float | None:
         cell = f"-{cell[:-1]}"
     found = number_pattern(decimal).fullmatch(cell)
     if found is None:
-        return _infinity(cell)
+        return float(cell) if cell.strip("+-").lower() in ("inf", "infinity") else None
     digits = re.sub(rf"[^0-9eE+\-{re.escape(decimal)}]", "", found["digits"])
     return float(found["sign"] + digits.replace(decimal, "."))
 
 
-def _infinity(cell: str) -> float | None:
-    return float(cell) if cell.strip("+-").lower() in ("inf", "infinity") else None
+def parse_cells(cells: Sequence[str], turn: Callable[[str], float | None]) -> npt.NDArray[np.float64] | None:
+    """Stripped cells as float64, gaps as NaN; None where `turn` makes nothing of some cell."""
+    out = np.empty(len(cells))
+    for row, cell in enumerate(cells):
+        value = np.nan if cell in GAPS else turn(cell)
+        if value is None:
+            return None
+        out[row] = value
+    return out
 
 
 def parse_numbers(cells: Sequence[str], decimal: str) -> npt.NDArray[np.float64] | None:
@@ -60,16 +68,7 @@ def parse_numbers(cells: Sequence[str], decimal: str) -> npt.NDArray[np.float64]
             return np.fromiter(map(_plain_float, cells), dtype=np.float64, count=len(cells))
         except ValueError:
             pass
-    out = np.empty(len(cells))
-    for row, cell in enumerate(cells):
-        if cell in MISSING_MARKS or cell in DOUBTFUL_MARKS:
-            out[row] = np.nan
-            continue
-        value = _quick_number(cell, decimal)
-        if value is None:
-            return None
-        out[row] = value
-    return out
+    return parse_cells(cells, lambda cell: _quick_number(cell, decimal))
 
 
 def _quick_number(cell: str, decimal: str) -> float | None:
@@ -102,32 +101,15 @@ def measure(cell: str, decimal: str) -> tuple[float, str] | None:
     return None if value is None else (value, around)
 
 
-def parse_measures(cells: Sequence[str], decimal: str, unit: str) -> npt.NDArray[np.float64] | None:
-    """Stripped cells that are numbers of one unit, gaps as NaN; None where some cell is not."""
-    out = np.empty(len(cells))
-    for row, cell in enumerate(cells):
-        found = measure(cell, decimal)
-        if found is not None and found[1] == unit:
-            out[row] = found[0]
-        elif cell in MISSING_MARKS or cell in DOUBTFUL_MARKS:
-            out[row] = np.nan
-        else:
-            return None
-    return out
+def in_unit(cell: str, decimal: str, unit: str) -> float | None:
+    """The number of a cell that is of this unit, or None."""
+    found = measure(cell, decimal)
+    return found[0] if found is not None and found[1] == unit else None
 
 
-def parse_booleans(cells: Sequence[str]) -> npt.NDArray[np.float64] | None:
-    """Stripped cells as 0 and 1, gaps as NaN; None where some cell is neither true nor false."""
-    out = np.empty(len(cells))
-    for row, cell in enumerate(cells):
-        word = cell.lower()
-        if word in _TRUE or word in _FALSE:
-            out[row] = word in _TRUE
-        elif cell in MISSING_MARKS or cell in DOUBTFUL_MARKS:
-            out[row] = np.nan
-        else:
-            return None
-    return out
+def as_boolean(cell: str) -> float | None:
+    """1 for true, 0 for false, or None."""
+    return _BOOLEANS.get(cell.lower())
 
 
 # ---- dates ----------------------------------------------------------------------------------------------------------
@@ -214,16 +196,20 @@ def parse_dates(cells: Sequence[str], how: str) -> npt.NDArray[np.datetime64] | 
     the month stands first in all cells or the day in all, if that can be.
     """
     if how == "any":
-        found = (_parsed_dates(cells, _any_iso(without)) for without in ("day/month/year", "month/day/year", ""))
-        return next((made for made in found if made is not None), None)
-    return _parsed_dates(cells, DATE_FORMATS[how].iso if how in DATE_FORMATS else _by_pattern(how))
+        for without in ("day/month/year", "month/day/year", ""):
+            forms = [form for name, form in DATE_FORMATS.items() if name != without]
+            found = _parsed_dates(cells, partial(_first_iso, forms))
+            if found is not None:
+                return found
+        return None
+    return _parsed_dates(cells, DATE_FORMATS[how].iso if how in DATE_FORMATS else partial(_by_pattern, how))
 
 
 def _parsed_dates(cells: Sequence[str], iso: Callable[[str], str | None]) -> npt.NDArray[np.datetime64] | None:
     known: dict[str, str | None] = {}
     out = []
     for cell in cells:
-        if cell in MISSING_MARKS or cell in DOUBTFUL_MARKS:
+        if cell in GAPS:
             out.append("NaT")
             continue
         if cell not in known:
@@ -238,17 +224,13 @@ def _parsed_dates(cells: Sequence[str], iso: Callable[[str], str | None]) -> npt
         return None
 
 
-def _any_iso(without: str) -> Callable[[str], str | None]:
-    """By the first format that a cell is written in, of all but one."""
-    forms = [form for name, form in DATE_FORMATS.items() if name != without]
-    return lambda cell: next((iso for form in forms if (iso := form.iso(cell)) is not None), None)
+def _first_iso(forms: Sequence[DateFormat], cell: str) -> str | None:
+    """By the first of some formats that a cell is written in."""
+    return next((iso for form in forms if (iso := form.iso(cell)) is not None), None)
 
 
-def _by_pattern(pattern: str) -> Callable[[str], str | None]:
-    def iso(cell: str) -> str | None:
-        try:
-            return dt.datetime.strptime(cell, pattern).replace(tzinfo=None).isoformat()
-        except ValueError:
-            return None
-
-    return iso
+def _by_pattern(pattern: str, cell: str) -> str | None:
+    try:
+        return dt.datetime.strptime(cell, pattern).replace(tzinfo=None).isoformat()
+    except ValueError:
+        return None

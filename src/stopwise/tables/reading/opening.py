@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, cast
 
-from stopwise._support.arrow import arrow
+from stopwise._support.optional import arrow
 from stopwise.tables.names import shown
 from stopwise.tables.table import TableError
 
@@ -89,7 +89,6 @@ class _Guarded(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """The next bytes."""
         part = self.handle.read(min(len(buffer), BLOCK))
         self.taken += len(part)
         check_size(self.path, self.taken)
@@ -135,7 +134,6 @@ def opened_pipe(path: Path) -> IO[bytes]:
 
 
 def standard_input() -> IO[bytes]:
-    """Standard input as bytes."""
     if sys.stdin is None or sys.stdin.closed:
         raise TableError("standard input is closed: pipe a table into it, or name a file")
     return sys.stdin.buffer

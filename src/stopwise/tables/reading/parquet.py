@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from stopwise._support.arrow import arrow
+from stopwise._support.optional import arrow
 from stopwise.tables.column_types import ColumnType, Reading
 from stopwise.tables.encodings import as_text
 from stopwise.tables.frames import as_table
 from stopwise.tables.names import shown
 from stopwise.tables.reading.opening import RATIO, UNPACKED, plain_errors
 from stopwise.tables.reading.text_source import BATCH, check_names
-from stopwise.tables.table import Column, Kind, Table, TableError
+from stopwise.tables.table import Column, Kind, Table, TableError, Values
 
 MAGIC = b"PAR1"
 
@@ -30,7 +31,6 @@ class ParquetSource:
 
     @property
     def found(self) -> str:
-        """What the file is, in words."""
         return "a Parquet file"
 
     def _file(self) -> Any:
@@ -73,16 +73,13 @@ def _fitting(column: Column, kind: Kind, name: str) -> Column:
     if column.kind is kind or kind is Kind.EMPTY or {column.kind, kind} == {Kind.NUMBER, Kind.BOOLEAN}:
         return column
     if column.missing.all():
-        return _nothing(len(column), kind)
+        nothing: Values = np.full(len(column), np.nan)
+        if kind is Kind.TEXT:
+            nothing = np.full(len(column), None, dtype=object)
+        return Column(kind, np.full(len(column), "NaT", "datetime64[us]") if kind is Kind.DATE else nothing)
     if kind is Kind.TEXT:
         return as_text(column)
     raise TableError(f"the column '{shown(name)}' must hold {kind.value}, but it holds {column.kind.value}")
-
-
-def _nothing(rows: int, kind: Kind) -> Column:
-    if kind is Kind.TEXT:
-        return Column(kind, np.full(rows, None, dtype=object))
-    return Column(kind, np.full(rows, "NaT", "datetime64[us]") if kind is Kind.DATE else np.full(rows, np.nan))
 
 
 def _check_rows(path: Path, label: str, metadata: Any) -> None:
@@ -96,19 +93,14 @@ def _check_rows(path: Path, label: str, metadata: Any) -> None:
         )
 
 
-class arrow_errors:
+@contextlib.contextmanager
+def arrow_errors(label: str) -> Iterator[None]:
     """Arrow's many errors as one, on one line."""
-
-    def __init__(self, label: str) -> None:
-        self.label, self.plain = label, plain_errors(label)
-
-    def __enter__(self) -> None:
-        self.plain.__enter__()
-
-    def __exit__(self, kind: Any, problem: BaseException | None, trace: Any) -> bool | None:
-        pa = arrow("reading Parquet")
-        if isinstance(problem, pa.ArrowMemoryError):
-            raise MemoryError(f"{self.label} does not fit: {shown(problem, 300)}") from problem
-        if isinstance(problem, pa.ArrowException) and not isinstance(problem, TableError):
-            raise TableError(f"{self.label} cannot be read as a table: {shown(problem, 300)}") from problem
-        return self.plain.__exit__(kind, problem, trace)
+    pa = arrow("reading Parquet")
+    try:
+        with plain_errors(label):
+            yield
+    except pa.ArrowMemoryError as problem:
+        raise MemoryError(f"{label} does not fit: {shown(problem, 300)}") from problem
+    except pa.ArrowException as problem:
+        raise TableError(f"{label} cannot be read as a table: {shown(problem, 300)}") from problem

@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 from stopwise.tables.column_types import ColumnType, Reading
 from stopwise.tables.names import quoted, shown
@@ -34,28 +34,8 @@ _IN_FOLDERS = {".csv", ".tsv", ".tab", ".parquet", ".pq", *SUFFIXES}
 _OTHERS = {b"\xd0\xcf\x11\xe0": "an old .xls spreadsheet: save it as .xlsx", b"%PDF": "a PDF", b"\x89PNG": "a picture"}
 
 
-class Source(Protocol):
-    """One file of a table."""
-
-    @property
-    def label(self) -> str:
-        """Its name, for people."""
-
-    @property
-    def found(self) -> str:
-        """How it is written, in words."""
-
-    def names(self) -> list[str]:
-        """The columns' names."""
-
-    def row_names(self) -> str | None:
-        """The column that only numbers or names the rows, if there is one."""
-
-    def types(self, reading: Reading, wanted: list[str] | None = None) -> dict[str, ColumnType]:
-        """How each column is read."""
-
-    def batches(self, types: Mapping[str, ColumnType], rows: int = BATCH) -> Iterator[Table]:
-        """The columns of these types, so many rows at a time."""
+Source: TypeAlias = TextSource | ParquetSource
+"""One file of a table."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +87,6 @@ class Tables:
             yield from source.batches(made, rows)
 
     def whole(self, reading: Reading | None = None, wanted: list[str] | None = None) -> Table:
-        """All rows at once."""
         types = self.types(reading or Reading(), wanted or self.names())
         tables = list(self.batches(types))
         if not tables:
@@ -167,16 +146,18 @@ def _suffix(path: Path) -> str:
 
 def _source(path: Path, label: str, asked: Asked) -> Source:
     """The reader for what is inside a file."""
-    with plain_errors(label), _start(path) as start:
-        for mark, what in _OTHERS.items():
-            if start.startswith(mark):
-                raise TableError(f"{label} is {what}; stopwise reads {FORMATS}")
+    with plain_errors(label):
+        workbook = compression_of(path) == ".zip" and _is_workbook(path)
+        start = b"" if workbook else _start(path)
+    for mark, what in _OTHERS.items():
+        if start.startswith(mark):
+            raise TableError(f"{label} is {what}; stopwise reads {FORMATS}")
     if start.startswith(MAGIC):
         return ParquetSource(path, label)
     if asked.given.encoding is None and b"\0" in start and not is_wide(start):
         line = start[: start.index(b"\0")].count(b"\n") + 1
         raise TableError(f"{label} is not a kind of file stopwise reads (a zero byte in line {line:,}): {FORMATS}")
-    if compression_of(path) == ".zip" and _is_workbook(path):
+    if workbook:
         sheet = read_sheet(path, label, asked.sheet)
         dialect = sniff_cells(sheet.cells, asked.given, asked.expected)
         return TextSource(sheet, label, dialect, f"{sheet.found}, {'a' if dialect.header else 'no'} header")
@@ -185,17 +166,13 @@ def _source(path: Path, label: str, asked: Asked) -> Source:
     return TextSource(TextFile(path, dialect.layout), label, dialect, dialect.sentence)
 
 
-@contextlib.contextmanager
-def _start(path: Path) -> Iterator[bytes]:
-    """The first bytes of a file, unpacked unless it is an archive of several."""
-    if compression_of(path) == ".zip" and _is_workbook(path):
-        yield b""
-        return
+def _start(path: Path) -> bytes:
+    """The first bytes of a file, unpacked."""
     with opened(path) as handle:
         start = handle.read(4096)
     if not start:
         raise TableError(f"{shown(path, 300)} is empty")
-    yield start
+    return start
 
 
 def _is_workbook(path: Path) -> bool:

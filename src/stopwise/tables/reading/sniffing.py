@@ -10,10 +10,11 @@ import io
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from stopwise.tables.names import shown
-from stopwise.tables.reading.cells import DATE_FORMATS, DOUBTFUL_MARKS, MISSING_MARKS, as_number
+from stopwise.tables.reading.cells import DATE_FORMATS, GAPS, MISSING_MARKS, as_number
 from stopwise.tables.reading.opening import BLOCK, opened
 from stopwise.tables.reading.records import Layout, Row, records
 from stopwise.tables.table import TableError
@@ -26,8 +27,14 @@ _PREAMBLE = 50
 """The header is looked for among so many rows."""
 _EVEN = 0.9
 """A separator must give so many rows the same number of fields; the rest may be notes above or below the table."""
-_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"))
-_MARKS_16 = ((codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+"""Byte order marks; those of UTF-32 begin with those of UTF-16 and stand first."""
 _NAMES = {"\t": "tabs", " ": "blanks", ",": "commas", ";": "semicolons", "|": "bars"}
 
 
@@ -93,10 +100,10 @@ def sniff(path: Path, given: Given, expected: Collection[str] = ()) -> Dialect:
     layouts = _layouts(sample, encoding, given)
     tried = [_Trial.of(layout, sample, whole, expected, given) for layout in layouts]
     named = [trial for trial in tried if trial.named]
-    pool = named or [trial for trial in tried if trial.fits and trial.width > 1]
+    pool = named or [trial for trial in tried if trial.even >= _EVEN and trial.dialect.width > 1]
     if not pool:
         return (tried[0] if given.separator is not None else _Trial.alone(sample, encoding, expected, given)).dialect
-    best = max(pool, key=lambda trial: (trial.named, trial.width > 1, round(trial.even, 2), trial.typed))
+    best = max(pool, key=lambda trial: (trial.named, trial.dialect.width > 1, round(trial.even, 2), trial.typed))
     return best.dialect
 
 
@@ -110,7 +117,7 @@ def find_encoding(path: Path) -> str:
     """The encoding of a text file: by its first bytes, else UTF-8 where all of it is that, else Windows-1252."""
     with opened(path) as handle:
         start = handle.read(BLOCK)
-        for mark, name in (*_MARKS, *_MARKS_16):
+        for mark, name in _MARKS.items():
             if start.startswith(mark):
                 return name
         wide = _without_mark(start)
@@ -129,7 +136,7 @@ def find_encoding(path: Path) -> str:
 
 def is_wide(start: bytes) -> bool:
     """Whether text takes two or four bytes a character, so that zeros among them are no sign of other data."""
-    return any(start.startswith(mark) for mark, _ in (*_MARKS, *_MARKS_16)) or _without_mark(start) is not None
+    return start.startswith(tuple(_MARKS)) or _without_mark(start) is not None
 
 
 def _without_mark(start: bytes) -> str | None:
@@ -183,15 +190,10 @@ class _Trial:
     """A sample divided in one way: how evenly, and how many cells then are numbers, dates or gaps."""
 
     dialect: Dialect
-    width: int
     even: float
     typed: float
     named: bool
     """Whether a row holds every expected name."""
-
-    @property
-    def fits(self) -> bool:
-        return self.even >= _EVEN
 
     @classmethod
     def of(cls, layout: Layout, sample: str, whole: bool, expected: Collection[str], given: Given) -> _Trial:
@@ -211,18 +213,14 @@ class _Trial:
         decimal = given.decimal or find_decimal(cell for row in body for cell in row)
         header = given.header if given.header is not None else named or short or _has_header(body, decimal)
         dialect = Dialect(layout, decimal, header, top, width, row_names=short)
-        return cls(dialect, width, even, _typed_share(body, decimal), named)
+        return cls(dialect, even, _typed_share(body, decimal), named)
 
     @classmethod
     def alone(cls, sample: str, encoding: str, expected: Collection[str], given: Given) -> _Trial:
         """A table of one column: no separator divides it."""
         quote = given.quote if given.quote is not None else '"'
-        return cls.of(Layout(_unused(sample), quote, encoding), sample, True, expected, given)
-
-
-def _unused(sample: str) -> str:
-    """A separator that the sample does not hold."""
-    return next((mark for mark in (*SEPARATORS, "\x1f") if mark not in sample), "\x1f")
+        unused = next((mark for mark in SEPARATORS if mark not in sample), "\x1f")
+        return cls.of(Layout(unused, quote, encoding), sample, True, expected, given)
 
 
 def _sample_rows(layout: Layout, sample: str, whole: bool) -> Iterator[Row]:
@@ -246,13 +244,12 @@ def _width(rows: list[Row], expected: Collection[str]) -> int:
 
 def _header_row(rows: list[Row], width: int, expected: Collection[str]) -> tuple[int, bool, bool]:
     """The first row of the table, whether it names all that is expected, and whether R's names of rows follow it."""
-    wanted = set(expected)
-    for at, row in enumerate(rows[:_PREAMBLE]):
-        short = len(row) == width - 1 and width > 2 and at + 1 < len(rows) and len(rows[at + 1]) == width
+    wanted, lengths = set(expected), [len(row) for row in rows]
+    shorts = [width > 2 and pair == (width - 1, width) for pair in pairwise([*lengths, 0])]
+    for at, (row, short) in enumerate(zip(rows[:_PREAMBLE], shorts, strict=False)):
         if wanted and wanted <= set(row) and (len(row) == width or short):
             return at, True, short
-    for at, row in enumerate(rows[:_PREAMBLE]):
-        short = len(row) == width - 1 and width > 2 and at + 1 < len(rows) and len(rows[at + 1]) == width
+    for at, (row, short) in enumerate(zip(rows[:_PREAMBLE], shorts, strict=False)):
         if short and all(row) and len(set(row)) == len(row) and not any(_is_typed(cell, ".") for cell in row):
             return at, False, True
         if len(row) == width and not (row[0].startswith("#") and at + 1 < len(rows)):
@@ -285,8 +282,7 @@ def _is_typed(cell: str, decimal: str) -> bool:
 
 def _typed_share(rows: list[Row], decimal: str) -> float:
     cells = [cell for row in rows[1:101] for cell in row]
-    gaps = MISSING_MARKS | DOUBTFUL_MARKS
-    return sum(cell in gaps or _is_typed(cell, decimal) for cell in cells) / max(1, len(cells))
+    return sum(cell in GAPS or _is_typed(cell, decimal) for cell in cells) / max(1, len(cells))
 
 
 def _has_header(rows: list[Row], decimal: str) -> bool:

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import importlib
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stopwise._support.optional import openpyxl
+from stopwise.tables.dates import DAY
 from stopwise.tables.names import quoted, shown
 from stopwise.tables.reading.opening import check_size, plain_errors
 from stopwise.tables.reading.records import Row
 from stopwise.tables.table import TableError
 
 SUFFIXES = (".xlsx", ".xlsm")
-
-
-def openpyxl(what: str) -> Any:
-    """The library of spreadsheets, or an error that names the extra which brings it."""
-    try:
-        return importlib.import_module("openpyxl")
-    except ImportError as problem:
-        raise ImportError(f"{what} needs openpyxl: pip install 'stopwise[excel]'") from problem
 
 
 @dataclass(frozen=True)
@@ -90,5 +83,5 @@ def _text(cell: object) -> str:
     if isinstance(cell, dt.datetime):
         return cell.isoformat(sep=" ", timespec="microseconds")
     if isinstance(cell, dt.timedelta):
-        return repr(cell.total_seconds() / 86_400)
+        return repr(cell.total_seconds() / DAY)
     return repr(cell) if isinstance(cell, int | float) else str(cell).strip()

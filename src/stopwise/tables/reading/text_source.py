@@ -5,27 +5,19 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from stopwise.tables.column_types import ColumnType, Reading, settle
 from stopwise.tables.names import shown
 from stopwise.tables.reading.opening import opened, plain_errors
 from stopwise.tables.reading.records import Layout, Row, records
 from stopwise.tables.reading.sniffing import Dialect
+from stopwise.tables.reading.spreadsheet import Sheet
 from stopwise.tables.table import Column, Table, TableError
 
 BATCH = 16_384
 """Rows read at a time."""
-
-
-class Feed(Protocol):
-    """Where rows of cells come from: a text file or a sheet."""
-
-    def rows(self) -> AbstractContextManager[Iterator[tuple[int, Row]]]:
-        """Each row with the number of its line; a blank one is an empty list."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +38,7 @@ class TextFile:
 class TextSource:
     """Rows of cells, and how the table lies among them."""
 
-    feed: Feed
+    feed: TextFile | Sheet
     label: str
     dialect: Dialect
     found: str

@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-
-import numpy as np
-import numpy.typing as npt
-
-from stopwise.tables.reading.cells import DOUBTFUL_MARKS, MISSING_MARKS
 
 _CLOCK = r"(?P<hours>\d{1,2}):(?P<minutes>[0-5]\d)(?::(?P<seconds>[0-5]\d(?:\.\d+)?))?"
 _HOUR = re.compile(rf"{_CLOCK}(?:\s?(?P<half>[AaPp])\.?[Mm]\.?)?", re.ASCII)
@@ -35,27 +29,8 @@ _SPANS = [
 ]
 
 
-def parse_hours(cells: Sequence[str]) -> npt.NDArray[np.float64] | None:
-    """Times of day such as 08:30 or 8:30 pm as hours, gaps as NaN; None where some cell is no such time."""
-    return _parsed(cells, _hour)
-
-
-def parse_days(cells: Sequence[str]) -> npt.NDArray[np.float64] | None:
-    """Durations such as 2h 30m, 1 days 02:30:00 or PT2H30M as days, gaps as NaN; None where some cell is none."""
-    return _parsed(cells, _span)
-
-
-def _parsed(cells: Sequence[str], turn: Callable[[str], float | None]) -> npt.NDArray[np.float64] | None:
-    out = np.empty(len(cells))
-    for row, cell in enumerate(cells):
-        value = np.nan if cell in MISSING_MARKS or cell in DOUBTFUL_MARKS else turn(cell)
-        if value is None:
-            return None
-        out[row] = value
-    return out
-
-
-def _hour(cell: str) -> float | None:
+def as_hours(cell: str) -> float | None:
+    """The time of day that a cell spells, such as 08:30 or 8:30 pm, in hours, or None."""
     found = _HOUR.fullmatch(cell)
     hours = _total(found) if found is not None else 99.0
     if found is None or not found["half"]:
@@ -63,7 +38,8 @@ def _hour(cell: str) -> float | None:
     return hours % 12 + 12 * (found["half"] in "pP") if 1 <= hours < 13 else None
 
 
-def _span(cell: str) -> float | None:
+def as_days(cell: str) -> float | None:
+    """The duration that a cell spells, such as 2h 30m, 1 days 02:30:00 or PT2H30M, in days, or None."""
     found = next((made for pattern in _SPANS if (made := pattern.fullmatch(cell)) is not None), None)
     if found is None:
         return None
