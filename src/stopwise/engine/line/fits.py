@@ -68,11 +68,6 @@ class LineFit:
         """Trace of the smoother, without the intercept, (g,)."""
         return cast(Array, (1.0 - self.leverage_left).sum(axis=0) - float(self.intercept))
 
-    @property
-    def squared_hilbert_norm(self) -> Array:
-        """|f|_H^2 = dual' G dual, (g, responses)."""
-        return cast(Array, (self.dual * self.fitted).sum(axis=0))
-
     def scaled_energy(self) -> Array:
         """a y'P y with each place's own spread: what the likelihood divides by the noise variance, (g, responses)."""
         return cast(Array, self.penalties[:, None] * self.energy + self.rows.within.sum(axis=0))

@@ -13,21 +13,10 @@ from typing import cast
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise.engine.line import triangles as tri
 from stopwise.engine.line.pass_records import Filtered, Means, known_states, nothing
 from stopwise.engine.line.passes import error_told, innovations, narrowed
-from stopwise.engine.line.triangles import (
-    Entry,
-    Triangle,
-    Vector,
-    applied,
-    beside,
-    columns_of,
-    empty,
-    factor,
-    inner,
-    number,
-    product,
-)
+from stopwise.engine.line.triangles import Entry, Triangle, Vector
 
 _GROUP = 4
 """Neighbours that become one; any number from 2 to 8 takes about as long."""
@@ -112,9 +101,11 @@ def _before(parts: Elements, start: Filtered) -> list[Filtered]:
         part, now = parts.each(lambda column, s=s: column[s]), states[-1]  # type: ignore[misc]
         spread, told = narrowed(now.spread, part.after.spread), innovations(now, part.after)
         by_response = zip(zip(*now.means, strict=True), told, strict=True)
-        means = [[m + step for m, step in zip(mean, applied(spread, gap), strict=True)] for mean, gap in by_response]
-        rows = beside(product(part.gain, columns_of(spread)), columns_of(part.spread))
-        moved = factor(rows, [*spread.diagonal, *part.spread.diagonal], lower=True)
+        means = [
+            [m + step for m, step in zip(mean, tri.applied(spread, gap), strict=True)] for mean, gap in by_response
+        ]
+        rows = tri.beside(tri.product(part.gain, tri.columns_of(spread)), tri.columns_of(part.spread))
+        moved = tri.factor(rows, [*spread.diagonal, *part.spread.diagonal], lower=True)
         states.append(Filtered(moved, _carried(part.gain, means, part.means)))
     return states
 
@@ -126,8 +117,8 @@ def _after(parts: Elements, end: Filtered) -> list[Filtered]:
         part, now = parts.each(lambda column, s=s: column[s]), states[-1]  # type: ignore[misc]
         told = error_told(Filtered(part.spread, part.means), now)
         back = [list(row) for row in zip(*part.gain, strict=True)]
-        rows = beside(product(back, columns_of(told.spread)), columns_of(part.after.spread))
-        both = factor(rows, [*told.spread.diagonal, *part.after.spread.diagonal], lower=False)
+        rows = tri.beside(tri.product(back, tri.columns_of(told.spread)), tri.columns_of(part.after.spread))
+        both = tri.factor(rows, [*told.spread.diagonal, *part.after.spread.diagonal], lower=False)
         states.append(Filtered(both, _carried(back, list(zip(*told.means, strict=True)), part.after.means)))
     return states[::-1]
 
@@ -135,7 +126,7 @@ def _after(parts: Elements, end: Filtered) -> list[Filtered]:
 def _carried(gain: Sequence[Sequence[Entry]], means: Sequence[Sequence[Entry]], own: Means) -> Means:
     """gain m + own, means given by response."""
     return [
-        [number(inner(row, mean)) + value for mean, value in zip(means, values, strict=True)]
+        [tri.number(tri.inner(row, mean)) + value for mean, value in zip(means, values, strict=True)]
         for row, values in zip(gain, own, strict=True)
     ]
 
@@ -159,11 +150,11 @@ def _stack(states: list[Filtered]) -> Filtered:
 
     first = states[0].spread
     p, q = first.size, len(states[0].means[0])
-    off = empty(p)
+    off = tri.empty(p)
     for i in range(p):
         for j in range(p):
             if (j < i) if first.lower else (j > i):
-                off[i][j] = join([number(s.spread.off[i][j]) for s in states])
+                off[i][j] = join([tri.number(s.spread.off[i][j]) for s in states])
     spread = Triangle([join([s.spread.diagonal[i] for s in states]) for i in range(p)], off, first.lower)
     return Filtered(spread, [[join([s.means[i][c] for s in states]) for c in range(q)] for i in range(p)])
 

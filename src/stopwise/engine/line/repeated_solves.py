@@ -99,10 +99,22 @@ class LineFactor:
             return solved
         return solved - np.outer(self._ones, solved.sum(axis=0) / self._ones.sum())
 
-    def residual(self, block: Array) -> Array:
-        """a (A + a I)^-1 block with A = W^1/2 G W^1/2, centred: ridge's residual in weighted coordinates."""
-        root = np.sqrt(self.rows.weights)[:, None]
-        return cast(Array, self.penalty * self.solve(block * root) / root)
+    def residual(self, block: Array, rough: int = 0) -> Array:
+        """a (A + a I)^-1 block by row, A = D Gram D centred; none of its columns is `rough`.
+
+        Rows at one place differ by what no kernel sees.
+        """
+        rows = self.rows
+        root = np.sqrt(rows.row_weights)[:, None]
+        mean = rows.sums(root * block) / rows.weights[:, None]
+        left = self.penalty * self.solve(mean) / rows.weights[:, None]
+        if rows.n_places == len(block):
+            return cast(Array, root * rows.by_row(left))
+        return cast(Array, block + root * rows.by_row(left - mean))
+
+    def inverse(self, block: Array) -> Array:
+        """(A + a I)^-1 block by row."""
+        return self.residual(block) / self.penalty
 
 
 def _chained_back(transfer: Array, driven: Array, end: Array) -> Array:

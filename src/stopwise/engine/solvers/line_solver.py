@@ -17,8 +17,9 @@ from stopwise._support.arrays import Array
 from stopwise.engine.line.exact_stop import ExactStop
 from stopwise.engine.line.fits import fit_at
 from stopwise.engine.line.merged_rows import LineRows, in_bins, merge_rows
+from stopwise.engine.line.repeated_solves import LineFactor
 from stopwise.engine.line.scores import BINS_PER_DEGREE, SharedNoise, evidence_noise, shared_noise
-from stopwise.engine.line.systems import LineOperator, LineSystem
+from stopwise.engine.line.systems import LineOperator
 from stopwise.engine.line.transitions import StateSpace, state_space
 from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.running_sums import Line
@@ -120,11 +121,6 @@ class _Run:
         )
 
     @cached_property
-    def system(self) -> LineSystem:
-        """All rows."""
-        return LineSystem(self.rows, self.space, self.problem.intercept)
-
-    @cached_property
     def operator(self) -> Operator:
         """K."""
         return line_operator(self.problem, self.plan)
@@ -224,7 +220,7 @@ class _Run:
         polynomial = as_resolvents(
             bound, middle, largest, _ACCURACY if self.problem.n_rows <= _MANY else _ACCURACY_MANY
         )
-        solves = self.system.at(polynomial.penalty(n, middle))
+        solves = LineFactor(self.rows, self.space, polynomial.penalty(n, middle), intercept=self.problem.intercept)
         space = resolvent_space(solves, self.responses, n, self._steps(polynomial, going))
         dual = solves.inverse(space.before_last_solve(bound, reached))
         return self._path(bare, space, largest, middle), dual, polynomial.error
