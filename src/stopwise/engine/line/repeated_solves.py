@@ -112,8 +112,8 @@ class LineFactor:
             return cast(Array, root * rows.by_row(left))
         return cast(Array, block + root * rows.by_row(left - mean))
 
-    def inverse(self, block: Array) -> Array:
-        """(A + a I)^-1 block by row."""
+    def inverse(self, block: Array, start: Array | None = None) -> Array:
+        """(A + a I)^-1 block by row; no guess is needed to `start` from."""
         return self.residual(block) / self.penalty
 
 

@@ -40,9 +40,6 @@ HOST_RANK, DEVICE_RANK = 1_500, 5_000
 """Columns of a preconditioner: about as many multiplications as a handful of products with a block of sixteen."""
 
 
-System = FactorSystem | FoldSystem | AnchorSystem
-
-
 def half_held_bytes(n_rows: int, *, single: bool) -> float:
     """What a matrix and its factor in one square take, with the columns of the rows left out beside them."""
     return (4.0 if single else 8.0) * n_rows * (n_rows + 6 * min(n_rows, LEAST_LEFT_OUT))

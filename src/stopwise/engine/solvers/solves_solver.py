@@ -12,7 +12,6 @@ import math
 import warnings
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -24,12 +23,13 @@ from stopwise.engine.operators import Dense
 from stopwise.engine.solvers.dense_solver import noise_of, problem_path
 from stopwise.engine.solvers.krylov_solver import UnsettledWarning
 from stopwise.engine.solvers.plan import Plan, Solution, bare_path, solved, with_left_out
-from stopwise.engine.solvers.solve_places import Place, System
+from stopwise.engine.solvers.solve_places import Place
 from stopwise.engine.solves.costs import DEVICE_EVERY_ROW, HOST_EVERY_ROW, SINGLE_ROWS
 from stopwise.engine.solves.penalty_search import FoundPenalty, PenaltySearch
 from stopwise.engine.solves.resolvent_space import ResolventSpace, largest_eigenvalue, resolvent_space
 from stopwise.engine.solves.search_start import SHORT_STRIDE, STRIDE, SearchStart, start_from
 from stopwise.engine.solves.shifted_descent import Resolvent, ResolventPolynomial, as_resolvents, is_smooth
+from stopwise.engine.solves.systems import RidgeSystem
 from stopwise.engine.spectrum.block_krylov import with_diagonal
 from stopwise.engine.spectrum.eigenpairs import dense_spectrum
 from stopwise.filters import Filter, Ridge
@@ -57,15 +57,11 @@ _AGREE, _AGREE_IN_FOLDS = 1e-4, 1e-3
 """How well an error must be known between readings, as a share of it: in folds, chance is larger than that."""
 
 
-class _Solves(Resolvent, Protocol):
-    def inverse(self, block: Array, start: Array | None = None) -> Array: ...
-
-
 @dataclass(frozen=True)
 class _Reader:
     """Left-out residuals at any penalty, each read once for all responses."""
 
-    system: System
+    system: RidgeSystem
     seen: dict[float, Array]
     progress: Progress
 
@@ -126,7 +122,7 @@ class SolvesSolver:
             system = self._system(problem)
             return _Run(problem, plan, system, self.place, self.name, progress).solution()
 
-    def _system(self, problem: Problem) -> System:
+    def _system(self, problem: Problem) -> RidgeSystem:
         if self.name == "preconditioned":
             return self.place.sampled(held=False)
         every_row = HOST_EVERY_ROW if self.place.device is None else DEVICE_EVERY_ROW
@@ -150,7 +146,7 @@ def _check(plan: Plan, name: str) -> None:
 class _Run:
     problem: Problem
     plan: Plan
-    system: System
+    system: RidgeSystem
     place: Place
     name: str
     progress: Progress
@@ -272,14 +268,14 @@ class _Run:
         pole = None if self.system.factored is None else self.system.factored * middle / n
         polynomial = as_resolvents(bound, middle, largest, accuracy, pole)
         solver = self.system.at(polynomial.penalty(n, middle), tol)
-        space = self._space(solver, polynomial, reached, middle)
+        space = self._space(solver, polynomial, reached)
         self.progress.show("the estimate")
         dual = space.after_last_solve(bound, reached)
         if polynomial.degree > 1 or np.ptp(reached) > 0:  # else its first solve is the estimate
             dual = solver.inverse(space.before_last_solve(bound, reached), dual)
         return self._path(bound, largest, space, middle), self.system.library.host(dual + 0.0), polynomial.error
 
-    def _space(self, solver: _Solves, polynomial: ResolventPolynomial, reached: Array, middle: float) -> ResolventSpace:
+    def _space(self, solver: Resolvent, polynomial: ResolventPolynomial, reached: Array) -> ResolventSpace:
         steps, exact = (_RIDGE_STEPS[self.name], 1) if polynomial.degree == 1 else (polynomial.degree, None)
         if np.any(reached > 0) and reached.max() > 1.5 * max(reached[reached > 0].min(), 1e-300):
             steps, exact = steps + 6, None  # several stops share one pole

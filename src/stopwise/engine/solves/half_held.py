@@ -102,7 +102,7 @@ class HalfHeld(Operator):
         return self._plain
 
     def factor(self, penalty: float) -> Factor:
-        """The factor of A + penalty I, A weighted, centred and unscaled, in the order of the rows that are held."""
+        """The factor of A + penalty I, A weighted, centred and unscaled."""
         roots, trace = self.root_weights[self.order], self.trace * self.n_samples
         scale = max(trace / max(self.n_rows, 1), 1e-300)
         constant = self.constant_direction[self.order] if self.centred else None
@@ -117,7 +117,7 @@ class HalfHeld(Operator):
             return None if failed else cast(Array, lower), trace
 
         lower, shift = with_least_shift(attempt, penalty)
-        return Factor(lower, penalty, constant, scale, shift)
+        return Factor(lower, penalty, constant, scale, shift, self.order)
 
     def _lower_half(self, roots: Array, constant: Array | None, scale: float, added: float) -> None:
         """A + scale q q' + added I, from the upper half."""

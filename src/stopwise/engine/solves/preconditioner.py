@@ -35,9 +35,6 @@ class LowRank:
     features: Array
     values: Array
     vectors: Array
-    pivots: Array
-    trace_left: float
-    """Trace of the matrix less F F', before rows were taken out."""
     constant: Array | None = None
     mask: Array | None = None
 
@@ -46,24 +43,16 @@ class LowRank:
         """How many columns F has."""
         return int(self.features.shape[1])
 
-    @property
-    def rows(self) -> Array:
-        """F itself."""
-        return self._up(self.vectors @ self.vectors.T)
-
-    def inverse(self, block: Array, penalty: float) -> Array:
-        """(F F' + a I)^-1 block = (block - F V (Lambda + a)^-1 V' F' block) / a (Woodbury)."""
-        return self._apply(block, 1 / (self.values + penalty)) / penalty
-
     def inverse_root(self, block: Array, penalty: float) -> Array:
-        """(F F' + a I)^-1/2 block: the factor (1 - sqrt(a / (Lambda + a))) / Lambda, without cancellation."""
-        root = (penalty / (self.values + penalty)) ** 0.5
-        return self._apply(block, 1 / ((self.values + penalty) * (1 + root))) / float(penalty**0.5)
+        """(F F' + a I)^-1/2 block = (block - F V g V' F' block) / sqrt(a) (Woodbury).
 
-    def _apply(self, block: Array, weights: Array) -> Array:
+        g = (1 - sqrt(a / (Lambda + a))) / Lambda, written without cancellation.
+        """
+        root = (penalty / (self.values + penalty)) ** 0.5
+        weights = 1 / ((self.values + penalty) * (1 + root))
         inside = self.vectors.T @ self._down(block)
         inside = (inside.T * weights).T if block.ndim == 2 else inside * weights
-        return block - self._up(self.vectors @ inside)
+        return (block - self._up(self.vectors @ inside)) / float(penalty**0.5)
 
     def _down(self, block: Array) -> Array:
         """F' block."""
@@ -99,23 +88,13 @@ def centred(block: Array, constant: Array | None) -> Array:
     return cast(Array, block - (constant[:, None] * means if block.ndim == 2 else constant * means))
 
 
-def low_rank(
-    columns: Callable[[Array], Array], diagonal: Array, rank: int, seed: int = 0, *, constant: Array | None = None
-) -> LowRank:
-    """F from about `rank` random pivots of a matrix, given by its columns and diagonal before H is applied."""
-    features, pivots, left = randomly_pivoted(columns, diagonal, rank, np.random.default_rng([20250101, seed]))
-    return stand_in_of(features, features.T @ features, pivots, left, constant)
-
-
-def stand_in_of(
-    features: Array, gram: Array, pivots: Array, trace_left: float, constant: Array | None, mask: Array | None = None
-) -> LowRank:
+def stand_in_of(features: Array, gram: Array, constant: Array | None, mask: Array | None = None) -> LowRank:
     """F F' from features whose `gram` (masked features' inner products) is at hand."""
     if constant is not None:
         mean = features.T @ (constant if mask is None else constant * mask)
         gram = gram - mean[:, None] * mean[None, :]
     values, vectors = library_of(features).eigh((gram + gram.T) / 2)
-    return LowRank(features, values.clip(0.0), vectors, pivots, trace_left, constant, mask)
+    return LowRank(features, values.clip(0.0), vectors, constant, mask)
 
 
 def randomly_pivoted(
