@@ -19,7 +19,8 @@ from stopwise.kernels import Kernel
 from stopwise.noise import NoiseEstimator
 from stopwise.path import Path
 from stopwise.problem import Problem, Trend
-from stopwise.rules import Rule, Stop
+from stopwise.rules import Certainty, Reason, Rule, Stop
+from stopwise.rules.base import stop_at
 from stopwise.spectrum import Basis, Density, Spectrum
 
 Precision = Literal["auto", "float64", "float32", "fast"]
@@ -113,6 +114,17 @@ def bare_path(problem: Problem, filter: Filter, responses: Array, largest: float
     return path_in_space(problem, spectrum, filter, np.zeros((1, responses.shape[1])), responses)
 
 
+def sure_stop(plan: Plan, path: Path, engine: str) -> Stop | None:
+    """The stop of one response where none has to be looked for: it is given, or there is nothing to fit."""
+    if plan.rule.reads_clock_only:
+        stop = plan.rule.decide(path)
+    elif float(path.energy) == 0 or path.spectrum.largest_bound == 0:
+        stop = stop_at(path.filter, 0.0, Reason.ZERO, rule=plan.rule.name)
+    else:
+        return None
+    return replace(stop, certainty=Certainty(engine, regret=0.0))
+
+
 def with_left_out(path: Path, residuals: list[Array | None], rows: Array) -> Path:
     """The path with residuals of `rows` left out, for each response; a later one may have left more rows out."""
     known = [each for each in residuals if each is not None]
@@ -158,9 +170,17 @@ def _unpenalised(problem: Problem, weights: Array, mean_row: Array | None) -> tu
 
 
 def solved(
-    problem: Problem, operator: Operator, path: Path, stops: list[Stop], dual: Array, sigmas: list[float], solver: str
+    problem: Problem,
+    operator: Operator,
+    path: Path,
+    stops: list[Stop],
+    dual: Array,
+    error: float,
+    sigmas: list[float],
+    solver: str,
 ) -> Solution:
-    """The solution from weights `dual` (n, q) of the weighted problem."""
+    """The solution from weights `dual` (n, q) of the weighted problem, by a filter that is off by `error`."""
+    stops = [replace(s, certainty=replace(s.certainty, estimate_residual=error)) for s in stops if s.certainty]
     stopped = np.array([stop.step_sum for stop in stops]) > 0
     weights = np.where(stopped, operator.root_weights[:, None] * dual, 0.0) * problem.scale
     return with_weights(problem, path, stops, weights, sigmas, solver, operator.mean_row)

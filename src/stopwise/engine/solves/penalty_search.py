@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.engine.solves.search_start import STRIDE, SearchStart, standard_error, start_from
-from stopwise.rules import Rule
+from stopwise.filters import Filter
+from stopwise.rules import Certainty, Reason, Rule, Stop
+from stopwise.rules.base import stop_at
 from stopwise.rules.prudent import SIGMAS
 
 _LENGTHEN = 1.5
@@ -64,6 +66,12 @@ class FoundPenalty:
             "standard_error": self.standard_error,
             "allowance": rule.left_out_allowance,
         }
+
+    def stop(self, filter: Filter, rule: Rule, n_samples: float, certainty: Certainty) -> Stop:
+        """The stop at the penalty."""
+        step_sum = 0.0 if self.at_start else n_samples / self.penalty
+        reason = Reason.CAP if self.at_end else Reason.MINIMUM
+        return replace(stop_at(filter, step_sum, reason, **self.evidence(rule, n_samples)), certainty=certainty)
 
 
 @dataclass

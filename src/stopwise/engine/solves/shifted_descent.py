@@ -69,6 +69,12 @@ class ResolventPolynomial:
         return self.pole * n_samples / step_sum
 
 
+def middle_reading(reached: Array, largest: float) -> float:
+    """The geometric mean of the clock readings that are not zero; a first one where all are."""
+    going = reached[reached > 0]
+    return float(np.exp(np.log(going).mean())) if going.size else 1.0 / max(largest, 1e-280)
+
+
 def as_resolvents(
     filter: Filter, step_sum: float, largest: float, accuracy: float = 1e-6, pole: float | None = None
 ) -> ResolventPolynomial:
