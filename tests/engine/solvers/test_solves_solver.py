@@ -231,7 +231,7 @@ def test_folds_are_left_out_where_a_krylov_space_cannot_hold_the_leverages(monke
     monkeypatch.setattr(
         krylov_left_out._Readings, "leave_out", lambda self, rows: asked.append(rows) or fold(self, rows)
     )
-    monkeypatch.setattr(krylov_solver, "_column_limit", lambda problem, plan: 300)
+    monkeypatch.setattr(krylov_solver.Host, "column_limit", lambda place, problem, plan: 300)
     dense = sw.KernelRidgeRegressor(Laplace(1.0), solver="dense").fit(x, y)
     model = sw.KernelRidgeRegressor(Laplace(1.0), solver="krylov").fit(x, y)
     assert {len(rows) for rows in asked} == {20}

@@ -11,12 +11,12 @@ import numpy as np
 from stopwise._support import memory
 from stopwise._support.memory import gibibytes
 from stopwise._support.torch import is_tensor, pick_device, torch
-from stopwise.engine.gpu.device_operator import Cuda, Precision, as_tensor
-from stopwise.engine.gpu.device_store import SLAB, TorchStore
+from stopwise.engine.gpu.device_operator import Cuda, OnDevice, Precision, as_tensor
+from stopwise.engine.gpu.device_store import SLAB, DeviceBasis, TorchStore
 from stopwise.engine.gpu.plain_tiles import free_bytes
-from stopwise.engine.solvers.krylov_solver import KrylovSolver, probe_count
+from stopwise.engine.operators import Operator
+from stopwise.engine.solvers.krylov_solver import KrylovSolver, most_columns, probe_count
 from stopwise.engine.solvers.plan import Plan, Solution
-from stopwise.engine.spectrum.block_krylov import Multiplier
 from stopwise.problem import Problem
 
 DEVICE: Any = None
@@ -44,8 +44,22 @@ class OnGpu:
     device: Any
     mode: Precision
 
-    def multiplier(self, operator: Cuda) -> Multiplier:
-        return operator.on_device
+    def operator(self, problem: Problem, plan: Plan) -> Cuda:
+        return Cuda(
+            plan.kernel,
+            problem.covariates,
+            weights=problem.weights,
+            centred=problem.intercept,
+            precision=self.mode,
+            device=self.device,
+        )
+
+    def multiplier(self, operator: Operator) -> OnDevice:
+        return cast(Cuda, operator).on_device
+
+    def store(self, operator: Operator, limit: int, problem: Problem) -> TorchStore:
+        order = canonical_order(cast(Cuda, operator), problem)
+        return TorchStore(self.multiplier(operator), reserve=self.working_bytes(problem), order=order)
 
     def probe_count(self, problem: Problem, plan: Plan) -> int:
         # The block is filled up to its width: beside one response, one probe less.
@@ -80,7 +94,7 @@ class OnGpu:
                 f"{problem.n_rows} rows (rows and blocks {gibibytes(working)}, the rest a basis of {2 * SLAB} columns) "
                 f'and {gibibytes(free)} are free: free memory on the GPU, fit fewer rows, or use solver="nystrom"'
             )
-        return int(min(problem.n_rows, here + there, 6000 if plan.tol == 0 else 2500))
+        return int(min(problem.n_rows, here + there, most_columns(plan)))
 
 
 class CudaSolver:
@@ -95,27 +109,9 @@ class CudaSolver:
     def solve(self, problem: Problem, plan: Plan) -> Solution:
         device = device_for(problem.covariates, self.device)
         mode: Precision = "float64" if plan.tol == 0 else self.mode  # one step cannot be told in single precision
-        place = OnGpu(device, mode)
         plan = replace(plan, dtype=np.float64 if mode == "float64" else np.float32)
-        stores: list[TorchStore] = []
-
-        def operator(problem: Problem, plan: Plan) -> Cuda:
-            return Cuda(
-                plan.kernel,
-                problem.covariates,
-                weights=problem.weights,
-                centred=problem.intercept,
-                precision=mode,
-                device=device,
-            )
-
-        def store(operator: Cuda, limit: int) -> TorchStore:
-            order = canonical_order(operator, problem)
-            stores.append(TorchStore(operator.on_device, reserve=place.working_bytes(problem), order=order))
-            return stores[-1]
-
-        solution = KrylovSolver(self.name, operator, store, place).solve(problem, plan)
-        stores[-1].forget()
+        solution = KrylovSolver(self.name, OnGpu(device, mode)).solve(problem, plan)
+        cast(DeviceBasis, solution.path.spectrum.basis).store.forget()
         return replace(solution, device=str(device), precision=mode)
 
 

@@ -256,10 +256,7 @@ def _estimate_residual(path: Path, space: BlockKrylov, stop: Stop) -> float:
     if energy == 0:
         return 0.0
     weight = path.filter.weight(path.spectrum.eigenvalues, stop.step_sum)
-    assert path.spectrum.basis is not None
-    assert path.spectrum.basis.rotation is not None
-    weighted = (weight * path.coefficients)[:, None]
-    return float(space.estimate_residual(path.spectrum.basis.rotation, weighted)[0]) / math.sqrt(energy)
+    return float(space.estimate_residual((weight * path.coefficients)[:, None])[0]) / math.sqrt(energy)
 
 
 def with_bracket(verdict: Verdict, spectrum: Spectrum, products: int, engine: str) -> Stop:

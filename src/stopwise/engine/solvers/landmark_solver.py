@@ -77,8 +77,8 @@ class HeldRows:
     def attach(self, landmarks: Landmarks, parts: Decomposition) -> tuple[Decomposition, dict[str, Any]]:
         problem, root = self.problem, self.problem.root_weights
         rows = FeatureRows(landmarks, problem.covariates, root, parts.mean)
-        response = problem.responses if root is None else problem.responses * root[:, None]
-        return parts.with_rows(rows), {"response": response, "root_weights": root, "counts": problem.counts}
+        by_row = {"response": problem.weighted_responses, "root_weights": root, "counts": problem.counts}
+        return parts.with_rows(rows), by_row
 
 
 class NystromSolver:

@@ -24,7 +24,7 @@ from stopwise.engine.line.transitions import StateSpace, state_space
 from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.running_sums import Line
 from stopwise.engine.solvers.dense_solver import noise_of
-from stopwise.engine.solvers.krylov_solver import KrylovSolver
+from stopwise.engine.solvers.krylov_solver import Host, KrylovSolver
 from stopwise.engine.solvers.plan import Plan, Solution, bare_path, solved, sure_stop
 from stopwise.engine.solves.penalty_search import FoundPenalty
 from stopwise.engine.solves.resolvent_space import GrowingSpace, largest_eigenvalue, space_around
@@ -87,7 +87,7 @@ class LineSolver:
         if plan.noise.correlated:
             _check_sharing(problem, solvable=solvable)
         if not solvable:
-            return KrylovSolver("line", line_operator).solve(problem, plan)
+            return KrylovSolver("line", Host(line_operator)).solve(problem, plan)
         return _Run(problem, plan, space).solution()
 
 

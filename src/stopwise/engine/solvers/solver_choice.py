@@ -19,7 +19,7 @@ from stopwise.engine.solvers import gpu_solver as cuda
 from stopwise.engine.solvers.dense_solver import DenseSolver
 from stopwise.engine.solvers.gpu_solver import CudaSolver
 from stopwise.engine.solvers.krylov_left_out import KrylovLeftOut
-from stopwise.engine.solvers.krylov_solver import KrylovSolver
+from stopwise.engine.solvers.krylov_solver import Host, KrylovSolver
 from stopwise.engine.solvers.landmark_solver import NystromSolver
 from stopwise.engine.solvers.line_solver import LINE_ROWS, LineSolver, on_the_line
 from stopwise.engine.solvers.plan import Plan, Solver
@@ -92,7 +92,7 @@ def choose_solver(problem: Problem, plan: Plan) -> Solver:
     if name in ("krylov", "cuda") and _by_solves(plan):
         return _krylov_left_out(name, plan)
     if name == "krylov":
-        return KrylovSolver("krylov", _tiled)
+        return KrylovSolver("krylov", Host(_tiled))
     if name == "line":
         return LineSolver()
     if name == "nystrom":
@@ -110,7 +110,7 @@ def _krylov_left_out(name: str, plan: Plan) -> Solver:
     """A Krylov space that asks the default rule of rows left out."""
     if name == "cuda":
         return KrylovLeftOut(CudaSolver(plan.precision), _predict_there, _start)
-    return KrylovLeftOut(KrylovSolver("krylov", _tiled), _predict_here, _start)
+    return KrylovLeftOut(KrylovSolver("krylov", Host(_tiled)), _predict_here, _start)
 
 
 def _predict_here(part: Problem, plan: Plan, new: Array, dual: Array) -> Array:
