@@ -24,7 +24,7 @@ from stopwise.engine.solvers.dense_solver import noise_of, problem_path
 from stopwise.engine.solvers.krylov_solver import UnsettledWarning
 from stopwise.engine.solvers.plan import Plan, Solution, bare_path, solved, sure_stop, with_left_out
 from stopwise.engine.solvers.solve_places import Place
-from stopwise.engine.solves.costs import DEVICE_EVERY_ROW, HOST_EVERY_ROW, SINGLE_ROWS
+from stopwise.engine.solves.costs import SINGLE_ROWS
 from stopwise.engine.solves.penalty_search import FoundPenalty, PenaltySearch
 from stopwise.engine.solves.resolvent_space import GrowingSpace, largest_eigenvalue, space_around
 from stopwise.engine.solves.search_start import SHORT_STRIDE, STRIDE, SearchStart, start_from
@@ -40,9 +40,6 @@ from stopwise.rules.prudent import CEILING, LeftOut
 
 START_ROWS = 1_200
 """Rows on which all pairs read the stop that the search starts from: half a second."""
-MIDDLE_ROWS = {"host": 4_000, "device": 16_000}
-"""Of many more rows, so many on which a factor reads that stop again, for seconds: a better start saves readings, and
-from few rows a penalty may come out too small, where a solve takes ten times the products."""
 _PROBES = {"factor": 63, "preconditioned": 7}
 """Random signs beside the responses, which tell sums over all eigenvalues: many where a solve is two triangles."""
 _ACCURACY = 1e-6
@@ -77,17 +74,13 @@ def search_starts(place: Place, plan: Plan, progress: Progress) -> tuple[SearchS
     """
     problem = place.problem
     if _in_two_steps(place):
-        part = place.of(problem.subset(problem.random_rows(_middle_rows(place)), plan.kernel))
+        part = place.of(problem.subset(problem.random_rows(place.machine.middle_rows), plan.kernel))
         return _Run(part.problem, plan, part.factors(), part, "factor", progress).starts_for_more_rows()
     return _starts_by_all_pairs(problem, plan) if plan.starts is None else plan.starts
 
 
-def _middle_rows(place: Place) -> int:
-    return MIDDLE_ROWS["host" if place.device is None else "device"]
-
-
 def _in_two_steps(place: Place) -> bool:
-    return place.problem.n_rows > 2 * _middle_rows(place)
+    return place.problem.n_rows > 2 * place.machine.middle_rows
 
 
 def smallest_penalty(problem: Problem, plan: Plan) -> float:
@@ -123,8 +116,8 @@ class SolvesSolver:
     def _system(self, problem: Problem) -> RidgeSystem:
         if self.name == "preconditioned":
             return self.place.sampled(held=False)
-        every_row = HOST_EVERY_ROW if self.place.device is None else DEVICE_EVERY_ROW
-        return self.place.factors() if problem.n_rows <= every_row else self.place.sampled(held=True)
+        every_row = problem.n_rows <= self.place.machine.every_row
+        return self.place.factors() if every_row else self.place.sampled(held=True)
 
 
 def _check(plan: Plan, name: str) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from stopwise._support.array_library import library_of
 from stopwise._support.arrays import Array, Index
-from stopwise.engine.solves.costs import FOLD_ROWS, UNSEEN, fold_size, folds
+from stopwise.engine.solves.costs import FOLD_ROWS, UNSEEN, fold_size, folds_needed
 from stopwise.engine.solves.factor import Factor, centred_gram, factor
 from stopwise.engine.solves.preconditioned import Preconditioned, Product, Tally
 from stopwise.engine.solves.preconditioner import LowRank, centred, randomly_pivoted, stand_in_of
@@ -193,7 +193,7 @@ class FoldSystem(RidgeSystem):
         super().__init__(self.whole.responses, float((roots * roots).sum()))
         self._folds = [_Fold(self, rows) for rows in fold_rows(len(targets), seed)]
         self._search_tol = _SEARCH
-        self._used = min(folds(len(targets))[1], len(self._folds))
+        self._used = min(folds_needed(len(targets)), len(self._folds))
 
     @property
     def weight(self) -> float:
