@@ -50,7 +50,7 @@ class TorchTiles:
     def __init__(
         self, form: Form, left: Tensor, right: Tensor, origin: Tensor, *, same: bool, dtype: TensorType
     ) -> None:
-        self.form, self.dtype, self.same = form, dtype, same
+        self.form, self.dtype, self.same, self._device = form, dtype, same, left.device
         self.n_left, self.n_right = len(left), len(right)
         self._left = [_ready(leaf, left, origin) for leaf in form.leaves]
         self._right = self._left if same else [_ready(leaf, right, origin) for leaf in form.leaves]
@@ -74,6 +74,15 @@ class TorchTiles:
                 value[inside - first, inside] = leaf.shift
             leaves.append(value.to(self.dtype))
         return evaluate(self.form, leaves, [_growth(*beside[g.leaf], g.rate, self.dtype) for g in self.form.growths])
+
+    def whole(self) -> Tensor:
+        """k(left, right), filled tile by tile."""
+        out = torch().empty((self.n_left, self.n_right), dtype=self.dtype, device=self._device)
+        step = max(1, min(self.tile, 4096))
+        for first in range(0, self.n_left, step):
+            last = min(first + step, self.n_left)
+            out[first:last] = self.rows(first, last)
+        return out
 
     def product(self, block: Tensor) -> Tensor:
         """k(left, right) @ block. Where memory runs out in flight, the tile is halved and the walk goes on."""

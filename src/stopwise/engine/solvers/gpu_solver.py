@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from stopwise._support import memory
+from stopwise._support.arrays import Device, Rows, Tensor
 from stopwise._support.memory import gibibytes
 from stopwise._support.torch import is_tensor, pick_device, torch
 from stopwise.engine.gpu.device_operator import Cuda, OnDevice, Precision, as_tensor
@@ -19,7 +20,7 @@ from stopwise.engine.solvers.krylov_solver import KrylovSolver, most_columns, pr
 from stopwise.engine.solvers.plan import Plan, Solution
 from stopwise.problem import Problem
 
-DEVICE: Any = None
+DEVICE: Device | str | None = None
 """Another torch device than the GPU for everything below; the tests say "cpu"."""
 ROWS = 20_000
 """From here on "auto" takes a GPU that is there: loading torch and compiling a kernel takes seconds."""
@@ -41,7 +42,7 @@ def mode_of(precision: str) -> Precision:
 class OnGpu:
     """Blocks are tensors on a device (a `Place`)."""
 
-    device: Any
+    device: Device
     mode: Precision
 
     def operator(self, problem: Problem, plan: Plan) -> Cuda:
@@ -102,12 +103,11 @@ class CudaSolver:
 
     name = "cuda"
 
-    def __init__(self, precision: str = "auto", device: Any = None) -> None:
+    def __init__(self, precision: str = "auto") -> None:
         self.mode = mode_of(precision)
-        self.device = device
 
     def solve(self, problem: Problem, plan: Plan) -> Solution:
-        device = device_for(problem.covariates, self.device)
+        device = device_for(problem.covariates)
         mode: Precision = "float64" if plan.tol == 0 else self.mode  # one step cannot be told in single precision
         plan = replace(plan, dtype=np.float64 if mode == "float64" else np.float32)
         solution = KrylovSolver(self.name, OnGpu(device, mode)).solve(problem, plan)
@@ -115,15 +115,13 @@ class CudaSolver:
         return replace(solution, device=str(device), precision=mode)
 
 
-def device_for(covariates: Any, device: Any = None) -> Any:
+def device_for(covariates: Rows) -> Device:
     """The GPU (or `DEVICE`); a tensor that is on one already stays there."""
-    wanted = device if device is not None else DEVICE
-    if wanted is None and is_tensor(covariates) and covariates.device.type == "cuda":
-        wanted = covariates.device
-    return pick_device(wanted)
+    there = cast(Tensor, covariates).device if is_tensor(covariates) else None
+    return pick_device(there if DEVICE is None and there is not None and there.type == "cuda" else DEVICE)
 
 
-def canonical_order(operator: Cuda, problem: Problem) -> Any:
+def canonical_order(operator: Cuda, problem: Problem) -> Tensor:
     """Rows in an order that shuffling does not change, by one number made of covariates and responses."""
     library, rows = torch(), operator.rows
     responses = as_tensor(problem.responses, rows.device, library.float64)

@@ -17,9 +17,8 @@ from stopwise._support.arrays import Array
 from stopwise.engine.line.exact_stop import ExactStop
 from stopwise.engine.line.fits import fit_at
 from stopwise.engine.line.merged_rows import LineRows, in_bins, merge_rows
-from stopwise.engine.line.repeated_solves import LineFactor
+from stopwise.engine.line.repeated_solves import LineFactor, LineOperator
 from stopwise.engine.line.scores import BINS_PER_DEGREE, SharedNoise, evidence_noise, shared_noise
-from stopwise.engine.line.systems import LineOperator
 from stopwise.engine.line.transitions import StateSpace, state_space
 from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.running_sums import Line

@@ -11,7 +11,6 @@ import numpy as np
 from stopwise._support import memory
 from stopwise._support.arrays import Array, Device
 from stopwise._support.memory import gibibytes
-from stopwise.engine.gpu.device_matrix import columns_on_device, gram_on_device
 from stopwise.engine.gpu.device_operator import Cuda, as_tensor, rounding_error
 from stopwise.engine.gpu.plain_tiles import free_bytes
 from stopwise.engine.operators import Dense, Operator
@@ -237,7 +236,7 @@ class DevicePlace:
 
     def _matrix(self) -> Array:
         """The Gram matrix on the device, to be overwritten."""
-        return cast(Array, gram_on_device(self.operator.form, self.operator.rows, self.operator.origin))
+        return cast(Array, self.operator.gram())
 
     def factors(self) -> FactorSystem:
         needed, free = 2 * 8.0 * self.problem.n_rows**2, free_bytes(self._device)
@@ -253,7 +252,7 @@ class DevicePlace:
             self.operator = fast  # an intercept as fine as the solves
         gram = RawGram(
             lambda block: fast.cross.product(as_tensor(block, self._device).contiguous()).double(),
-            lambda rows: columns_on_device(exact.form, exact.rows, exact.origin, rows),
+            exact.columns,
             self._take(exact.gram_diagonal()),
             careful=lambda block: exact.cross.product(as_tensor(block, self._device).contiguous()),
             careful_rows=exact.product_of_rows if single else None,

@@ -166,8 +166,9 @@ def space_around(
 class _Walks:
     """Lanczos on u from each probe on its own, all probes in one block."""
 
-    def __init__(self, probes: Array, most: int = 10) -> None:
-        self.most = most
+    def __init__(self, probes: Array) -> None:
+        self.most = 10
+        """Steps at most."""
         self._library = library_of(probes)
         sizes = (probes * probes).sum(0) ** 0.5
         self._sizes = self._library.host(sizes)
