@@ -17,7 +17,6 @@ import numpy as np
 import scipy.linalg
 
 from stopwise._support.arrays import Array
-from stopwise._support.memory import row_tiles
 from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Moments
 from stopwise.filters import Filter
 from stopwise.path import Path
@@ -129,10 +128,10 @@ class Spread:
 
     def variance(self, covariates: Array) -> Array:
         """One column per response."""
+        features = FeatureRows(self.landmarks, covariates, None, self.mean)
         out = np.empty((len(covariates), self.factors.shape[1]))
-        for rows in row_tiles(len(covariates), len(self.landmarks.points)):
-            features = self.landmarks.features(covariates[rows]).astype(np.float64, copy=False) - self.mean
-            out[rows] = (features @ self.rotation) ** 2 @ self.factors**2
+        for rows in features.tiles():
+            out[rows] = (features[rows] @ self.rotation) ** 2 @ self.factors**2
         return out + self.constant
 
 

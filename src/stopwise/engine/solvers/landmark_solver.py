@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Stream, m
 from stopwise.engine.landmarks.landmark_left_out import Smoother, left_out_squares, lowest_in_few_passes
 from stopwise.engine.landmarks.row_sample import RowSample
 from stopwise.engine.landmarks.sampling import Choice, Index, Uniform, as_points
-from stopwise.engine.solvers.plan import Plan, Solution
+from stopwise.engine.solvers.plan import Landmarked, Plan, Solution
 from stopwise.filters import Ridge
 from stopwise.path import Path
 from stopwise.problem import Problem
@@ -86,7 +86,7 @@ class NystromSolver:
 
     name = "nystrom"
 
-    def __init__(self, n_landmarks: Any) -> None:
+    def __init__(self, n_landmarks: Landmarked) -> None:
         self.n_landmarks = n_landmarks
 
     def solve(self, problem: Problem, plan: Plan) -> Solution:
@@ -95,25 +95,17 @@ class NystromSolver:
 
 
 def solve_source(
-    source: RowSource, plan: Plan, n_landmarks: Any, seed: int, name: str, most: int | None = None
+    source: RowSource, plan: Plan, n_landmarks: Landmarked, seed: int, name: str, most: int | None = None
 ) -> Solution:
     """A fit from any source of rows with the landmarks asked for; "auto" takes at most `most`."""
-    points = as_points(n_landmarks)
-    if points is not None:
-        return solve_stream(
-            source.stream(make_landmarks(plan.kernel, points.astype(plan.dtype, copy=False))), plan, name, source
-        )
     if isinstance(n_landmarks, str):
         return _grow(source, plan, seed, name, most or source.n_rows)
-    choice: Choice = n_landmarks if isinstance(n_landmarks, Choice) else Uniform(int(n_landmarks))
-    return _solve_choice(source, plan, choice, seed, name)
-
-
-def _solve_choice(source: RowSource, plan: Plan, choice: Choice, seed: int, name: str) -> Solution:
-    points = choice.points(plan.kernel, source.n_rows, source.take, seed)
-    return solve_stream(
-        source.stream(make_landmarks(plan.kernel, points.astype(plan.dtype, copy=False))), plan, name, source
-    )
+    points = as_points(n_landmarks)
+    if points is None:
+        choice = n_landmarks if isinstance(n_landmarks, Choice) else Uniform(int(cast(int, n_landmarks)))
+        points = choice.points(plan.kernel, source.n_rows, source.take, seed)
+    landmarks = make_landmarks(plan.kernel, points.astype(plan.dtype, copy=False))
+    return solve_stream(source.stream(landmarks), plan, name, source)
 
 
 def _grow(source: RowSource, plan: Plan, seed: int, name: str, most: int) -> Solution:
@@ -128,10 +120,10 @@ def _grow(source: RowSource, plan: Plan, seed: int, name: str, most: int) -> Sol
     sizes = [limits[limit]]
     while sizes[0] > _GROWTH * FIRST_SIZE:
         sizes.insert(0, sizes[0] // _GROWTH)
-    solution = _solve_choice(source, plan, Uniform(sizes.pop(0)), seed, name)
+    solution = solve_source(source, plan, sizes.pop(0), seed, name)
     enough = _enough(None, solution, plan.tol)
     while sizes and not enough:
-        before, solution = solution, _solve_choice(source, plan, Uniform(sizes.pop(0)), seed, name)
+        before, solution = solution, solve_source(source, plan, sizes.pop(0), seed, name)
         enough = _enough(before, solution, plan.tol)
     return replace(solution, stops=[_grown(stop, "settled" if enough else limit) for stop in solution.stops])
 
