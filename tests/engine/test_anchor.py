@@ -10,10 +10,11 @@ import pytest
 
 import stopwise as sw
 from stopwise.engine.operators import Dense
+from stopwise.engine.operators.centring import centred_gram
 from stopwise.engine.solvers import solve_places, solves_solver
 from stopwise.engine.solves import anchor
 from stopwise.engine.solves.anchor import AnchorSystem
-from stopwise.engine.solves.factor import centred_gram, factor
+from stopwise.engine.solves.factor import factor
 from stopwise.engine.solves.half_held import HalfHeld
 from stopwise.engine.solves.inverse_entries import InverseEntries
 from stopwise.engine.solves.resolvent_space import GrowingSpace

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from stopwise._support.torch import has_torch
-from stopwise.engine.solves.factor import centred_gram, factor
+from stopwise.engine.operators.centring import centred, centred_gram
+from stopwise.engine.solves.factor import factor
 from stopwise.engine.solves.preconditioned import ROUGH, Preconditioned
-from stopwise.engine.solves.preconditioner import centred, randomly_pivoted, stand_in_of
+from stopwise.engine.solves.preconditioner import randomly_pivoted, stand_in_of
 from stopwise.engine.solves.shifted_descent import as_resolvents, is_smooth
 from stopwise.engine.spectrum.eigenpairs import IndefiniteMatrix
 from stopwise.filters import CutOff, GradientDescent, GradientFlow, NuMethod, Ridge

@@ -10,7 +10,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.dask import Client, Future
-from stopwise._support.memory import row_tiles
+from stopwise._support.memory import row_tiles, spans
 from stopwise.engine.operators.operator import Operator
 from stopwise.kernels import Kernel, Rows, take_rows
 
@@ -28,8 +28,7 @@ def _product(
     for right, block, weight in zip(everyone, blocks, others, strict=True):
         for part in row_tiles(n_rows, _COLUMNS):
             left = take_rows(rows, part)
-            for start in range(0, len(block), _COLUMNS):
-                columns = slice(start, min(start + _COLUMNS, len(block)))
+            for columns in spans(len(block), _COLUMNS):
                 tile = kernel.block(left, take_rows(right, columns))
                 out[part] += tile @ block[columns]
                 if mine is None or weight is None:
@@ -77,7 +76,7 @@ class ChunkedGram(Operator):
         self._squares = sum(squares for _, squares in results)
         return np.concatenate([rows for rows, _ in results])
 
-    def _gram_diagonal(self) -> Array:
+    def gram_diagonal(self) -> Array:
         return self.kernel.diagonal(self.covariates)
 
     def _gram_square_sum(self) -> float | None:

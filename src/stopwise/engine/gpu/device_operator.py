@@ -126,7 +126,7 @@ class Cuda(Operator):
         out = self.cross.product(as_tensor(block, self.device))
         return cast(Array, out.double().cpu().numpy())
 
-    def _gram_diagonal(self) -> Array:
+    def gram_diagonal(self) -> Array:
         return cast(Array, diagonal_of(self.form, self.rows).cpu().numpy())
 
     def _gram_square_sum(self) -> float:

@@ -4,6 +4,7 @@ Inner products are taken in float64 (a distance is a difference of large numbers
 """
 
 from stopwise._support.arrays import Device, Tensor, TensorType
+from stopwise._support.memory import spans
 from stopwise._support.torch import torch
 from stopwise.engine.gpu.packed_rows import evaluate
 from stopwise.kernels.expressions import AbsoluteDistance, Dot, Sides, SquaredDistance, apart
@@ -78,10 +79,8 @@ class TorchTiles:
     def whole(self) -> Tensor:
         """k(left, right), filled tile by tile."""
         out = torch().empty((self.n_left, self.n_right), dtype=self.dtype, device=self._device)
-        step = max(1, min(self.tile, 4096))
-        for first in range(0, self.n_left, step):
-            last = min(first + step, self.n_left)
-            out[first:last] = self.rows(first, last)
+        for rows in spans(self.n_left, max(1, min(self.tile, 4096))):
+            out[rows] = self.rows(rows.start, rows.stop)
         return out
 
     def product(self, block: Tensor) -> Tensor:

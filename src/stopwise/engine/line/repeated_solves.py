@@ -232,7 +232,7 @@ class LineOperator(Operator):
     def _gram_product(self, block: Array) -> Array:
         return self.rows.by_row(self.line.own(self.rows.sums(np.asarray(block, dtype=np.float64))))
 
-    def _gram_diagonal(self) -> Array:
+    def gram_diagonal(self) -> Array:
         return self.kernel.diagonal(self.covariates)
 
 

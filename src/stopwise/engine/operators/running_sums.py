@@ -98,7 +98,7 @@ class Line(Operator):
         out[self.line.order] = sums
         return out
 
-    def _gram_diagonal(self) -> Array:
+    def gram_diagonal(self) -> Array:
         return self.kernel.diagonal(self.covariates)
 
     def _gram_square_sum(self) -> float | None:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import scipy.linalg
 
 from stopwise._support.arrays import Array, Index
-from stopwise._support.memory import row_tiles
+from stopwise._support.memory import row_tiles, spans
 from stopwise._support.threads import blas_threads, thread_count, threads
 from stopwise.engine.operators.operator import Operator
 from stopwise.kernels import Kernel, take_rows
@@ -47,13 +47,9 @@ class Tiled(Operator):
         self.tile_rows = tile_rows or max(16, int(np.sqrt(_TILE_BYTES / 8)))
         self._square_total: float | None = None
 
-    def _starts(self) -> list[slice]:
-        step = self.tile_rows
-        return [slice(first, min(first + step, self.n_rows)) for first in range(0, self.n_rows, step)]
-
     def _gram_product(self, block: Array) -> Array:
         block = np.ascontiguousarray(block, dtype=self.dtype)
-        tiles = self._starts()
+        tiles = list(spans(self.n_rows, self.tile_rows))
         shares = [tiles[worker :: self.n_threads] for worker in range(self.n_threads)]
         count_squares = self._square_total is None
         with blas_threads(1):
@@ -121,7 +117,7 @@ class Tiled(Operator):
         product = scipy.linalg.solve_triangular(half, product.T, lower=True, check_finite=False)
         values = scipy.linalg.eigvalsh((product + product.T) / 2, check_finite=False)[::-1]
         # Rounding is that of the matrix before the constant was taken out, which may have been most of it.
-        whole = float((np.asarray(self._gram_diagonal(), dtype=np.float64) * root**2).sum()) / n
+        whole = float((np.asarray(self.gram_diagonal(), dtype=np.float64) * root**2).sum()) / n
         slack = _SLACK * float(values[0]) * max(whole / self.trace, 1.0) if self.trace > 0 else math.inf
         return cast(Array, np.maximum(values - slack, 0.0))
 
@@ -130,7 +126,7 @@ class Tiled(Operator):
             return float(np.vdot(tile, tile))
         return float(self.weights[rows] @ (tile * tile) @ self.weights[columns])
 
-    def _gram_diagonal(self) -> Array:
+    def gram_diagonal(self) -> Array:
         return self.kernel.diagonal(self.covariates)
 
     def _gram_square_sum(self) -> float | None:

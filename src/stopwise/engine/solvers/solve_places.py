@@ -14,11 +14,11 @@ from stopwise._support.memory import gibibytes
 from stopwise.engine.gpu.device_operator import Cuda, as_tensor, rounding_error
 from stopwise.engine.gpu.plain_tiles import free_bytes
 from stopwise.engine.operators import Dense, Operator
+from stopwise.engine.operators.centring import centred_gram
 from stopwise.engine.operators.tiles import Tiled
 from stopwise.engine.solvers.plan import Plan
 from stopwise.engine.solves.anchor import AnchorSystem
 from stopwise.engine.solves.costs import DEVICE, HOST, LEAST_LEFT_OUT, SINGLE_ROWS, Machine
-from stopwise.engine.solves.factor import centred_gram
 from stopwise.engine.solves.half_held import HalfHeld
 from stopwise.engine.solves.preconditioned import Product
 from stopwise.engine.solves.systems import FactorSystem, FoldSystem, RawGram

@@ -17,7 +17,7 @@ import numpy as np
 
 from stopwise._support.array_library import ArrayLibrary, library_of
 from stopwise._support.arrays import Array
-from stopwise.engine.solves.preconditioner import centred
+from stopwise.engine.operators.centring import centred, subtract_outer
 from stopwise.engine.spectrum.eigenpairs import IndefiniteMatrix
 
 _ROUNDING = 4e-16
@@ -113,7 +113,7 @@ def factor(matrix: Callable[[], Array], penalty: float, constant: Array | None =
         library, trace = library_of(own), float(own.diagonal().sum())
         scale = max(trace / max(len(own), 1), 1e-300)
         if constant is not None:
-            _subtract_outer(own, -scale * constant, constant)
+            subtract_outer(own, -scale * constant, constant)
         library.add_to_diagonal(own, penalty + shift)
         return library.cholesky(own), trace
 
@@ -138,21 +138,3 @@ def with_least_shift(attempt: Callable[[float], tuple[Array | None, float]], pen
                 f"the kernel matrix is not positive semi-definite: a shift of {shift:g} (its trace is {trace:g}) on "
                 f"top of the penalty {penalty:g} leaves it no Cholesky factor; pass a positive semi-definite kernel"
             )
-
-
-def centred_gram(gram: Array, root_weights: Array | None = None, constant: Array | None = None) -> Array:
-    """A = H D G D H from a raw Gram matrix, which is overwritten."""
-    if root_weights is not None:
-        gram *= root_weights[:, None]
-        gram *= root_weights[None, :]
-    if constant is not None:
-        image = gram @ constant
-        _subtract_outer(gram, constant, image)
-        _subtract_outer(gram, image - constant * (constant @ image), constant)
-    return gram
-
-
-def _subtract_outer(matrix: Array, left: Array, right: Array) -> None:
-    """matrix -= left right', a block of rows at a time: no second matrix is made."""
-    for first in range(0, len(matrix), BLOCK):
-        matrix[first : first + BLOCK] -= left[first : first + BLOCK, None] * right[None, :]

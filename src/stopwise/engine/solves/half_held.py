@@ -14,6 +14,7 @@ import numpy.typing as npt
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from stopwise._support.arrays import Array
+from stopwise._support.memory import spans
 from stopwise._support.threads import blas_threads, thread_count, threads
 from stopwise.engine.operators import Operator
 from stopwise.engine.operators.held_matrix import refuse_asymmetry
@@ -52,8 +53,8 @@ class HalfHeld(Operator):
     def _made(self) -> Array:
         square = np.empty((self.n_rows, self.n_rows), dtype=self.dtype, order="F")
 
-        def fill(first: int) -> None:
-            last = min(first + _TILE, self.n_rows)
+        def fill(part: slice) -> None:
+            first, last = part.start, part.stop
             tile = self._entries(self.order[:last], self.order[first:last])
             scale = max(float(tile.max()), -float(tile.min()))
             if not np.isfinite(scale):
@@ -61,13 +62,13 @@ class HalfHeld(Operator):
             refuse_asymmetry(float(np.abs(tile[first:] - tile[first:].T).max()), scale, self.dtype)
             square[:last, first:last] = tile
 
-        firsts = range(0, self.n_rows, _TILE)[::-1]  # the longest first
-        count = min(thread_count(self._n_jobs), len(firsts))
+        parts = list(spans(self.n_rows, _TILE))[::-1]  # the longest first
+        count = min(thread_count(self._n_jobs), len(parts))
         if count <= 1:
-            list(map(fill, firsts))
+            list(map(fill, parts))
             return square
         with blas_threads(1), threads(count) as pool:
-            list(pool.map(fill, firsts))
+            list(pool.map(fill, parts))
         return square
 
     def in_float64(self) -> None:
@@ -98,7 +99,7 @@ class HalfHeld(Operator):
         out[self.order] = found + off[:, None] * flat
         return out
 
-    def _gram_diagonal(self) -> Array:
+    def gram_diagonal(self) -> Array:
         return self._plain
 
     def factor(self, penalty: float) -> Factor:
@@ -124,8 +125,8 @@ class HalfHeld(Operator):
         if constant is not None:
             image = self.mean_image[self.order] * self.n_samples
             lifted = image - constant * (constant @ image + scale)
-        for first in range(0, self.n_rows, _TILE):
-            last = min(first + _TILE, self.n_rows)
+        for part in spans(self.n_rows, _TILE):
+            first, last = part.start, part.stop
             tile = self.square[first:last, first:].T * (roots[first:, None] * roots[first:last])
             if constant is not None:
                 tile -= constant[first:, None] * image[first:last]

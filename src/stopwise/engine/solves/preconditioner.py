@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
 
 import numpy as np
 
 from stopwise._support.array_library import library_of
 from stopwise._support.arrays import Array
+from stopwise.engine.operators.centring import centred
 
 _EXHAUSTED = 1e-14
 """Trace left over, relative to the whole, below which more pivots would be rounding."""
@@ -78,14 +78,6 @@ class LowRank:
 
 def _by_row(factors: Array, block: Array) -> Array:
     return factors[:, None] * block if block.ndim == 2 else factors * block
-
-
-def centred(block: Array, constant: Array | None) -> Array:
-    """H block = block - q (q' block)."""
-    if constant is None:
-        return block
-    means = constant @ block
-    return cast(Array, block - (constant[:, None] * means if block.ndim == 2 else constant * means))
 
 
 def stand_in_of(features: Array, gram: Array, constant: Array | None, mask: Array | None = None) -> LowRank:

@@ -19,10 +19,11 @@ import numpy as np
 
 from stopwise._support.array_library import library_of
 from stopwise._support.arrays import Array, Index
+from stopwise.engine.operators.centring import centred, centred_gram
 from stopwise.engine.solves.costs import FOLD_ROWS, UNSEEN, fold_size, folds_needed
-from stopwise.engine.solves.factor import Factor, centred_gram, factor
+from stopwise.engine.solves.factor import Factor, factor
 from stopwise.engine.solves.preconditioned import Preconditioned, Product, Tally
-from stopwise.engine.solves.preconditioner import LowRank, centred, randomly_pivoted, stand_in_of
+from stopwise.engine.solves.preconditioner import LowRank, randomly_pivoted, stand_in_of
 from stopwise.engine.solves.shifted_descent import Resolvent
 
 _MOST_FOLDS, _MOST_LEFT_OUT = 20, 20_000
