@@ -21,7 +21,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array, Index
 from stopwise._support.torch import on_host
-from stopwise.engine.solvers.krylov_solver import UnsettledWarning
+from stopwise.engine.solvers.krylov_solver import UnsettledWarning, warn_of_regret
 from stopwise.engine.solvers.plan import Plan, Solution, Solver, with_left_out
 from stopwise.engine.solvers.solves_solver import smallest_penalty
 from stopwise.engine.solves.costs import LEAST_LEFT_OUT, fold_size
@@ -64,12 +64,7 @@ class KrylovLeftOut:
         solution = self.inner.solve(problem, replace(plan, rule=Fixed(step_sum=step_sum)))
         stop = _told(solution.stops[0], found, problem, plan, readings.products)
         if stop.certainty is not None and not stop.certainty.settled:
-            warnings.warn(
-                f"the stop is not settled: its left-out error may be {100 * found.regret:.2g} percent above that of "
-                f'the exact stop (tol = {plan.tol:g}); raise tol, or use solver="preconditioned"',
-                UnsettledWarning,
-                stacklevel=5,
-            )
+            warn_of_regret(found.regret, plan.tol, '; raise tol, or use solver="preconditioned"')
         return replace(solution, path=with_left_out(solution.path, [found.left_out], readings.rows), stops=[stop])
 
     def _each_alone(self, problem: Problem, plan: Plan) -> Solution | None:
@@ -184,11 +179,7 @@ def _told(stop: Stop, found: FoundPenalty, problem: Problem, plan: Plan, product
     sure = stop.certainty or Certainty("krylov")
     settled = sure.settled and found.regret <= plan.tol
     reason = Reason.ZERO if stop.step_sum == 0 else Reason.MINIMUM if settled else Reason.BUDGET
-    evidence = replace(
-        stop.evidence,
-        **found.evidence(plan.rule, problem.n_samples),
-    )
-    certainty = replace(
-        sure, settled=settled, regret=found.regret, bracket=None, products=(sure.products or 0) + products
-    )
+    evidence = replace(stop.evidence, **found.evidence(plan.rule, problem.n_samples))
+    products += sure.products or 0
+    certainty = replace(sure, settled=settled, regret=found.regret, bracket=None, products=products)
     return replace(stop, reason=reason, evidence=evidence, certainty=certainty)

@@ -46,6 +46,16 @@ class UnsettledWarning(StopwiseWarning):
     """The stop's bracket is wider than was asked for."""
 
 
+def warn_of_regret(regret: float, tol: float, advice: str) -> None:
+    """Warn of a stop by rows left out that may lose too much; `advice` says why and what to do."""
+    warnings.warn(
+        f"the stop is not settled: its left-out error may be {100 * regret:.2g} percent above that of the exact stop "
+        f"(tol = {tol:g}){advice}",
+        UnsettledWarning,
+        stacklevel=6,
+    )
+
+
 class Place(Protocol):
     """Where blocks live and are multiplied."""
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 
 from stopwise._support import memory
 from stopwise._support.arrays import Array, Device
 from stopwise._support.memory import gibibytes
-from stopwise.engine.gpu.device_operator import Cuda, as_tensor, rounding_error
+from stopwise.engine.gpu.device_operator import Cuda, Precision, as_tensor, rounding_error
 from stopwise.engine.gpu.plain_tiles import free_bytes
 from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.centring import centred_gram
 from stopwise.engine.operators.tiles import Tiled
+from stopwise.engine.solvers.gpu_solver import OnGpu
 from stopwise.engine.solvers.plan import Plan
 from stopwise.engine.solves.anchor import AnchorSystem
 from stopwise.engine.solves.costs import DEVICE, HOST, LEAST_LEFT_OUT, SINGLE_ROWS, Machine
@@ -27,7 +29,6 @@ from stopwise.problem import Problem
 
 HELD_SHARE = 0.6
 """Of the free memory, what a held matrix may take."""
-_OR_LANDMARKS = ' or solver="nystrom"'
 _TILE_ROWS = 500
 """Rows of a held matrix that are made at once: its kernel takes several copies of them."""
 
@@ -42,90 +43,81 @@ def is_single(problem: Problem, plan: Plan) -> bool:
     return problem.n_rows > SINGLE_ROWS and plan.precision != "float64" and plan.tol > 0
 
 
-class Place(Protocol):
-    """Makes the systems of one problem."""
-
-    @property
-    def problem(self) -> Problem:
-        """Whose systems."""
-
-    def of(self, problem: Problem) -> Place:
-        """The same place for another problem."""
-
-    @property
-    def operator(self) -> Operator:
-        """K, for products that are few."""
-
-    @property
-    def device(self) -> str | None:
-        """The device's name, or None on the host."""
-
-    @property
-    def machine(self) -> Machine:
-        """What work costs there."""
-
-    def factors(self) -> FactorSystem:
-        """The held matrix."""
-
-    def sampled(self, *, held: bool) -> FoldSystem | AnchorSystem:
-        """Some rows left out: with a `held` matrix, or whichever way fits."""
-
-
-def _no_room(needed: float, free: float, n_rows: int, where: str = "", others: str = "") -> MemoryError:
-    return MemoryError(
-        f'solver="factor" needs about {gibibytes(needed)}{where} for {n_rows} rows and {gibibytes(free)} are free: use '
-        f'solver="preconditioned"{others}'
-    )
-
-
 Take = Callable[[Array], Array]
 """A numpy array as one of the place's kind."""
 
 
-def _factors(problem: Problem, matrix: Callable[[], Array], product: Product, take: Take) -> FactorSystem:
-    """The system of a Gram matrix that `matrix` makes anew, and K as a `product`."""
-    n, counts = problem.n_samples, problem.counts
-    roots = None if problem.root_weights is None else take(problem.root_weights)
-    constant = take(_roots(problem) / np.sqrt(n)) if problem.intercept else None
-    return FactorSystem(
-        lambda: centred_gram(matrix(), roots, constant),
-        constant,
-        take(problem.weighted_responses),
-        n,
-        lambda block: n * product(block),
-        None if counts is None else take(counts),
-    )
+class Place(ABC):
+    """Makes the systems of one problem."""
 
-
-def _folds(problem: Problem, gram: RawGram, machine: Machine, take: Take, *, single: bool = False) -> FoldSystem:
-    """Rows left out a fold at a time."""
-    return FoldSystem(
-        gram,
-        take(problem.responses),
-        take(_roots(problem)),
-        intercept=problem.intercept,
-        rank=min(machine.rank, max(problem.n_rows // 4, 1)),
-        seed=problem.seed,
-        single=single,
-        products=machine.affordable_products(problem.n_rows),
-    )
-
-
-def _roots(problem: Problem) -> Array:
-    return np.ones(problem.n_rows) if problem.root_weights is None else problem.root_weights
-
-
-class HostPlace:
-    """numpy: a matrix that is held where it fits, tiles where not."""
-
+    machine: Machine
+    """What work costs there."""
+    operator: Operator
+    """K, for products that are few."""
     device: str | None = None
-    machine = HOST
+    """The device's name, or None on the host."""
 
     def __init__(self, problem: Problem, plan: Plan) -> None:
         self.problem, self.plan = problem, plan
 
-    def of(self, problem: Problem) -> HostPlace:
+    @abstractmethod
+    def of(self, problem: Problem) -> Place:
         """The same place for another problem."""
+
+    @abstractmethod
+    def factors(self) -> FactorSystem:
+        """The held matrix."""
+
+    @abstractmethod
+    def sampled(self, *, held: bool) -> FoldSystem | AnchorSystem:
+        """Some rows left out: with a `held` matrix, or whichever way fits."""
+
+    @property
+    def _roots(self) -> Array:
+        return np.ones(self.problem.n_rows) if self.problem.root_weights is None else self.problem.root_weights
+
+    def _factors(self, matrix: Callable[[], Array], product: Product, take: Take) -> FactorSystem:
+        """The system of a Gram matrix that `matrix` makes anew, and K as a `product`."""
+        problem, n = self.problem, self.problem.n_samples
+        roots = None if problem.root_weights is None else take(problem.root_weights)
+        constant = take(self._roots / np.sqrt(n)) if problem.intercept else None
+        return FactorSystem(
+            lambda: centred_gram(matrix(), roots, constant),
+            constant,
+            take(problem.weighted_responses),
+            n,
+            lambda block: n * product(block),
+            None if problem.counts is None else take(problem.counts),
+        )
+
+    def _folds(self, gram: RawGram, take: Take, *, single: bool = False) -> FoldSystem:
+        """Rows left out a fold at a time."""
+        problem, machine = self.problem, self.machine
+        return FoldSystem(
+            gram,
+            take(problem.responses),
+            take(self._roots),
+            intercept=problem.intercept,
+            rank=min(machine.rank, max(problem.n_rows // 4, 1)),
+            seed=problem.seed,
+            single=single,
+            products=machine.affordable_products(problem.n_rows),
+        )
+
+    def _no_room(self, needed: float, free: float) -> MemoryError:
+        where, other = ("", ' or solver="nystrom"') if self.device is None else (f" on {self.device}", "")
+        return MemoryError(
+            f'solver="factor" needs about {gibibytes(needed)}{where} for {self.problem.n_rows} rows and '
+            f'{gibibytes(free)} are free: use solver="preconditioned"{other}'
+        )
+
+
+class HostPlace(Place):
+    """numpy: a matrix that is held where it fits, tiles where not."""
+
+    machine = HOST
+
+    def of(self, problem: Problem) -> HostPlace:
         return HostPlace(problem, self.plan)
 
     @cached_property
@@ -142,8 +134,7 @@ class HostPlace:
         return held
 
     @cached_property
-    def operator(self) -> Operator:
-        """K, for products that are few."""
+    def operator(self) -> Operator:  # type: ignore[override]
         problem, plan = self.problem, self.plan
         if self._held is not None:
             own = not isinstance(plan.kernel, Precomputed)
@@ -160,8 +151,8 @@ class HostPlace:
     def factors(self) -> FactorSystem:
         needed, free = 8.0 * self.problem.n_rows**2, memory.free_bytes()
         if needed > 0.9 * free:
-            raise _no_room(needed, free, self.problem.n_rows, others=_OR_LANDMARKS)
-        return _factors(self.problem, self._matrix, lambda block: self.operator.multiply(block), np.asarray)
+            raise self._no_room(needed, free)
+        return self._factors(self._matrix, lambda block: self.operator.multiply(block), np.asarray)
 
     def sampled(self, *, held: bool) -> FoldSystem | AnchorSystem:
         needed = half_held_bytes(self.problem.n_rows, single=is_single(self.problem, self.plan))
@@ -169,14 +160,14 @@ class HostPlace:
         if needed < HELD_SHARE * free:
             return self._anchored(free)
         if held:
-            raise _no_room(needed, free, self.problem.n_rows, others=_OR_LANDMARKS)
+            raise self._no_room(needed, free)
         problem, operator = self.problem, self.operator
         gram = RawGram(
             operator.gram_product,
             lambda rows: problem.gram(self.plan.kernel, None, rows),
             np.asarray(operator.gram_diagonal(), dtype=np.float64),
         )
-        return _folds(problem, gram, self.machine, np.asarray)
+        return self._folds(gram, np.asarray)
 
     def _anchored(self, free: float) -> AnchorSystem:
         problem, kernel = self.problem, self.plan.kernel
@@ -202,35 +193,26 @@ class HostPlace:
         return system
 
 
-class DevicePlace:
+class DevicePlace(Place):
     """torch on a device: factors in float64, products in fused float32 tiles where penalties allow."""
 
     machine = DEVICE
 
     def __init__(self, problem: Problem, plan: Plan, device: Device) -> None:
-        self.problem, self.plan, self._device = problem, plan, device
-        self.device = str(device)
+        super().__init__(problem, plan)
+        self._device, self.device = device, str(device)
 
     def _take(self, values: Array) -> Array:
         return cast(Array, as_tensor(values, self._device).double())
 
     def of(self, problem: Problem) -> DevicePlace:
-        """The same place for another problem."""
         return DevicePlace(problem, self.plan, self._device)
 
-    def _operator(self, precision: str) -> Cuda:
-        problem = self.problem
-        return Cuda(
-            self.plan.kernel,
-            problem.covariates,
-            weights=problem.weights,
-            centred=problem.intercept,
-            precision="float64" if precision == "float64" else "float32",
-            device=self._device,
-        )
+    def _operator(self, precision: Precision) -> Cuda:
+        return OnGpu(self._device, precision).operator(self.problem, self.plan)
 
     @cached_property
-    def operator(self) -> Cuda:
+    def operator(self) -> Cuda:  # type: ignore[override]
         """K in float64."""
         return self._operator("float64")
 
@@ -241,8 +223,8 @@ class DevicePlace:
     def factors(self) -> FactorSystem:
         needed, free = 2 * 8.0 * self.problem.n_rows**2, free_bytes(self._device)
         if self._device.type == "cuda" and needed > free:
-            raise _no_room(needed, free, self.problem.n_rows, f" on {self.device}")
-        return _factors(self.problem, self._matrix, self.operator.on_device.multiply, self._take)
+            raise self._no_room(needed, free)
+        return self._factors(self._matrix, self.operator.on_device.multiply, self._take)
 
     def sampled(self, *, held: bool) -> FoldSystem:
         problem, exact = self.problem, self.operator
@@ -259,4 +241,4 @@ class DevicePlace:
             error=lambda: rounding_error(fast, exact, problem.seed),
             held=self._matrix if held else None,
         )
-        return _folds(problem, gram, self.machine, self._take, single=single)
+        return self._folds(gram, self._take, single=single)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 
 from stopwise._support.arrays import Array
 from stopwise._support.memory import free_bytes, gibibytes, row_tiles
@@ -53,7 +54,7 @@ def _tiled(problem: Problem, plan: Plan) -> Operator:
     )
 
 
-def dense_bytes(n_rows: int, dtype: Any) -> float:
+def dense_bytes(n_rows: int, dtype: npt.DTypeLike) -> float:
     """What the dense route needs at its peak: the matrix, its eigenvectors and LAPACK's workspace."""
     return float(4.0 * n_rows**2 * np.dtype(dtype).itemsize)
 

@@ -9,7 +9,6 @@ for all penalties, or products alone where that does not fit (and on a device); 
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -21,7 +20,7 @@ from stopwise._support.threads import blas_for, blas_threads
 from stopwise._support.torch import on_host
 from stopwise.engine.operators import Dense
 from stopwise.engine.solvers.dense_solver import noise_of, problem_path
-from stopwise.engine.solvers.krylov_solver import UnsettledWarning
+from stopwise.engine.solvers.krylov_solver import warn_of_regret
 from stopwise.engine.solvers.plan import Plan, Solution, bare_path, solved, sure_stop, with_left_out
 from stopwise.engine.solvers.solve_places import Place
 from stopwise.engine.solves.costs import SINGLE_ROWS
@@ -50,21 +49,6 @@ _RIDGE_STEPS = {"factor": 4, "preconditioned": 2}
 """Solves that span ridge's path around its stop; the estimate itself takes one."""
 _AGREE, _AGREE_IN_FOLDS = 1e-4, 1e-3
 """How well an error must be known between readings, as a share of it: in folds, chance is larger than that."""
-
-
-@dataclass(frozen=True)
-class _Reader:
-    """Left-out residuals at any penalty, each read once for all responses."""
-
-    system: RidgeSystem
-    seen: dict[float, Array]
-    progress: Progress
-
-    def __call__(self, penalty: float, column: int) -> Array:
-        if penalty not in self.seen:
-            self.progress.show(f"reading {len(self.seen) + 1}: penalty {penalty:.3g}")
-            self.seen[penalty] = self.system.left_out(penalty)
-        return np.asarray(self.seen[penalty][:, column])
 
 
 def search_starts(place: Place, plan: Plan, progress: Progress) -> tuple[SearchStart, ...]:
@@ -102,7 +86,7 @@ def _starts_by_all_pairs(problem: Problem, plan: Plan) -> tuple[SearchStart, ...
 
 
 class SolvesSolver:
-    """`systems` makes what is solved with; `name` is what the user calls it."""
+    """`place` makes what is solved with; `name` is what the user calls it."""
 
     def __init__(self, name: str, place: Place) -> None:
         self.name, self.place = name, place
@@ -142,6 +126,7 @@ class _Run:
     name: str
     progress: Progress
     seen: dict[float, Array] = field(default_factory=dict)
+    """Left-out residuals of all responses at the penalties read."""
 
     def solution(self) -> Solution:
         problem, largest = self.problem, self._largest()
@@ -198,17 +183,22 @@ class _Run:
             self.seen.clear()
 
     def _readings(self, largest: float, column: int, stride: float) -> PenaltySearch:
-        problem, system, n = self.problem, self.system, self.problem.n_samples
-        reader = _Reader(system, self.seen, self.progress)
-        allowance = self.plan.rule.left_out_allowance
+        problem, system = self.problem, self.system
+
+        def left_out(penalty: float) -> Array:
+            if penalty not in self.seen:
+                self.progress.show(f"reading {len(self.seen) + 1}: penalty {penalty:.3g}")
+                self.seen[penalty] = system.left_out(penalty)
+            return self.seen[penalty][:, column]
+
         return PenaltySearch(
-            lambda penalty: reader(penalty, column),
+            left_out,
             weight=system.weight,
             total=system.n_samples,
             smallest=smallest_penalty(problem, self.plan),
-            largest=1e3 * n * largest,
+            largest=1e3 * problem.n_samples * largest,
             shares=problem.left_out_shares(system.rows_left_out),
-            allowance=0.0 if allowance is None else allowance,
+            allowance=self.plan.rule.left_out_allowance or 0.0,
             together=system.together,
             guessed=system.guessed,
             agree=_AGREE_IN_FOLDS if system.together > 0 else _AGREE,
@@ -265,11 +255,6 @@ class _Run:
 def _warn(stops: list[Stop], tol: float, *, sampled: bool) -> None:
     why = "only a sample of rows was left out" if sampled else "errors between the penalties read are interpolated"
     other = 'a GPU or solver="factor"' if sampled else 'solver="dense"'
-    loose = [stop for stop in stops if stop.certainty is not None and not stop.certainty.settled]
-    if loose and loose[0].certainty is not None and loose[0].certainty.regret is not None:
-        warnings.warn(
-            f"the stop is not settled: its left-out error may be {100 * loose[0].certainty.regret:.2g} percent above "
-            f"that of the exact stop (tol = {tol:g}), since {why}; raise tol, or use {other}",
-            UnsettledWarning,
-            stacklevel=5,
-        )
+    loose = [stop.certainty for stop in stops if stop.certainty is not None and not stop.certainty.settled]
+    if loose and loose[0].regret is not None:
+        warn_of_regret(loose[0].regret, tol, f", since {why}; raise tol, or use {other}")

@@ -205,17 +205,15 @@ class AnchorSystem(RidgeSystem):
     def _move(self, penalty: float) -> None:
         self._anchor = None  # its memory is the next one's
         if penalty < 0.99 * self._held.finest:  # which may itself be asked for
-            self._refuse_unless_double(penalty)
+            if not self._fits_double:
+                raise MemoryError(
+                    f"a penalty of {penalty:g} is below the rounding of float32 ({self._held.finest:g}), and "
+                    f"{len(self.responses)} rows in float64 do not fit into memory: use "
+                    'solver="nystrom" or an earlier stop'
+                )
             self._held.in_float64()
         self.tally.products += 1
         self._anchor = _Anchor(self._held, penalty, self.responses)
-
-    def _refuse_unless_double(self, penalty: float) -> None:
-        if not self._fits_double:
-            raise MemoryError(
-                f"a penalty of {penalty:g} is below the rounding of float32 ({self._held.finest:g}), and "
-                f'{len(self.responses)} rows in float64 do not fit into memory: use solver="nystrom" or an earlier stop'
-            )
 
     @property
     def _widest(self) -> float:
@@ -240,7 +238,7 @@ class AnchorSystem(RidgeSystem):
         anchor = self._anchor
         if anchor is None or not self._reaches(anchor.penalty, penalty):
             return None
-        solution = anchor.ridge(penalty, self._tol)
+        solution = anchor.ridge(penalty, max(_SHARE * self._error, _FINEST[self._held.dtype]))
         places = self._places(anchor)
         while solution is not None:
             lefts = penalty * np.concatenate([anchor.inverse_diagonal(penalty, rows) for rows in places], axis=1)
@@ -253,10 +251,6 @@ class AnchorSystem(RidgeSystem):
             if not anchor.extend(self._most_points):
                 break
         return None
-
-    @property
-    def _tol(self) -> float:
-        return max(_SHARE * self._error, _FINEST[self._held.dtype])
 
     def _places(self, anchor: _Anchor) -> list[Array]:
         """Which rows are read, as numbers in the order that is held: the sample, and those with the largest errors."""

@@ -50,7 +50,6 @@ class FoundPenalty:
     """No step is justified: the largest penalty is within the allowance."""
     at_end: bool
     """The smallest penalty allowed is the best."""
-    readings: int
     unread: float = 0.0
     """The part of the regret that penalties below what is affordable have: more rows would not lower it."""
     left_out: Array | None = field(default=None, repr=False, compare=False)
@@ -255,7 +254,6 @@ class PenaltySearch:
             unread=unread,
             at_start=stop >= high - 1e-9,
             at_end=stop <= low + 1e-9 and not ends_early,
-            readings=len(self.known),
             left_out=self._interpolated(np.array([stop]))[0],
         )
 
