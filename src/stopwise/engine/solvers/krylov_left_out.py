@@ -22,8 +22,7 @@ import numpy as np
 from stopwise._support.arrays import Array, Index
 from stopwise._support.torch import on_host
 from stopwise.engine.solvers.krylov_solver import UnsettledWarning, warn_of_regret
-from stopwise.engine.solvers.plan import Plan, Solution, Solver, with_left_out
-from stopwise.engine.solvers.solves_solver import smallest_penalty
+from stopwise.engine.solvers.plan import Plan, Solution, Solver, penalty_range, with_left_out
 from stopwise.engine.solves.costs import LEAST_LEFT_OUT, fold_size
 from stopwise.engine.solves.penalty_search import FoundPenalty, PenaltySearch
 from stopwise.engine.solves.search_start import STRIDE
@@ -85,7 +84,8 @@ class KrylovLeftOut:
 
     def _search(self, problem: Problem, plan: Plan) -> tuple[FoundPenalty, _Readings]:
         """From one fold how far spaces must reach; then more folds, until chance in their rows may lose little."""
-        folds, furthest = fold_rows(problem.n_rows, problem.seed, _MOST_ROWS), smallest_penalty(problem, plan)
+        folds = fold_rows(problem.n_rows, problem.seed, _MOST_ROWS)
+        furthest, _ = penalty_range(problem, plan, 0.0)
         needed, used = math.ceil(LEAST_LEFT_OUT / len(folds[0])), 1
         readings = _Readings(self, problem, plan, max(min(self.start(problem, plan)) / _REACH, furthest))
         while True:

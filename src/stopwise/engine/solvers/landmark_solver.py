@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.engine.landmarks.decomposition import Bracket, Decomposition, bracket_stop, decompose
+from stopwise.engine.landmarks.decomposition import Decomposition, bracket_stop, decompose
 from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Stream, make_landmarks, moments_of
 from stopwise.engine.landmarks.landmark_left_out import Smoother, left_out_squares, lowest_in_few_passes
 from stopwise.engine.landmarks.row_sample import RowSample
@@ -156,20 +156,19 @@ def solve_stream(stream: Stream, plan: Plan, name: str, source: RowSource | None
     """Spectrum, path, noise, stops and weights from moments alone; the source serves a second pass if it is there."""
     _needs_no_rows(plan)
     given, stream = stream, replace(stream, moments=stream.moments.of_mean_weight_one())
-    moments, unit = stream.moments, stream.unit
+    moments, unit, landmarks = stream.moments, stream.unit, stream.landmarks
     parts = decompose(moments, centred=stream.intercept)
     by_row: dict[str, Any] = {}
     if source is not None:
-        parts, by_row = source.attach(stream.landmarks, parts)
+        parts, by_row = source.attach(landmarks, parts)
     mean = moments.response_sum / moments.weight if stream.intercept else np.zeros_like(unit)
     offset = stream.shift + unit * mean
     path = parts.path(plan.filter, intercept=stream.intercept, scale=unit, offset=offset, **by_row)
-    weight_unit = moments.n_observations / given.moments.weight
-    decided = [_decide(stream, plan, path, parts, j, source, weight_unit) for j in range(len(unit))]
+    decisions = _Decisions(stream, plan, parts, mean, source, moments.n_observations / given.moments.weight)
+    decided = [decisions.decide(path.column(j), j) for j in range(len(unit))]
     stops = [stop for stop, _ in decided]
     sums = np.array([stop.step_sum for stop in stops])
     theta = parts.feature_weights(path.filter, sums) * unit
-    landmarks = stream.landmarks
     return Solution(
         path=path.stopped_at(tuple(float(s) for s in sums)),
         stops=stops,
@@ -206,104 +205,88 @@ def _noise(plan: Plan, path: Path) -> float:
     return plan.noise.estimate(None, None, path=path)
 
 
-def _decide(
-    stream: Stream,
-    plan: Plan,
-    path: Path,
-    parts: Decomposition,
-    column: int,
-    source: RowSource | None,
-    weight_unit: float,
-) -> tuple[Stop, float]:
-    """The stop of one response with its bracket, and the noise level (problem units).
+@dataclass(frozen=True)
+class _Decisions:
+    """Stops of single responses, whose means are `mean`; `weight_unit`: see `Smoother`."""
 
-    Rules are shown sums, and the default a sample of rows: both merge, so that rows at hand, in batches or on a cluster
-    lead to the same stop. An oracle knows the truth by row and gets the rows.
-    """
-    one = path.column(column)
-    if not plan.rule.needs_truth:
-        one = replace(one, spectrum=replace(one.spectrum, basis=None), response=None)
-    sigma = _noise(plan, one) / float(stream.unit[column])
-    data = Data(
-        stream.moments.n_rows, seed=stream.seed, kernel_scale=stream.moments.diagonal_sum / stream.moments.weight
-    )
-    regret: float | None = None
-    bracket: Bracket | None
-    if isinstance(plan.rule, LeaveOneOut):
-        stop = _leave_one_out(stream, plan.rule, one, parts, column, source, weight_unit)
-        stop = stop.with_evidence(rule=plan.rule.name)
-        bracket = Bracket(stop, stop)
-        settled = parts.captured >= 1 - max(plan.tol, 1e-9)
-    elif plan.rule.left_out_allowance is not None and stream.moments.sample is not None:
-        one = _sampled(one, stream, stream.moments.sample, parts, column)
-        stop = plan.rule.decide(one, sigma, data)
-        errors = LeftOut(one.along(Ridge()))
-        regret = errors.regret(stop.step_sum, stop.evidence.lowest_step_sum or 0.0)
-        bracket, settled = None, regret <= plan.tol
-    else:
-        stop = plan.rule.decide(one, sigma, data)
-        bracket = bracket_stop(one, plan.rule, sigma, data, stop, parts)
-        settled = bracket.settled(plan.tol)
-    certainty = Certainty(
-        engine="nystrom",
-        settled=settled,
-        regret=regret,
-        bracket=None if bracket is None else bracket.ends,
-        landmarks=len(stream.landmarks.points),
-        captured=parts.captured,
-    )
-    return replace(stop, certainty=certainty), sigma
+    stream: Stream
+    plan: Plan
+    parts: Decomposition
+    mean: Array
+    source: RowSource | None
+    weight_unit: float
 
+    def decide(self, path: Path, column: int) -> tuple[Stop, float]:
+        """The stop of one response with its bracket, and the noise level (problem units).
 
-def _sampled(path: Path, stream: Stream, sample: RowSample, parts: Decomposition, column: int) -> Path:
-    """The path of one response with the rows of the stream's sample in place of all."""
-    moments = stream.moments
-    roots = np.sqrt(sample.weights)
-    rows = FeatureRows(stream.landmarks, sample.covariates, roots, parts.mean)
-    mean = float(moments.response_sum[column]) / moments.weight if stream.intercept else 0.0
-    return replace(
-        path,
-        spectrum=replace(path.spectrum, basis=Basis(rows @ parts.row_rotation)),
-        response=roots * (sample.responses[:, column] - mean),
-        root_weights=roots,
-        counts=sample.counts,
-    )
-
-
-def _leave_one_out(
-    stream: Stream,
-    rule: LeaveOneOut,
-    path: Path,
-    parts: Decomposition,
-    column: int,
-    source: RowSource | None,
-    weight_unit: float,
-) -> Stop:
-    """Leave-one-out on all rows of the source, a second pass for each set of stops looked at."""
-    if source is None:
-        raise ValueError(
-            "the rule LeaveOneOut needs a second pass over the rows, and rows given in batches are not kept: use "
-            'rule="gcv" or the default, or fit all rows at once'
+        Rules are shown sums, and the default a sample of rows: both merge, so that rows at hand, in batches or on a
+        cluster lead to the same stop. An oracle knows the truth by row and gets the rows.
+        """
+        plan, parts, moments = self.plan, self.parts, self.stream.moments
+        if not plan.rule.needs_truth:
+            path = replace(path, spectrum=replace(path.spectrum, basis=None), response=None)
+        sigma = _noise(plan, path) / float(self.stream.unit[column])
+        data = Data(moments.n_rows, seed=self.stream.seed, kernel_scale=moments.diagonal_sum / moments.weight)
+        regret: float | None = None
+        bracket: tuple[float, float] | None = None
+        if isinstance(plan.rule, LeaveOneOut):
+            stop = self._leave_one_out(plan.rule, path, column).with_evidence(rule=plan.rule.name)
+            bracket, settled = (stop.step_sum, stop.step_sum), parts.captured >= 1 - max(plan.tol, 1e-9)
+        elif plan.rule.left_out_allowance is not None and moments.sample is not None:
+            path = self._sampled(path, moments.sample, column)
+            stop = plan.rule.decide(path, sigma, data)
+            errors = LeftOut(path.along(Ridge()))
+            regret = errors.regret(stop.step_sum, stop.evidence.lowest_step_sum or 0.0)
+            settled = regret <= plan.tol
+        else:
+            stop = plan.rule.decide(path, sigma, data)
+            bracket, settled = bracket_stop(path, plan.rule, sigma, data, stop, parts, plan.tol)
+        certainty = Certainty(
+            engine="nystrom",
+            settled=settled,
+            regret=regret,
+            bracket=bracket,
+            landmarks=len(self.stream.landmarks.points),
+            captured=parts.captured,
         )
-    values, n = path.spectrum.eigenvalues, path.n_samples
-    mean = float(stream.moments.response_sum[column]) / n if stream.intercept else 0.0
+        return replace(stop, certainty=certainty), sigma
 
-    def criterion(step_sums: Array) -> Array:
-        gains = path.filter.gain(values, np.atleast_1d(step_sums)).T
-        smoother = Smoother(
-            stream.landmarks,
-            parts.mean,
-            parts.row_rotation,
-            gains,
-            gains * path.coefficients[:, None],
-            column,
-            mean,
-            n,
-            stream.intercept,
-            weight_unit,
+    def _sampled(self, path: Path, sample: RowSample, column: int) -> Path:
+        """The path of one response with the rows of the stream's sample in place of all."""
+        roots = np.sqrt(sample.weights)
+        rows = FeatureRows(self.stream.landmarks, sample.covariates, roots, self.parts.mean)
+        return replace(
+            path,
+            spectrum=replace(path.spectrum, basis=Basis(rows @ self.parts.row_rotation)),
+            response=roots * (sample.responses[:, column] - float(self.mean[column])),
+            root_weights=roots,
+            counts=sample.counts,
         )
-        return source.left_out(smoother) / n
 
-    return (
-        lowest_in_few_passes(path, criterion) if rule.reading == "global" else minimise(path, criterion, rule.reading)
-    )
+    def _leave_one_out(self, rule: LeaveOneOut, path: Path, column: int) -> Stop:
+        """Leave-one-out on all rows of the source, a second pass for each set of stops looked at."""
+        source, stream, parts, n = self.source, self.stream, self.parts, path.n_samples
+        if source is None:
+            raise ValueError(
+                "the rule LeaveOneOut needs a second pass over the rows, and rows given in batches are not kept: use "
+                'rule="gcv" or the default, or fit all rows at once'
+            )
+
+        def criterion(step_sums: Array) -> Array:
+            gains = path.filter.gain(path.spectrum.eigenvalues, np.atleast_1d(step_sums)).T
+            smoother = Smoother(
+                stream.landmarks,
+                parts.mean,
+                parts.row_rotation,
+                gains,
+                gains * path.coefficients[:, None],
+                column,
+                float(self.mean[column]),
+                n,
+                stream.intercept,
+                self.weight_unit,
+            )
+            return source.left_out(smoother) / n
+
+        few = rule.reading == "global"
+        return lowest_in_few_passes(path, criterion) if few else minimise(path, criterion, rule.reading)

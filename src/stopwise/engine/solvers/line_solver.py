@@ -24,7 +24,7 @@ from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.running_sums import Line
 from stopwise.engine.solvers.dense_solver import noise_of
 from stopwise.engine.solvers.krylov_solver import Host, KrylovSolver
-from stopwise.engine.solvers.plan import Plan, Solution, bare_path, solved, sure_stop
+from stopwise.engine.solvers.plan import Plan, Solution, bare_path, penalty_range, solved, sure_stop
 from stopwise.engine.solves.penalty_search import FoundPenalty
 from stopwise.engine.solves.resolvent_space import GrowingSpace, largest_eigenvalue, space_around
 from stopwise.engine.solves.shifted_descent import as_resolvents, is_smooth, middle_reading
@@ -34,7 +34,6 @@ from stopwise.path import Path
 from stopwise.problem import Problem
 from stopwise.rules import Certainty, Reason, Stop
 from stopwise.rules.base import stop_at
-from stopwise.rules.prudent import CEILING
 from stopwise.spectrum import Density, spread_density
 
 LINE_ROWS = 300
@@ -180,11 +179,9 @@ class _Run:
 
     def _search(self, largest: float, column: int) -> FoundPenalty:
         """The rule's penalty: on all places, or on bins that are fine enough, with the errors of all rows."""
-        n, scale = self.problem.n_samples, self.problem.kernel_scale(self.plan.kernel)
-        allowance = self.plan.rule.left_out_allowance
-        smallest, most = n * scale / CEILING, 1e3 * n * largest
-
-        exact = ExactStop(self.rows, self.space, column, self.problem.intercept, allowance or 0.0)
+        smallest, most = penalty_range(self.problem, self.plan, largest)
+        allowance = self.plan.rule.left_out_allowance or 0.0
+        exact = ExactStop(self.rows, self.space, column, self.problem.intercept, allowance)
         places = _SEARCH_PLACES
         while places < self.rows.n_places:
             found = replace(exact, rows=in_bins(self.rows, places)).run(smallest, most)

@@ -21,6 +21,7 @@ from stopwise.path import Path
 from stopwise.problem import Problem, Trend
 from stopwise.rules import Certainty, Reason, Rule, Stop
 from stopwise.rules.base import stop_at
+from stopwise.rules.prudent import CEILING
 from stopwise.spectrum import Basis, Density, Spectrum
 
 Precision = Literal["auto", "float64", "float32", "fast"]
@@ -112,6 +113,15 @@ def bare_path(problem: Problem, filter: Filter, responses: Array, largest: float
     empty = Basis(np.zeros((problem.n_rows, 1)))
     spectrum = Spectrum(values, empty, largest, problem.n_samples, density, density, largest, complete=False)
     return path_in_space(problem, spectrum, filter, np.zeros((1, responses.shape[1])), responses)
+
+
+def penalty_range(problem: Problem, plan: Plan, largest: float) -> tuple[float, float]:
+    """The smallest and the largest penalty that are looked at, for the largest eigenvalue of K.
+
+    Below, what float64 leaves of left-out errors tells nothing; above, nothing is fitted.
+    """
+    n = problem.n_samples
+    return n * problem.kernel_scale(plan.kernel) / CEILING, 1e3 * n * largest
 
 
 def sure_stop(plan: Plan, path: Path, engine: str) -> Stop | None:

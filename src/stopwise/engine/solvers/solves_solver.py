@@ -21,7 +21,7 @@ from stopwise._support.torch import on_host
 from stopwise.engine.operators import Dense
 from stopwise.engine.solvers.dense_solver import noise_of, problem_path
 from stopwise.engine.solvers.krylov_solver import warn_of_regret
-from stopwise.engine.solvers.plan import Plan, Solution, bare_path, solved, sure_stop, with_left_out
+from stopwise.engine.solvers.plan import Plan, Solution, bare_path, penalty_range, solved, sure_stop, with_left_out
 from stopwise.engine.solvers.solve_places import Place
 from stopwise.engine.solves.costs import SINGLE_ROWS
 from stopwise.engine.solves.penalty_search import FoundPenalty, PenaltySearch
@@ -35,7 +35,7 @@ from stopwise.filters import Ridge
 from stopwise.path import Path
 from stopwise.problem import Problem
 from stopwise.rules import Certainty, Stop
-from stopwise.rules.prudent import CEILING, LeftOut
+from stopwise.rules.prudent import LeftOut
 
 START_ROWS = 1_200
 """Rows on which all pairs read the stop that the search starts from: half a second."""
@@ -67,17 +67,12 @@ def _in_two_steps(place: Place) -> bool:
     return place.problem.n_rows > 2 * place.machine.middle_rows
 
 
-def smallest_penalty(problem: Problem, plan: Plan) -> float:
-    """The smallest that is looked at: what float64 leaves of left-out errors below tells nothing."""
-    return problem.n_samples * problem.kernel_scale(plan.kernel) / CEILING
-
-
 def _starts_by_all_pairs(problem: Problem, plan: Plan) -> tuple[SearchStart, ...]:
     part = problem.subset(problem.random_rows(min(START_ROWS, problem.n_rows)), plan.kernel)
     part = replace(part, covariates=np.asarray(on_host(part.covariates), dtype=np.float64))
     operator = Dense(np.asarray(part.gram(plan.kernel)), weights=part.weights, centred=part.intercept)
     path = problem_path(part, replace(plan, filter=Ridge()), dense_spectrum(operator))
-    smallest, largest = smallest_penalty(part, plan), 1e3 * part.n_samples * path.spectrum.largest_bound
+    smallest, largest = penalty_range(part, plan, path.spectrum.largest_bound)
     places = np.arange(math.log(smallest), math.log(max(largest, smallest)) + STRIDE, STRIDE / 2)
     readings = part.n_samples / np.exp(places)
     return tuple(
@@ -184,6 +179,7 @@ class _Run:
 
     def _readings(self, largest: float, column: int, stride: float) -> PenaltySearch:
         problem, system = self.problem, self.system
+        smallest, largest = penalty_range(problem, self.plan, largest)
 
         def left_out(penalty: float) -> Array:
             if penalty not in self.seen:
@@ -195,8 +191,8 @@ class _Run:
             left_out,
             weight=system.weight,
             total=system.n_samples,
-            smallest=smallest_penalty(problem, self.plan),
-            largest=1e3 * problem.n_samples * largest,
+            smallest=smallest,
+            largest=largest,
             shares=problem.left_out_shares(system.rows_left_out),
             allowance=self.plan.rule.left_out_allowance or 0.0,
             together=system.together,
