@@ -32,7 +32,6 @@ def as_tensor(values: Rows, device: Device, dtype: TensorType | None = None) -> 
 
 
 def block_dtype(precision: Precision) -> TensorType:
-    """The type that blocks have in a mode."""
     return torch().float64 if precision == "float64" else torch().float32
 
 
@@ -149,12 +148,10 @@ class OnDevice:
 
     @property
     def trace(self) -> float:
-        """The trace of K."""
         return self.operator.trace
 
     @property
     def square_sum(self) -> float | None:
-        """The squared Frobenius norm of K."""
         return self.operator.square_sum
 
     def centre(self, block: Tensor) -> Tensor:

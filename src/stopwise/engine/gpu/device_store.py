@@ -179,7 +179,6 @@ class DeviceRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
         return self.store.n_rows, self.width
 
     def __len__(self) -> int:

@@ -218,7 +218,6 @@ class FeatureRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(n, r), as of the matrix it stands for."""
         return len(self.covariates), self.landmarks.rank
 
     def __len__(self) -> int:
@@ -234,7 +233,6 @@ class FeatureRows:
         return replace(self, covariates=self.covariates[rows], root_weights=root)
 
     def tiles(self) -> Iterator[slice]:
-        """Slices that cover all rows."""
         return row_tiles(len(self), max(self.shape[1], len(self.landmarks.points)))
 
     def __matmul__(self, block: Array) -> Array:

@@ -33,7 +33,6 @@ class Layout:
 
     @classmethod
     def of(cls, count: int, length: int) -> Layout:
-        """Stretches of `length` each."""
         return cls(count, -(-count // length), length)
 
     def lay(self, values: Array) -> Array:

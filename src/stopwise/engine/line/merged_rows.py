@@ -35,7 +35,6 @@ class LineRows:
 
     @property
     def n_places(self) -> int:
-        """Distinct places."""
         return len(self.covariate)
 
     @cached_property

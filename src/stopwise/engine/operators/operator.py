@@ -93,7 +93,6 @@ class Operator(ABC):
 
     @cached_property
     def diagonal(self) -> Array:
-        """The diagonal of K."""
         plain = np.asarray(self.gram_diagonal(), dtype=np.float64) * self.root_weights**2 / self.n_samples
         if not self.centred:
             return cast(Array, plain)

@@ -51,5 +51,4 @@ class ClusterKrylov:
         return ChunkedGram(self.client, plan.kernel, rows, chunks, lengths, weights=weights, centred=centred)
 
     def solve(self, problem: Problem, plan: Plan) -> Solution:
-        """As `KrylovSolver.solve`."""
         return KrylovSolver(self.name, Host(self._operator)).solve(problem, plan)

@@ -99,7 +99,6 @@ def finish(
 
 
 def problem_path(problem: Problem, plan: Plan, spectrum: Spectrum) -> Path:
-    """The path of all responses of a problem on a spectrum."""
     return make_path(
         spectrum,
         plan.filter,

@@ -259,7 +259,6 @@ def _estimate_residual(path: Path, space: BlockKrylov, stop: Stop) -> float:
 
 
 def with_bracket(verdict: Verdict, spectrum: Spectrum, products: int, engine: str) -> Stop:
-    """The stop with what is known of its certainty."""
     certainty = Certainty(
         engine=engine,
         settled=verdict.settled,

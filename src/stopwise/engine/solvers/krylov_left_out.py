@@ -148,7 +148,6 @@ class _Readings:
         self.residuals.append((roots * (problem.responses[rows] - fitted - level)).T)
 
     def found(self) -> FoundPenalty:
-        """The rule's stop, as these rows tell."""
         assert self.places is not None
         problem, rows = self.problem, self.rows
         search = PenaltySearch(

@@ -59,7 +59,6 @@ class HeldRows:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
         return self.problem.n_rows
 
     def take(self, rows: Index) -> Array:

@@ -119,7 +119,6 @@ class _Run:
 
     @cached_property
     def operator(self) -> Operator:
-        """K."""
         return line_operator(self.problem, self.plan)
 
     @cached_property
@@ -173,7 +172,6 @@ class _Run:
 
     @cached_property
     def shared(self) -> list[SharedNoise]:
-        """The noise that neighbours share, for each response."""
         columns = range(self.rows.responses.shape[1])
         return [shared_noise(self.rows, self.space, j, intercept=self.problem.intercept) for j in columns]
 

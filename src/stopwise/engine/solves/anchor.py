@@ -161,7 +161,6 @@ class AnchorSystem(RidgeSystem):
 
     @property
     def factored(self) -> float | None:
-        """The penalty whose factor is there."""
         return None if self._anchor is None else self._anchor.penalty
 
     def multiply(self, block: Array) -> Array:

@@ -105,7 +105,6 @@ DEVICE = Machine(
 
 
 def fold_size(n_rows: int, most: int = FOLD_ROWS) -> int:
-    """Rows that are left out together."""
     return max(min(n_rows // FOLD_SHARE, most), 1)
 
 

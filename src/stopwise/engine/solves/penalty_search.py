@@ -67,7 +67,6 @@ class FoundPenalty:
         }
 
     def stop(self, filter: Filter, rule: Rule, n_samples: float, certainty: Certainty) -> Stop:
-        """The stop at the penalty."""
         step_sum = 0.0 if self.at_start else n_samples / self.penalty
         reason = Reason.CAP if self.at_end else Reason.MINIMUM
         return replace(stop_at(filter, step_sum, reason, **self.evidence(rule, n_samples)), certainty=certainty)
@@ -121,7 +120,6 @@ class PenaltySearch:
 
     @property
     def _range(self) -> tuple[float, float]:
-        """The smallest and largest log penalty that may be read."""
         smallest = max(self.smallest, self.affordable)
         return math.log(smallest), math.log(max(self.largest, smallest))
 

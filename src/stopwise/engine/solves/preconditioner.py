@@ -40,7 +40,6 @@ class LowRank:
 
     @property
     def rank(self) -> int:
-        """How many columns F has."""
         return int(self.features.shape[1])
 
     def inverse_root(self, block: Array, penalty: float) -> Array:

@@ -131,7 +131,6 @@ class GrowingSpace:
         return images @ at / own, float(np.sqrt((library.host((left**2).sum(0)) / sizes).max()))
 
     def space(self) -> ResolventSpace:
-        """The space as it is now."""
         library, penalty, n = self._library, self._resolvent.penalty, self._n_samples
         rows, applied = library.join(self._known), library.join(self._images)
         matrix = library.host(rows.T @ applied)

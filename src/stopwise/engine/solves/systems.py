@@ -319,7 +319,6 @@ class _Weighted:
         self.responses = self.centre(self.roots[:, None] * system.targets)
 
     def centre(self, block: Array) -> Array:
-        """H block."""
         return centred(block, self.constant)
 
     @cached_property
