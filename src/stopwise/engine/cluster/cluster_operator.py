@@ -11,7 +11,7 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise._support.dask import Client, Future
 from stopwise._support.memory import row_tiles, spans
-from stopwise.engine.operators.operator import Operator
+from stopwise.engine.operators.operator import KernelOperator
 from stopwise.kernels import Kernel, Rows, take_rows
 
 _COLUMNS = 4096
@@ -42,7 +42,7 @@ def _count(rows: Rows) -> int:
     return _count(rows[0]) if isinstance(rows, tuple) else len(rows)
 
 
-class ChunkedGram(Operator):
+class ChunkedGram(KernelOperator):
     """K from row chunks on workers (futures, in order)."""
 
     def __init__(
@@ -56,9 +56,8 @@ class ChunkedGram(Operator):
         weights: Array | None = None,
         centred: bool = False,
     ) -> None:
-        super().__init__(len(covariates), weights=weights, centred=centred)
-        kernel.check(covariates)
-        self.client, self.kernel, self.covariates = client, kernel, covariates
+        super().__init__(kernel, covariates, weights=weights, centred=centred)
+        self.client = client
         ends = np.cumsum(lengths)
         self.slices = [slice(int(end - size), int(end)) for end, size in zip(ends, lengths, strict=True)]
         origin = covariates.mean(axis=0)
@@ -75,9 +74,6 @@ class ChunkedGram(Operator):
         results = self.client.gather(jobs)
         self._squares = sum(squares for _, squares in results)
         return np.concatenate([rows for rows, _ in results])
-
-    def gram_diagonal(self) -> Array:
-        return self.kernel.diagonal(self.covariates)
 
     def _gram_square_sum(self) -> float | None:
         return self._squares

@@ -15,10 +15,9 @@ from typing import cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.engine.line.joins import Layout
+from stopwise.engine.line.joins import Layout, lay_out, likelihood, posterior, solves
 from stopwise.engine.line.merged_rows import LineRows
 from stopwise.engine.line.pass_records import Filtered, Lanes, Likelihood, Means
-from stopwise.engine.line.stretches import lay_out, likelihood, posterior, solves
 from stopwise.engine.line.transitions import StateSpace
 from stopwise.engine.line.triangles import Triangle
 

@@ -14,14 +14,13 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.engine.line.fits import free_start, predict_at
-from stopwise.engine.line.joins import chained, joined
+from stopwise.engine.line.joins import chained, elements, joined, lay_out
 from stopwise.engine.line.merged_rows import LineRows, merge_rows
 from stopwise.engine.line.pass_records import Filtered, Innovations, Lanes
 from stopwise.engine.line.passes import forward
-from stopwise.engine.line.stretches import elements, lay_out
 from stopwise.engine.line.transitions import StateSpace, Step
 from stopwise.engine.line.triangles import Entry, inner, number
-from stopwise.engine.operators import Operator
+from stopwise.engine.operators.operator import KernelOperator
 from stopwise.kernels import Kernel
 
 State = list[Array]
@@ -221,19 +220,16 @@ def _driven(lanes: Lanes, told: list[Array], start: State, out: Array | None) ->
     return state
 
 
-class LineOperator(Operator):
+class LineOperator(KernelOperator):
     """K on a line for any kernel with a finite state: two passes a product."""
 
     def __init__(self, kernel: Kernel, space: StateSpace, covariates: Array, rows: LineRows, *, centred: bool) -> None:
-        super().__init__(len(covariates), weights=rows.row_weights, centred=centred)
-        self.kernel, self.covariates, self.rows = kernel, covariates, rows
+        super().__init__(kernel, covariates, weights=rows.row_weights, centred=centred)
+        self.rows = rows
         self.line = LineProduct(space, rows.covariate)
 
     def _gram_product(self, block: Array) -> Array:
         return self.rows.by_row(self.line.own(self.rows.sums(np.asarray(block, dtype=np.float64))))
-
-    def gram_diagonal(self) -> Array:
-        return self.kernel.diagonal(self.covariates)
 
 
 def values_at(space: StateSpace, training: Array, dual_coef: Array, new: Array) -> Array:

@@ -12,6 +12,7 @@ from typing import cast
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise.kernels import Kernel
 
 
 class Operator(ABC):
@@ -129,3 +130,17 @@ class Operator(ABC):
         if self.fixed is not None:
             return cast(Array, (self.fixed_image * self.n_samples / self.root_weights[:, None]).T)
         return cast(Array, self.mean_image * np.sqrt(self.n_samples) / self.root_weights) if self.centred else None
+
+
+class KernelOperator(Operator):
+    """K of a kernel between rows in memory. Subclasses are final and give `_gram_product`."""
+
+    def __init__(
+        self, kernel: Kernel, covariates: Array, *, weights: Array | None = None, centred: bool = False
+    ) -> None:
+        super().__init__(len(covariates), weights=weights, centred=centred)
+        kernel.check(covariates)
+        self.kernel, self.covariates = kernel, covariates
+
+    def gram_diagonal(self) -> Array:
+        return self.kernel.diagonal(self.covariates)

@@ -12,7 +12,7 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise.engine.operators import tridiagonal
 from stopwise.engine.operators.eigenvalue_counts import Counting
-from stopwise.engine.operators.operator import Operator
+from stopwise.engine.operators.operator import KernelOperator
 from stopwise.kernels.base import one_feature
 from stopwise.kernels.sobolev import Sobolev
 
@@ -78,15 +78,15 @@ def _suffix(values: Array) -> Array:
     return np.concatenate([np.cumsum(values[::-1], axis=0)[::-1], np.zeros((1, values.shape[1]))])
 
 
-class Line(Operator):
+class Line(KernelOperator):
     """K on a line for Sobolev kernels of order 1 and 2, anchored or free."""
+
+    kernel: Sobolev
 
     def __init__(
         self, kernel: Sobolev, covariates: Array, *, weights: Array | None = None, centred: bool = False
     ) -> None:
-        super().__init__(len(covariates), weights=weights, centred=centred)
-        kernel.check(covariates)
-        self.kernel, self.covariates = kernel, covariates
+        super().__init__(kernel, covariates, weights=weights, centred=centred)
         self.line = SortedLine(kernel, one_feature(covariates, kernel.name))
         self.rational = kernel.order == 1
         if self.rational:
@@ -97,9 +97,6 @@ class Line(Operator):
         out = np.empty_like(sums)
         out[self.line.order] = sums
         return out
-
-    def gram_diagonal(self) -> Array:
-        return self.kernel.diagonal(self.covariates)
 
     def _gram_square_sum(self) -> float | None:
         """For order 1: each pair counts through its smaller place."""

@@ -10,7 +10,7 @@ import scipy.linalg
 from stopwise._support.arrays import Array, Index
 from stopwise._support.memory import row_tiles, spans
 from stopwise._support.threads import blas_threads, thread_count, threads
-from stopwise.engine.operators.operator import Operator
+from stopwise.engine.operators.operator import KernelOperator
 from stopwise.kernels import Kernel, take_rows
 
 _TILE_BYTES = 2_000_000
@@ -20,7 +20,7 @@ _SHIFT, _SLACK = 1e-8, 1e-6
 units of the largest eigenvalue."""
 
 
-class Tiled(Operator):
+class Tiled(KernelOperator):
     """K V from k(X, X) in tiles; only the upper half is made, each tile serving its mirror image too.
 
     The block of results is summed tile by tile in a fixed order for each tile row, so the answer depends on threads
@@ -38,9 +38,8 @@ class Tiled(Operator):
         n_jobs: int | None = None,
         tile_rows: int | None = None,
     ) -> None:
-        super().__init__(len(covariates), weights=weights, centred=centred)
-        kernel.check(covariates)
-        self.kernel, self.dtype = kernel, np.dtype(dtype)
+        super().__init__(kernel, covariates, weights=weights, centred=centred)
+        self.dtype = np.dtype(dtype)
         self.covariates = covariates.astype(self.dtype, copy=False)
         self.prepared = kernel.prepare(self.covariates, self.covariates.mean(axis=0))
         self.n_threads = thread_count(n_jobs)
@@ -125,9 +124,6 @@ class Tiled(Operator):
         if self.weights is None:
             return float(np.vdot(tile, tile))
         return float(self.weights[rows] @ (tile * tile) @ self.weights[columns])
-
-    def gram_diagonal(self) -> Array:
-        return self.kernel.diagonal(self.covariates)
 
     def _gram_square_sum(self) -> float | None:
         return self._square_total
