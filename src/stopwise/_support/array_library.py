@@ -42,8 +42,8 @@ class ArrayLibrary(Protocol):
     def zeros(self, *shape: int) -> Array:
         """Zeros of this kind."""
 
-    def unit_columns(self, n_rows: int, rows: Array) -> Array:
-        """A column of zeros with a one in it for each of `rows`."""
+    def eye(self, count: int) -> Array:
+        """The identity of this kind."""
 
     def join(self, blocks: list[Array]) -> Array:
         """Blocks side by side."""
@@ -98,10 +98,8 @@ class NumpyLibrary:
     def zeros(self, *shape: int) -> Array:
         return np.zeros(shape)
 
-    def unit_columns(self, n_rows: int, rows: Array) -> Array:
-        out = np.zeros((n_rows, len(rows)))
-        out[rows, np.arange(len(rows))] = 1.0
-        return out
+    def eye(self, count: int) -> Array:
+        return np.eye(count)
 
     def join(self, blocks: list[Array]) -> Array:
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
@@ -155,10 +153,8 @@ class TorchLibrary:
     def zeros(self, *shape: int) -> Array:
         return cast(Array, self._like.new_zeros(shape))
 
-    def unit_columns(self, n_rows: int, rows: Array) -> Array:
-        out = self._like.new_zeros((n_rows, len(rows)))
-        out[torch().as_tensor(rows, device=out.device), torch().arange(len(rows), device=out.device)] = 1.0
-        return cast(Array, out)
+    def eye(self, count: int) -> Array:
+        return cast(Array, torch().eye(count, dtype=self._like.dtype, device=self._like.device))
 
     def join(self, blocks: list[Array]) -> Array:
         return blocks[0] if len(blocks) == 1 else cast(Array, torch().cat(blocks, 1))

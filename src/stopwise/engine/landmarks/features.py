@@ -179,16 +179,10 @@ def moments_of(
     weight = float(n) if weights is None else float(weights.sum())
     counted_rows = n if weights is None else int(np.count_nonzero(weights))
     squares = np.asarray((counted * responses).sum(axis=0))
-    seen = _observations(n, weights, counts)
+    seen = float(counted_rows if counts is None else counts.sum())
     sample = sample_rows(covariates, responses, weights, counts)
     sums = (gram, cross, feature_sum, counted.sum(axis=0), squares, diagonal_sum)
     return Moments(*sums, weight, counted_rows, seen, sample)
-
-
-def _observations(n_rows: int, weights: Array | None, counts: Array | None) -> float:
-    if counts is not None:
-        return float(counts.sum())
-    return float(n_rows if weights is None else np.count_nonzero(weights))
 
 
 def _add_gram(total: Array, features: Array) -> Array:

@@ -102,11 +102,14 @@ class Line(KernelOperator):
         """For order 1: each pair counts through its smaller place."""
         if self.kernel.order == 2:
             return None
-        weights = np.ones(self.n_rows) if self.weights is None else self.weights
-        w = weights[self.line.order]
+        w = self._sorted_weights
         value = self.line.places + (0.0 if self.kernel.anchored else 1.0)
         after = np.cumsum(w[::-1])[::-1] - w
         return float((value**2 * w * (w + 2 * after)).sum())
+
+    @property
+    def _sorted_weights(self) -> Array:
+        return np.ones(self.n_rows) if self.weights is None else self.weights[self.line.order]
 
     # ---- a better way to grow a Krylov space than K itself
 
@@ -114,8 +117,7 @@ class Line(KernelOperator):
         """Distinct places with their weights, and the springs between them: the inverse of their Gram matrix."""
         places, index, _ = np.unique(self.line.places, return_index=True, return_counts=True)
         self._starts = index
-        weights = np.ones(self.n_rows) if self.weights is None else self.weights
-        self._group_weights = np.add.reduceat(weights[self.line.order], index)
+        self._group_weights = np.add.reduceat(self._sorted_weights, index)
         # Centring frees the constant, whatever the kernel does at the left end; else the first step starts at zero.
         start = 0.0 if self.centred else 1.0 / max(places[0] + (0.0 if self.kernel.anchored else 1.0), 1e-12)
         self._inverse = np.concatenate([[start], 1.0 / np.diff(places)])

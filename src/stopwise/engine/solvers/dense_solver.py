@@ -120,17 +120,14 @@ class DenseSolver:
 
     def solve(self, problem: Problem, plan: Plan) -> Solution:
         with blas_threads(blas_for(problem.n_rows)):
-            return self._solve(problem, plan)
-
-    def _solve(self, problem: Problem, plan: Plan) -> Solution:
-        gram = problem.gram(plan.kernel).astype(plan.dtype, copy=False)
-        own = not isinstance(plan.kernel, Precomputed)
-        operator = Dense(gram, weights=problem.weights, centred=problem.intercept, fixed=problem.fixed, own=own)
-        path = problem_path(problem, plan, dense_spectrum(operator))
-        decided = _decided(problem, plan, path)
-        if plan.rule.keeps_training_part:
-            return self._without_refit(problem, plan, *decided)
-        return finish(problem, path, *decided, self.name, operator.mean_row)
+            gram = problem.gram(plan.kernel).astype(plan.dtype, copy=False)
+            own = not isinstance(plan.kernel, Precomputed)
+            operator = Dense(gram, weights=problem.weights, centred=problem.intercept, fixed=problem.fixed, own=own)
+            path = problem_path(problem, plan, dense_spectrum(operator))
+            decided = _decided(problem, plan, path)
+            if plan.rule.keeps_training_part:
+                return self._without_refit(problem, plan, *decided)
+            return finish(problem, path, *decided, self.name, operator.mean_row)
 
     def _without_refit(self, problem: Problem, plan: Plan, stops: list[Stop], sigmas: list[float]) -> Solution:
         """Hold-out as printed in the paper: the estimate stays the one from the training rows."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -71,10 +70,6 @@ class OnGpu:
         unit = _ROUNDING[self.mode]
         return unit if self.mode == "float64" else max(0.1 * unit / float(np.sqrt(problem.n_rows)), 2.5e-11)
 
-    @cached_property
-    def _entry(self) -> int:
-        return 8 if self.mode == "float64" else 4
-
     def working_bytes(self, problem: Problem) -> int:
         """What a fit needs on the device beside its basis: rows made ready, blocks, partial sums."""
         d = problem.covariates.shape[1]
@@ -84,7 +79,7 @@ class OnGpu:
 
     def column_limit(self, problem: Problem, plan: Plan) -> int:
         """Columns on the device while they fit, then in host memory."""
-        column = problem.n_rows * self._entry
+        column = problem.n_rows * (8 if self.mode == "float64" else 4)
         working = self.working_bytes(problem)
         free = free_bytes(self.device) if self.device.type == "cuda" else memory.free_bytes()
         here = max(0, free - working) // column

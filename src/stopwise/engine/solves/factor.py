@@ -82,7 +82,7 @@ class Factor:
         parts: list[Array] = []
         for top in range(first, len(self.lower), BLOCK):
             rows = self.lower[top : top + BLOCK]
-            block = self._library.unit_columns(count, np.arange(count)) if top == first else 0.0
+            block = self._library.eye(count) if top == first else 0.0
             for k, part in enumerate(parts):
                 block = block - rows[:, first + k * BLOCK : first + (k + 1) * BLOCK] @ part
             parts.append(self._library.solve_lower(rows[:, top : top + BLOCK], cast(Array, block)))

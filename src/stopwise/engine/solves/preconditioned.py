@@ -140,7 +140,7 @@ class Preconditioned:
                 return None
             steps = library.solve_lower(lower, library.solve_lower(lower, small + 0.0), transposed=True)
             total = total + direction @ steps
-            inverse = library.solve_lower(lower, library.solve_lower(lower, _eye(library, lower)), transposed=True)
+            inverse = library.solve_lower(lower, library.solve_lower(lower, library.eye(len(lower))), transposed=True)
             residual, change = library.qr(residual - image @ inverse)
             small = change @ small
             direction = residual + direction @ change.T
@@ -153,7 +153,3 @@ class Preconditioned:
 
 def _column_norms(library: ArrayLibrary, small: Array) -> Array:
     return cast(Array, library.host((small * small).sum(0)) ** 0.5)
-
-
-def _eye(library: ArrayLibrary, like: Array) -> Array:
-    return library.unit_columns(len(like), np.arange(len(like)))

@@ -111,7 +111,7 @@ def randomly_pivoted(
         if lower is None:
             break
         # By its small inverse: triangular solves with a million columns take a second each on a device.
-        inverse = library.solve_lower(lower, library.unit_columns(len(accepted), np.arange(len(accepted))))
+        inverse = library.solve_lower(lower, library.eye(len(accepted)))
         new = block[:, accepted] @ inverse.T
         rows[:, count : count + len(accepted)] = new
         left = (left - (new * new).sum(1)).clip(0.0)
