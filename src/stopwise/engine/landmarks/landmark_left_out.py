@@ -14,8 +14,8 @@ from stopwise.filters import SteppedFilter
 from stopwise.path import Path
 from stopwise.rules import Reason, Stop, clock_grid, stop_at
 
-_AT_ONCE = 17
-_COARSE = 8
+_AT_ONCE, _COARSE = 17, 8
+"""Readings of one pass, and which of the clock's grid the first pass looks at: every 8th."""
 
 
 @dataclass(frozen=True)

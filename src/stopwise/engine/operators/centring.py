@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from stopwise._support.arrays import Array
-from stopwise._support.memory import spans
-
-_ROWS = 1024
-"""Rows that are changed at once."""
+from stopwise._support.memory import row_tiles
 
 
 def centred(block: Array, constant: Array | None) -> Array:
@@ -33,5 +30,5 @@ def centred_gram(gram: Array, root_weights: Array | None = None, constant: Array
 
 def subtract_outer(matrix: Array, left: Array, right: Array) -> None:
     """matrix -= left right', a block of rows at a time: no second matrix is made."""
-    for rows in spans(len(matrix), _ROWS):
+    for rows in row_tiles(len(matrix), len(right)):
         matrix[rows] -= left[rows, None] * right[None, :]

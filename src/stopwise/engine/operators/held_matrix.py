@@ -1,22 +1,16 @@
 """The matrix held in memory: the reference for all other operators."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
 from stopwise._support.arrays import Array
-from stopwise._support.memory import spans
+from stopwise._support.memory import row_tiles
 from stopwise.engine.operators.centring import centred_gram
 from stopwise.engine.operators.operator import Operator
 
 _ASYMMETRY = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-4}
 """By how much mirrored entries may differ, relative to the largest: what rounding leaves, with room to spare."""
-
-
-_TILE_ENTRIES = 1 << 23
-"""Entries that are looked at together: 64 MiB, however large the matrix."""
 
 
 class Dense(Operator):
@@ -41,7 +35,7 @@ class Dense(Operator):
         scale = max(float(gram.max(initial=0.0)), -float(gram.min(initial=0.0)))
         if not np.isfinite(scale):
             raise ValueError("the Gram matrix holds NaN or infinity: rescale the covariates or the kernel")
-        gaps = (float(np.abs(gram[t, t.start :] - gram[t.start :, t].T).max()) for t in _tiles(len(gram)))
+        gaps = (float(np.abs(gram[t, t.start :] - gram[t.start :, t].T).max()) for t in row_tiles(*gram.shape))
         gap = max(gaps, default=0.0)
         refuse_asymmetry(gap, scale, gram.dtype)
         self.gram = gram if gap == 0 else _symmetric(gram if own else gram.copy())
@@ -54,7 +48,7 @@ class Dense(Operator):
 
     def _gram_square_sum(self) -> float:
         total = 0.0
-        for t in _tiles(len(self.gram)):
+        for t in row_tiles(*self.gram.shape):
             weighted = self.root_weights[t, None] * self.gram[t] * self.root_weights[None, :]
             total += float(np.vdot(weighted, weighted))
         return total
@@ -88,14 +82,9 @@ def refuse_asymmetry(gap: float, scale: float, dtype: npt.DTypeLike) -> None:
         )
 
 
-def _tiles(n_rows: int) -> Iterator[slice]:
-    """Rows of a square matrix, a few mebibytes of entries at a time."""
-    return spans(n_rows, max(_TILE_ENTRIES // max(n_rows, 1), 1))
-
-
 def _symmetric(gram: Array) -> Array:
     """The mean of a matrix and its mirror image, in its place."""
-    for t in _tiles(len(gram)):
+    for t in row_tiles(*gram.shape):
         mean = (gram[t, t.start :] + gram[t.start :, t].T) / 2
         gram[t, t.start :] = mean
         gram[t.start :, t] = mean.T

@@ -24,10 +24,11 @@ DEVICE: Device | str | None = None
 ROWS = 20_000
 """From here on "auto" takes a GPU that is there: loading torch and compiling a kernel takes seconds."""
 _ROUNDING = {"float64": 2.2e-16, "float32": 1.2e-7, "fast": 1e-3}
-_FEW, _MANY = 64, 64
-"""Block widths where eigenvalues settle the stop, and where statistics do: at a million rows a product of width 64
-takes twice as long as one of width 16."""
+_WIDTH = 64
+"""Columns of a block, whatever settles the stop: at a million rows a product of width 64 takes twice as long as one of
+width 16."""
 _PARTIAL_SUMS = 2 << 30
+"""Bytes that partial sums of a product may take."""
 _BLOCKS = 8
 """Blocks in float64 that are alive at once, at most, while a space grows."""
 
@@ -63,7 +64,7 @@ class OnGpu:
 
     def probe_count(self, problem: Problem, plan: Plan) -> int:
         # The block is filled up to its width: beside one response, one probe less.
-        return min(probe_count(problem, plan, _FEW, _MANY), max(1, problem.n_rows // 4))
+        return min(probe_count(problem, plan, _WIDTH, _WIDTH), max(1, problem.n_rows // 4))
 
     def precision(self, problem: Problem, plan: Plan) -> float:
         # Rounding of float32 products is spread at random over rows and columns: against an eigenvalue it averages out.
@@ -74,7 +75,7 @@ class OnGpu:
         """What a fit needs on the device beside its basis: rows made ready, blocks, partial sums."""
         d = problem.covariates.shape[1]
         rows = problem.n_rows * (8 * d + 2 * 2 * (3 * d + 32))
-        blocks = _BLOCKS * 8 * problem.n_rows * max(_FEW, problem.responses.shape[1] + 1)
+        blocks = _BLOCKS * 8 * problem.n_rows * max(_WIDTH, problem.responses.shape[1] + 1)
         return int(rows + blocks + min(_PARTIAL_SUMS, 64 * problem.n_rows * 64))
 
     def column_limit(self, problem: Problem, plan: Plan) -> int:

@@ -21,6 +21,7 @@ from stopwise.spectrum import Density, Spectrum
 _SIGMAS = 3.5
 """Jackknife standard errors on either side of a bracket: eight groups leave seven degrees of freedom."""
 _CERTAIN = 1e-9
+"""How well an eigenvalue must be known, relative to itself, for a stop that is exact to one step."""
 _UNSEEN = 0.05
 """Degrees of freedom outside the space, relative to those left over, up to which leave-one-out may share them out."""
 

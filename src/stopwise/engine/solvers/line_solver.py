@@ -44,6 +44,7 @@ _ACCURACY, _ACCURACY_MANY, _MANY = 1e-8, 1e-6, 100_000
 """How far the filter's approximation may be off, and from how many rows a hundred times that is allowed: the error of
 an estimate from so many rows is a thousand times larger."""
 _RIDGE_STEPS = 4
+"""Solves that span ridge's path around its stop."""
 _SPECTRUM_PLACES = 1_000
 """Bins whose eigenvalues stand for all of them in sums; exact where there are no more places."""
 

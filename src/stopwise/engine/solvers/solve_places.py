@@ -21,7 +21,7 @@ from stopwise.engine.solvers.gpu_solver import OnGpu
 from stopwise.engine.solvers.plan import Plan
 from stopwise.engine.solves.anchor import AnchorSystem
 from stopwise.engine.solves.costs import DEVICE, HOST, LEAST_LEFT_OUT, SINGLE_ROWS, Machine
-from stopwise.engine.solves.half_held import HalfHeld
+from stopwise.engine.solves.half_held import TILE, HalfHeld
 from stopwise.engine.solves.preconditioned import Product
 from stopwise.engine.solves.systems import FactorSystem, FoldSystem, RawGram
 from stopwise.kernels import Precomputed
@@ -29,8 +29,6 @@ from stopwise.problem import Problem
 
 HELD_SHARE = 0.6
 """Of the free memory, what a held matrix may take."""
-_TILE_ROWS = 500
-"""Rows of a held matrix that are made at once: its kernel takes several copies of them."""
 
 
 def half_held_bytes(n_rows: int, *, single: bool) -> float:
@@ -129,7 +127,7 @@ class HostPlace(Place):
         if 2 * 8.0 * n**2 >= HELD_SHARE * memory.free_bytes():
             return None
         held, everything = np.empty((n, n)), np.arange(n)
-        for rows in np.array_split(everything, -(-n // _TILE_ROWS)):
+        for rows in np.array_split(everything, -(-n // TILE)):
             held[rows[0] : rows[-1] + 1] = problem.gram(kernel, rows, everything)
         return held
 

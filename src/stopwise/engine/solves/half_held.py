@@ -20,10 +20,8 @@ from stopwise.engine.operators import Operator
 from stopwise.engine.operators.held_matrix import refuse_asymmetry
 from stopwise.engine.solves.factor import Factor, with_least_shift
 
-_TILE = 500
-"""Columns that are made at once: a kernel takes several copies of them."""
-
-
+TILE = 500
+"""Rows or columns of a held matrix that are made at once: a kernel takes several copies of them."""
 _ROUNDED = 0.01
 """How much of a residual may be rounding: then the error it leads to is larger by 1e-4 of itself."""
 
@@ -62,7 +60,7 @@ class HalfHeld(Operator):
             refuse_asymmetry(float(np.abs(tile[first:] - tile[first:].T).max()), scale, self.dtype)
             square[:last, first:last] = tile
 
-        parts = list(spans(self.n_rows, _TILE))[::-1]  # the longest first
+        parts = list(spans(self.n_rows, TILE))[::-1]  # the longest first
         count = min(thread_count(self._n_jobs), len(parts))
         if count <= 1:
             list(map(fill, parts))
@@ -125,7 +123,7 @@ class HalfHeld(Operator):
         if constant is not None:
             image = self.mean_image[self.order] * self.n_samples
             lifted = image - constant * (constant @ image + scale)
-        for part in spans(self.n_rows, _TILE):
+        for part in spans(self.n_rows, TILE):
             first, last = part.start, part.stop
             tile = self.square[first:last, first:].T * (roots[first:, None] * roots[first:last])
             if constant is not None:

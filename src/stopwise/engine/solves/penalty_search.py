@@ -27,6 +27,7 @@ _FINE = 0.02
 _ORDER = 5
 """Readings that an interpolating polynomial goes through."""
 _MOST_READINGS = 24
+"""After so many the search ends with what it has: six to eight are enough in practice."""
 _TOGETHER, _READ_OFF = 8.0, 4.0
 """What a bound allows for beside `SIGMAS`: the variance that leaving rows out together adds, in units of their share;
 and times the gap between two orders of interpolation. Chosen so that at most one in a hundred of 200 random problems

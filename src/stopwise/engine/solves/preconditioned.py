@@ -20,6 +20,7 @@ from stopwise.engine.solves.preconditioner import LowRank
 
 Product = Callable[[Array], Array]
 _REFINEMENTS = 4
+"""How often a solve is gone on with where its residual is larger than asked for."""
 ROUGH = 0.02
 """How far columns may be off that only feed means over random signs (of z'P z that leaves the square, 4e-4) or the path
 away from its stop."""

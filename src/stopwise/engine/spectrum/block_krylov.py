@@ -21,7 +21,7 @@ from typing import Protocol, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.engine.operators.eigenvalue_counts import Counting
+from stopwise.engine.operators.eigenvalue_counts import GROUPS, Counting
 from stopwise.engine.operators.running_sums import Line
 from stopwise.engine.spectrum.column_store import Block, NumpyStore, Store
 from stopwise.engine.spectrum.eigenpairs import clean_eigenvalues
@@ -32,8 +32,6 @@ __all__ = ["GROUPS", "BlockKrylov", "Multiplier", "NumpyStore", "Store", "with_d
 
 _CONVERGED = 1e-3
 """A Ritz pair counts as an eigenpair when its residual is below this share of its value."""
-GROUPS = 8
-"""Groups of probes that are left out in turn: replicas enough for a standard error to 25 percent."""
 _POLE_CYCLE = (10.0, 10.0, 3.0, 30.0)
 """Where a rational space puts its poles, in units of 1/step_sum at the stop: ten makes exp(-eta lambda) a polynomial of
 degree 15 in the smoother, to 2e-7."""
