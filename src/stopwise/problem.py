@@ -112,6 +112,11 @@ class Problem:
         """sqrt of the weights, or None."""
         return None if self.weights is None else np.sqrt(self.weights)
 
+    @property
+    def weighted_responses(self) -> Array:
+        """sqrt(w) y, (n, q)."""
+        return self.responses if self.weights is None else self.responses * np.sqrt(self.weights)[:, None]
+
     def left_out_shares(self, rows: Array) -> Array | None:
         """What squared left-out errors of some rows, by weight, are multiplied by where stops are compared."""
         if self.weights is None:

@@ -77,7 +77,7 @@ def agrees_with_dense(kernel, rng, largest):
     np.testing.assert_allclose(prediction.mean, mean, atol=1e-9 * size)
     np.testing.assert_allclose(np.sqrt(prediction.variance), np.sqrt(variance), atol=1e-9)
     norms = (dense.dual * (kernel(x[:, None], x[:, None]) @ dense.dual)).sum(axis=0)
-    np.testing.assert_allclose(fit.squared_hilbert_norm[0], norms, rtol=1e-7)
+    np.testing.assert_allclose((fit.dual * fit.fitted).sum(axis=0)[0], norms, rtol=1e-7)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)

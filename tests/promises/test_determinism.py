@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import stopwise as sw
 from problems import MONOTONE, design, estimator, response
 from stopwise.engine.operators.tiles import Tiled
-from stopwise.engine.solvers.krylov_solver import KrylovSolver
+from stopwise.engine.solvers.krylov_solver import Host, KrylovSolver
 from stopwise.engine.solvers.plan import Plan
 from stopwise.estimators.prediction.host import Tile, predict_in_tiles
 from stopwise.problem import make_problem
@@ -94,7 +94,7 @@ def test_the_size_of_tiles_changes_rounding_alone(rows):
     plain = make("krylov", sw.rules.Critical(hilbert_radius=5.0)).fit(x, y)
     problem = make_problem(x, y[:, None], None, intercept=True, seed=7)
     plan = Plan(plain.kernel_, sw.filters.GradientDescent(), plain.rule, sw.noise.Known(0.3))
-    solver = KrylovSolver("krylov", lambda problem, plan: Tiled(plan.kernel, x, centred=True, tile_rows=rows))
+    solver = KrylovSolver("krylov", Host(lambda problem, plan: Tiled(plan.kernel, x, centred=True, tile_rows=rows)))
     solution = solver.solve(problem, plan)
     assert solution.stops[0].iteration == plain.n_iter_
     there = solution.path.column(0).fit(solution.stops[0].step_sum)

@@ -66,11 +66,9 @@ class NumpyLibrary:
         """Zeros of this kind."""
         return np.zeros(shape)
 
-    def unit_columns(self, n_rows: int, rows: Array) -> Array:
-        """A column of zeros with a one in it for each of `rows`."""
-        out = np.zeros((n_rows, len(rows)))
-        out[rows, np.arange(len(rows))] = 1.0
-        return out
+    def eye(self, count: int) -> Array:
+        """The identity of this kind."""
+        return np.eye(count)
 
     def join(self, blocks: list[Array]) -> Array:
         """Blocks side by side."""
@@ -124,10 +122,8 @@ class TorchLibrary:
     def zeros(self, *shape: int) -> Array:
         return cast(Array, self._like.new_zeros(shape))
 
-    def unit_columns(self, n_rows: int, rows: Array) -> Array:
-        out = self._like.new_zeros((n_rows, len(rows)))
-        out[torch().as_tensor(rows, device=out.device), torch().arange(len(rows), device=out.device)] = 1.0
-        return cast(Array, out)
+    def eye(self, count: int) -> Array:
+        return cast(Array, torch().eye(count, dtype=self._like.dtype, device=self._like.device))
 
     def join(self, blocks: list[Array]) -> Array:
         return blocks[0] if len(blocks) == 1 else cast(Array, torch().cat(blocks, 1))

@@ -48,8 +48,12 @@ def keep_freed_memory() -> None:
 
 def row_tiles(n_rows: int, n_columns: int) -> Iterator[slice]:
     """Slices that cover so many rows, of `TILE_ENTRIES` entries each with so many columns."""
-    step = max(1, TILE_ENTRIES // max(n_columns, 1))
-    return (slice(first, min(first + step, n_rows)) for first in range(0, n_rows, step))
+    return spans(n_rows, max(1, TILE_ENTRIES // max(n_columns, 1)))
+
+
+def spans(count: int, step: int) -> Iterator[slice]:
+    """Slices of `step` that cover 0 to `count`; the last may be shorter."""
+    return (slice(first, min(first + step, count)) for first in range(0, count, step))
 
 
 def gibibytes(count: float) -> str:

@@ -124,7 +124,7 @@ def test_only_the_default_rule_is_shown_rows(monkeypatch):
     def shown(*what):
         raise AssertionError("rows were made")
 
-    monkeypatch.setattr(landmark_solver, "_sampled", shown)
+    monkeypatch.setattr(landmark_solver._Decisions, "_sampled", shown)
     X, y, _ = problem(6)
     for rule in (sw.rules.Critical(), sw.rules.GCV(), sw.rules.MarginalLikelihood()):
         model = sw.KernelRidgeRegressor(sw.kernels.Laplace(1.0), solver="nystrom", n_landmarks=20, rule=rule).fit(X, y)

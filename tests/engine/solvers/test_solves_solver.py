@@ -19,6 +19,7 @@ from stopwise.engine.solvers import (
 )
 from stopwise.engine.solvers.krylov_solver import UnsettledWarning
 from stopwise.engine.solves import anchor, systems
+from stopwise.engine.solves.costs import HOST
 from stopwise.engine.solves.penalty_search import PenaltySearch
 from stopwise.filters import CutOff, GradientFlow, Ridge
 from stopwise.kernels import Gaussian, Laplace, Matern
@@ -117,7 +118,7 @@ def test_the_default_rule_stops_as_well_as_with_all_eigenpairs(solver, in_folds)
 @pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")
 def test_a_start_that_a_sample_gave_leads_to_the_same_stop(solver, in_folds, monkeypatch):
     monkeypatch.setattr(solves_solver, "START_ROWS", 100)
-    monkeypatch.setitem(solves_solver.MIDDLE_ROWS, "host", 200)
+    monkeypatch.setattr(solve_places.HostPlace, "machine", replace(HOST, middle_rows=200))
     assert np.all(losses(solver, range(2 if in_folds else 6), 450)[:, 0] <= (0.02 if in_folds else 0.002))
 
 
@@ -231,7 +232,7 @@ def test_folds_are_left_out_where_a_krylov_space_cannot_hold_the_leverages(monke
     monkeypatch.setattr(
         krylov_left_out._Readings, "leave_out", lambda self, rows: asked.append(rows) or fold(self, rows)
     )
-    monkeypatch.setattr(krylov_solver, "_column_limit", lambda problem, plan: 300)
+    monkeypatch.setattr(krylov_solver.Host, "column_limit", lambda place, problem, plan: 300)
     dense = sw.KernelRidgeRegressor(Laplace(1.0), solver="dense").fit(x, y)
     model = sw.KernelRidgeRegressor(Laplace(1.0), solver="krylov").fit(x, y)
     assert {len(rows) for rows in asked} == {20}
@@ -273,7 +274,7 @@ def test_a_krylov_space_is_asked_the_same_rule_on_rows_left_out(monkeypatch):
     x = generator.uniform(-1, 1, (2_600, 2))
     truth = np.sin(3 * x[:, 0]) + x[:, 1] ** 2
     y = truth + generator.normal(size=2_600)
-    monkeypatch.setattr(solver_choice, "HOST_PATIENCE", 0.0)
+    monkeypatch.setattr(solver_choice, "HOST", replace(HOST, patience=0.0))
     model = sw.KernelRidgeRegressor(Gaussian(0.7)).fit(x, y)
     assert model.solver_ == "krylov"
     assert model.stop_.evidence.rule == "prudent"
@@ -310,7 +311,8 @@ def test_more_rows_are_left_out_only_where_they_could_settle_the_stop(monkeypatc
     grow = systems.FoldSystem.grow
     monkeypatch.setattr(systems.FoldSystem, "grow", lambda system: calls.append(system) or grow(system))
     monkeypatch.setattr(solve_places, "HELD_SHARE", 0.0)  # of the memory: no matrix is held
-    monkeypatch.setattr(solve_places, "HOST_SOLVE", 1e-6)  # seconds: no small penalty is affordable
+    # No small penalty is affordable: a solve may take a microsecond.
+    monkeypatch.setattr(solve_places.HostPlace, "machine", replace(HOST, solve=1e-6))
     with pytest.warns(UnsettledWarning):
         sw.KernelRidgeRegressor(Laplace(1.0), solver="preconditioned").fit(x, np.sin(9 * x[:, 0]))
     assert not calls

@@ -10,8 +10,8 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.dask import Client, Future
-from stopwise._support.memory import row_tiles
-from stopwise.engine.operators.operator import Operator
+from stopwise._support.memory import row_tiles, spans
+from stopwise.engine.operators.operator import KernelOperator
 from stopwise.kernels import Kernel, Rows, take_rows
 
 _COLUMNS = 4096
@@ -28,8 +28,7 @@ def _product(
     for right, block, weight in zip(everyone, blocks, others, strict=True):
         for part in row_tiles(n_rows, _COLUMNS):
             left = take_rows(rows, part)
-            for start in range(0, len(block), _COLUMNS):
-                columns = slice(start, min(start + _COLUMNS, len(block)))
+            for columns in spans(len(block), _COLUMNS):
                 tile = kernel.block(left, take_rows(right, columns))
                 out[part] += tile @ block[columns]
                 if mine is None or weight is None:
@@ -43,7 +42,7 @@ def _count(rows: Rows) -> int:
     return _count(rows[0]) if isinstance(rows, tuple) else len(rows)
 
 
-class ChunkedGram(Operator):
+class ChunkedGram(KernelOperator):
     """K from row chunks on workers (futures, in order)."""
 
     def __init__(
@@ -57,9 +56,8 @@ class ChunkedGram(Operator):
         weights: Array | None = None,
         centred: bool = False,
     ) -> None:
-        super().__init__(len(covariates), weights=weights, centred=centred)
-        kernel.check(covariates)
-        self.client, self.kernel, self.covariates = client, kernel, covariates
+        super().__init__(kernel, covariates, weights=weights, centred=centred)
+        self.client = client
         ends = np.cumsum(lengths)
         self.slices = [slice(int(end - size), int(end)) for end, size in zip(ends, lengths, strict=True)]
         origin = covariates.mean(axis=0)
@@ -76,9 +74,6 @@ class ChunkedGram(Operator):
         results = self.client.gather(jobs)
         self._squares = sum(squares for _, squares in results)
         return np.concatenate([rows for rows, _ in results])
-
-    def _gram_diagonal(self) -> Array:
-        return self.kernel.diagonal(self.covariates)
 
     def _gram_square_sum(self) -> float | None:
         return self._squares

@@ -13,7 +13,6 @@ import numpy as np
 
 from stopwise._support.arrays import Array, Device, Rows, Tensor, TensorType
 from stopwise._support.torch import is_tensor, pick_device, torch
-from stopwise.engine.gpu.fused_source import Scheme
 from stopwise.engine.gpu.fused_tiles import FusedTiles, can_fuse, pick_scheme
 from stopwise.engine.gpu.packed_rows import diagonal_of, snapped
 from stopwise.engine.gpu.plain_tiles import TorchTiles
@@ -33,7 +32,6 @@ def as_tensor(values: Rows, device: Device, dtype: TensorType | None = None) -> 
 
 
 def block_dtype(precision: Precision) -> TensorType:
-    """The type that blocks have in a mode."""
     return torch().float64 if precision == "float64" else torch().float32
 
 
@@ -49,13 +47,12 @@ class Cross:
         *,
         precision: Precision = "float32",
         same: bool = False,
-        scheme: Scheme | None = None,
     ) -> None:
         self.shape = (len(left), len(right))
         self.dtype = block_dtype(precision)
         self.tiles: FusedTiles | TorchTiles
         if precision != "float64" and can_fuse(left.device):
-            scheme = scheme or pick_scheme(form, left if same else torch().cat([left, right]), origin, precision)
+            scheme = pick_scheme(form, left if same else torch().cat([left, right]), origin, precision)
             self.tiles = FusedTiles(form, left, right, origin, same=same, scheme=scheme)
         else:
             self.tiles = TorchTiles(form, left, right, origin, same=same, dtype=self.dtype)
@@ -83,7 +80,6 @@ class Cuda(Operator):
         centred: bool = False,
         precision: Precision = "float32",
         device: Device | str | None = None,
-        scheme: Scheme | None = None,
     ) -> None:
         super().__init__(len(covariates), weights=weights, centred=centred)
         self.kernel, self.precision = kernel, precision
@@ -95,7 +91,6 @@ class Cuda(Operator):
         self.origin = self.rows.mean(0)
         if precision != "float64":
             self.rows = snapped(self.form, self.rows, self.origin)
-        self._scheme = scheme
 
     @cached_property
     def cross(self) -> Cross:
@@ -103,12 +98,23 @@ class Cuda(Operator):
         return self._cross(self.form)
 
     def _cross(self, form: Form) -> Cross:
-        return Cross(form, self.rows, self.rows, self.origin, precision=self.precision, same=True, scheme=self._scheme)
+        return Cross(form, self.rows, self.rows, self.origin, precision=self.precision, same=True)
 
     def product_of_rows(self, rows: Array, block: Tensor) -> Tensor:
         """Some rows of the raw Gram matrix times a tensor."""
-        part = Cross(self.form, self.rows[rows], self.rows, self.origin, precision=self.precision, scheme=self._scheme)
+        part = Cross(self.form, self.rows[rows], self.rows, self.origin, precision=self.precision)
         return part.product(block.contiguous())
+
+    def gram(self) -> Tensor:
+        """The raw Gram matrix, (n, n), in float64."""
+        return self._tiles(self.rows, same=True).whole()
+
+    def columns(self, at: Array) -> Tensor:
+        """Some of its columns, (n, len(at))."""
+        return self._tiles(self.rows[as_tensor(at, self.device)], same=False).whole().T
+
+    def _tiles(self, left: Tensor, *, same: bool) -> TorchTiles:
+        return TorchTiles(self.form, left, self.rows, self.origin, same=same, dtype=torch().float64)
 
     @cached_property
     def on_device(self) -> OnDevice:
@@ -119,7 +125,7 @@ class Cuda(Operator):
         out = self.cross.product(as_tensor(block, self.device))
         return cast(Array, out.double().cpu().numpy())
 
-    def _gram_diagonal(self) -> Array:
+    def gram_diagonal(self) -> Array:
         return cast(Array, diagonal_of(self.form, self.rows).cpu().numpy())
 
     def _gram_square_sum(self) -> float:
@@ -142,12 +148,10 @@ class OnDevice:
 
     @property
     def trace(self) -> float:
-        """The trace of K."""
         return self.operator.trace
 
     @property
     def square_sum(self) -> float | None:
-        """The squared Frobenius norm of K."""
         return self.operator.square_sum
 
     def centre(self, block: Tensor) -> Tensor:

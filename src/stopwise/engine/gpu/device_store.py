@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stopwise._support.arrays import Array, Mask, Tensor
+from stopwise._support.memory import spans
 from stopwise._support.torch import torch
 from stopwise.engine.gpu.device_operator import OnDevice, as_tensor
 from stopwise.engine.gpu.plain_tiles import free_bytes
@@ -88,8 +89,7 @@ class TorchStore:
         for first in range(0, width, SLAB):
             last = min(first + SLAB, width)
             slab = self._slabs[first // SLAB][: last - first]
-            for top in range(0, self.n_rows, _ROWS):
-                rows = slice(top, min(top + _ROWS, self.n_rows))
+            for rows in spans(self.n_rows, _ROWS):
                 yield slice(first, last), rows, slab[:, rows].to(self.device, non_blocking=True)
 
     def inner(self, block: Tensor) -> Array:
@@ -111,8 +111,7 @@ class TorchStore:
             if self.device.type == "cuda" and size > (free_bytes(self.device) - self._reserve) // 2:
                 return self._turn_rows(rotation, rows)
             whole = torch().empty((self.n_rows, rotation.shape[1]), dtype=self.dtype, device=self.device)
-            for top in range(0, self.n_rows, _ROWS // 4):
-                part = slice(top, min(top + _ROWS // 4, self.n_rows))
+            for part in spans(self.n_rows, _ROWS // 4):
                 whole[part] = self._turn_rows(rotation, part)
             self._turned = (rotation, whole)
         return self._turned[1][rows]
@@ -180,7 +179,6 @@ class DeviceRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
         return self.store.n_rows, self.width
 
     def __len__(self) -> int:
@@ -223,8 +221,7 @@ class DeviceBasis:
         """Sum over j of weights_j v_ij^2 for every row i: (k,) or (k, g) -> (n,) or (n, g)."""
         small = as_tensor(weights, self.store.device, torch().float64).reshape(len(weights), -1)
         out = small.new_empty((self.store.n_rows, small.shape[1]))
-        for top in range(0, self.store.n_rows, tile):
-            rows = slice(top, min(top + tile, self.store.n_rows))
+        for rows in spans(self.store.n_rows, tile):
             vectors = self.store.turned(self.rotation, rows).double()
             out[rows] = (vectors * vectors) @ small
         return cast(Array, out.cpu().numpy().reshape(len(out), *weights.shape[1:]))

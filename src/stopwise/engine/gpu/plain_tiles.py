@@ -4,6 +4,7 @@ Inner products are taken in float64 (a distance is a difference of large numbers
 """
 
 from stopwise._support.arrays import Device, Tensor, TensorType
+from stopwise._support.memory import spans
 from stopwise._support.torch import torch
 from stopwise.engine.gpu.packed_rows import evaluate
 from stopwise.kernels.expressions import AbsoluteDistance, Dot, Sides, SquaredDistance, apart
@@ -50,7 +51,7 @@ class TorchTiles:
     def __init__(
         self, form: Form, left: Tensor, right: Tensor, origin: Tensor, *, same: bool, dtype: TensorType
     ) -> None:
-        self.form, self.dtype, self.same = form, dtype, same
+        self.form, self.dtype, self.same, self._device = form, dtype, same, left.device
         self.n_left, self.n_right = len(left), len(right)
         self._left = [_ready(leaf, left, origin) for leaf in form.leaves]
         self._right = self._left if same else [_ready(leaf, right, origin) for leaf in form.leaves]
@@ -74,6 +75,13 @@ class TorchTiles:
                 value[inside - first, inside] = leaf.shift
             leaves.append(value.to(self.dtype))
         return evaluate(self.form, leaves, [_growth(*beside[g.leaf], g.rate, self.dtype) for g in self.form.growths])
+
+    def whole(self) -> Tensor:
+        """k(left, right), filled tile by tile."""
+        out = torch().empty((self.n_left, self.n_right), dtype=self.dtype, device=self._device)
+        for rows in spans(self.n_left, max(1, min(self.tile, 4096))):
+            out[rows] = self.rows(rows.start, rows.stop)
+        return out
 
     def product(self, block: Tensor) -> Tensor:
         """k(left, right) @ block. Where memory runs out in flight, the tile is halved and the walk goes on."""

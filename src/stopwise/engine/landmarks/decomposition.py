@@ -17,7 +17,6 @@ import numpy as np
 import scipy.linalg
 
 from stopwise._support.arrays import Array
-from stopwise._support.memory import row_tiles
 from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Moments
 from stopwise.filters import Filter
 from stopwise.path import Path
@@ -129,10 +128,10 @@ class Spread:
 
     def variance(self, covariates: Array) -> Array:
         """One column per response."""
+        features = FeatureRows(self.landmarks, covariates, None, self.mean)
         out = np.empty((len(covariates), self.factors.shape[1]))
-        for rows in row_tiles(len(covariates), len(self.landmarks.points)):
-            features = self.landmarks.features(covariates[rows]).astype(np.float64, copy=False) - self.mean
-            out[rows] = (features @ self.rotation) ** 2 @ self.factors**2
+        for rows in features.tiles():
+            out[rows] = (features[rows] @ self.rotation) ** 2 @ self.factors**2
         return out + self.constant
 
 
@@ -172,34 +171,21 @@ def decompose(moments: Moments, *, centred: bool) -> Decomposition:
     return Decomposition(spectrum, vectors, mean, cross, energy, most, least)
 
 
-@dataclass(frozen=True)
-class Bracket:
-    """The earliest and the latest stop that some spectrum between the two extremes asks for."""
+def bracket_stop(
+    path: Path, rule: Rule, noise_std: float, data: Data, stop: Stop, extremes: Decomposition, tol: float
+) -> tuple[tuple[float, float], bool]:
+    """The earliest and the latest clock reading among the stop and those of the same rule under both extreme spectra.
 
-    low: Stop
-    high: Stop
-
-    def settled(self, tol: float) -> bool:
-        """Whether the two differ by at most the share `tol` (0: not at all)."""
-        if self.low.iteration is not None and self.high.iteration is not None:
-            return self.high.iteration - self.low.iteration <= tol * self.high.iteration
-        return self.high.step_sum - self.low.step_sum <= max(tol, 1e-9) * self.high.step_sum
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Both ends on the clock."""
-        return self.low.step_sum, self.high.step_sum
-
-
-def bracket_stop(path: Path, rule: Rule, noise_std: float, data: Data, stop: Stop, extremes: Decomposition) -> Bracket:
-    """The stop of the same rule under both extreme spectra, and the one chosen.
-
-    A proof for Critical with radius and noise given; for rules that read the responses a range, since what the
-    landmarks miss of them is not known.
+    And whether they differ by at most the share `tol` (0: not at all). A proof for Critical with radius and noise
+    given; for rules that read the responses a range, since what the landmarks miss of them is not known.
     """
     stops = [stop]
     for density in (extremes.most, extremes.least):
         spectrum = replace(path.spectrum, density=density, bound=density)
         stops.append(rule.select(replace(path, spectrum=spectrum), noise_std, data))
-    stops.sort(key=lambda one: one.step_sum)
-    return Bracket(stops[0], stops[-1])
+    low, *_, high = sorted(stops, key=lambda one: one.step_sum)
+    if low.iteration is not None and high.iteration is not None:
+        settled = high.iteration - low.iteration <= tol * high.iteration
+    else:
+        settled = high.step_sum - low.step_sum <= max(tol, 1e-9) * high.step_sum
+    return (low.step_sum, high.step_sum), settled

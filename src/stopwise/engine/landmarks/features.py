@@ -116,36 +116,20 @@ class Moments:
     """Some of the rows, for rules that judge a stop by single rows; None in files of the first version."""
 
     def __add__(self, other: Moments) -> Moments:
-        return Moments(
-            self.gram + other.gram,
-            self.cross + other.cross,
-            self.feature_sum + other.feature_sum,
-            self.response_sum + other.response_sum,
-            self.response_square + other.response_square,
-            self.diagonal_sum + other.diagonal_sum,
-            self.weight + other.weight,
-            self.n_rows + other.n_rows,
-            self.n_observations + other.n_observations,
-            None if self.sample is None or other.sample is None else self.sample + other.sample,
-        )
-
-    def merge(self, other: Moments) -> Moments:
         """The moments of both sets of rows together."""
-        return self + other
+        names = (*_WEIGHTED, "n_rows", "n_observations")
+        sample = None if self.sample is None or other.sample is None else self.sample + other.sample
+        return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in names}, sample=sample)
 
     def mapped(self, factor: Array, shift: Array) -> Moments:
         """The moments of factor * y + shift in place of y."""
-        return Moments(
-            self.gram,
-            self.cross * factor + np.outer(self.feature_sum, shift),
-            self.feature_sum,
-            self.response_sum * factor + self.weight * shift,
-            self.response_square * factor**2 + 2 * factor * shift * self.response_sum + self.weight * shift**2,
-            self.diagonal_sum,
-            self.weight,
-            self.n_rows,
-            self.n_observations,
-            None if self.sample is None else self.sample.mapped(factor, shift),
+        squares = self.response_square * factor**2 + 2 * factor * shift * self.response_sum + self.weight * shift**2
+        return replace(
+            self,
+            cross=self.cross * factor + np.outer(self.feature_sum, shift),
+            response_sum=self.response_sum * factor + self.weight * shift,
+            response_square=squares,
+            sample=None if self.sample is None else self.sample.mapped(factor, shift),
         )
 
     def of_mean_weight_one(self) -> Moments:
@@ -155,18 +139,12 @@ class Moments:
 
     def reweighted(self, by: float) -> Moments:
         """The moments with every weight multiplied."""
-        return Moments(
-            self.gram * by,
-            self.cross * by,
-            self.feature_sum * by,
-            self.response_sum * by,
-            self.response_square * by,
-            self.diagonal_sum * by,
-            self.weight * by,
-            self.n_rows,
-            self.n_observations,
-            None if self.sample is None else self.sample.reweighted(by),
-        )
+        sample = None if self.sample is None else self.sample.reweighted(by)
+        return replace(self, **{name: getattr(self, name) * by for name in _WEIGHTED}, sample=sample)
+
+
+_WEIGHTED = ("gram", "cross", "feature_sum", "response_sum", "response_square", "diagonal_sum", "weight")
+"""The sums that weights multiply."""
 
 
 def moments_of(
@@ -201,16 +179,10 @@ def moments_of(
     weight = float(n) if weights is None else float(weights.sum())
     counted_rows = n if weights is None else int(np.count_nonzero(weights))
     squares = np.asarray((counted * responses).sum(axis=0))
-    seen = _observations(n, weights, counts)
+    seen = float(counted_rows if counts is None else counts.sum())
     sample = sample_rows(covariates, responses, weights, counts)
     sums = (gram, cross, feature_sum, counted.sum(axis=0), squares, diagonal_sum)
     return Moments(*sums, weight, counted_rows, seen, sample)
-
-
-def _observations(n_rows: int, weights: Array | None, counts: Array | None) -> float:
-    if counts is not None:
-        return float(counts.sum())
-    return float(n_rows if weights is None else np.count_nonzero(weights))
 
 
 def _add_gram(total: Array, features: Array) -> Array:
@@ -240,7 +212,6 @@ class FeatureRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(n, r), as of the matrix it stands for."""
         return len(self.covariates), self.landmarks.rank
 
     def __len__(self) -> int:
@@ -256,7 +227,6 @@ class FeatureRows:
         return replace(self, covariates=self.covariates[rows], root_weights=root)
 
     def tiles(self) -> Iterator[slice]:
-        """Slices that cover all rows."""
         return row_tiles(len(self), max(self.shape[1], len(self.landmarks.points)))
 
     def __matmul__(self, block: Array) -> Array:

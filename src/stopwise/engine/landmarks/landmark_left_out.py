@@ -9,13 +9,13 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.memory import row_tiles
-from stopwise.engine.landmarks.features import Landmarks
+from stopwise.engine.landmarks.features import FeatureRows, Landmarks
 from stopwise.filters import SteppedFilter
 from stopwise.path import Path
 from stopwise.rules import Reason, Stop, clock_grid, stop_at
 
-_AT_ONCE = 17
-_COARSE = 8
+_AT_ONCE, _COARSE = 17, 8
+"""Readings of one pass, and which of the clock's grid the first pass looks at: every 8th."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ def left_out_squares(
     A row of `counts` observations leaves out one of them.
     """
     total = np.zeros(smoother.gains.shape[1])
+    features = FeatureRows(smoother.landmarks, covariates, None, smoother.mean)
     for rows in row_tiles(len(covariates), max(len(smoother.landmarks.points), total.size)):
-        features = smoother.landmarks.features(covariates[rows]).astype(np.float64, copy=False) - smoother.mean
-        vectors = features @ smoother.rotation
+        vectors = features[rows] @ smoother.rotation
         residual = (responses[rows, smoother.column] - smoother.offset)[:, None] - vectors @ smoother.weighted
         leverage = vectors**2 @ smoother.gains + (1 / smoother.n_samples if smoother.intercept else 0.0)
         if weights is not None:

@@ -38,7 +38,6 @@ class RowSample:
         return len(self.keys)
 
     def __add__(self, other: RowSample) -> RowSample:
-        """The sample of both sets of rows together."""
         both = [np.concatenate(parts) for parts in zip(self._columns(), other._columns(), strict=True)]
         return RowSample(*both)._smallest()
 
@@ -50,11 +49,9 @@ class RowSample:
         return RowSample(*(column[order] for column in self._columns()))
 
     def mapped(self, factor: Array, shift: Array) -> RowSample:
-        """The sample with factor * y + shift in place of y."""
         return replace(self, responses=self.responses * factor + shift)
 
     def reweighted(self, by: float) -> RowSample:
-        """The sample with every weight multiplied."""
         return replace(self, weights=self.weights * by)
 
 

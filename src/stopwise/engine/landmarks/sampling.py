@@ -52,7 +52,6 @@ class Uniform:
         _check_count(self.count)
 
     def points(self, kernel: Kernel, n_rows: int, take: Take, seed: int) -> Array:
-        """The covariates of the chosen rows."""
         return take(draw_rows(n_rows, min(self.count, n_rows), seed))
 
 
@@ -73,7 +72,6 @@ class Leverage:
         _check_count(self.oversampling)
 
     def points(self, kernel: Kernel, n_rows: int, take: Take, seed: int) -> Array:
-        """The covariates of the chosen rows."""
         count = min(self.count, n_rows)
         size = min(n_rows, max(count, min(self.oversampling * count, MOST)))
         candidates = take(draw_rows(n_rows, size, seed))

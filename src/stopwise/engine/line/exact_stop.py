@@ -82,7 +82,6 @@ class ExactStop:
             regret=0.0,
             at_start=stop >= high,
             at_end=stop <= low,
-            readings=len(grid),
         )
 
     def confirmed(self, found: FoundPenalty) -> FoundPenalty:
@@ -92,9 +91,7 @@ class ExactStop:
         lowest = float(at_best.sum()) / self.rows.n_samples
         criterion = lowest + float(above[0])
         off = abs(float(above[0]) - (found.criterion - found.lowest)) / max(criterion, np.finfo(float).tiny)
-        return replace(
-            found, criterion=criterion, lowest=lowest, standard_error=float(spread[0]), regret=off, readings=2
-        )
+        return replace(found, criterion=criterion, lowest=lowest, standard_error=float(spread[0]), regret=off)
 
     def _constant_stands(self, errors: Array) -> bool:
         """Whether no fit is to be preferred to that of the largest penalty; errors by ascending penalties."""

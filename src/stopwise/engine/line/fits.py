@@ -15,10 +15,9 @@ from typing import cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.engine.line.joins import Layout
+from stopwise.engine.line.joins import Layout, lay_out, likelihood, posterior, solves
 from stopwise.engine.line.merged_rows import LineRows
 from stopwise.engine.line.pass_records import Filtered, Lanes, Likelihood, Means
-from stopwise.engine.line.stretches import lay_out, likelihood, posterior, solves
 from stopwise.engine.line.transitions import StateSpace
 from stopwise.engine.line.triangles import Triangle
 
@@ -67,11 +66,6 @@ class LineFit:
     def degrees_of_freedom(self) -> Array:
         """Trace of the smoother, without the intercept, (g,)."""
         return cast(Array, (1.0 - self.leverage_left).sum(axis=0) - float(self.intercept))
-
-    @property
-    def squared_hilbert_norm(self) -> Array:
-        """|f|_H^2 = dual' G dual, (g, responses)."""
-        return cast(Array, (self.dual * self.fitted).sum(axis=0))
 
     def scaled_energy(self) -> Array:
         """a y'P y with each place's own spread: what the likelihood divides by the noise variance, (g, responses)."""

@@ -1,7 +1,9 @@
-"""Stretches of a line joined end to end: what each does to any state before it, composed.
+"""Rows cut into stretches that are processed side by side, and joined end to end.
 
-Joining is composing conditional distributions (Sarkka & Garcia-Fernandez 2021), in triangles. A few neighbours become
-one longer stretch, all such groups side by side, and so on until few are left: a scan of logarithmic depth.
+Python is slow a row at a time; so every stretch is passed as if the state before it were known, the stretches are
+joined, and passed again from their true ends. Joining is composing conditional distributions (Sarkka &
+Garcia-Fernandez 2021), in triangles. A few neighbours become one longer stretch, all such groups side by side, and so
+on until few are left: a scan of logarithmic depth.
 """
 
 from __future__ import annotations
@@ -13,22 +15,26 @@ from typing import cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.engine.line.pass_records import Filtered, Means, known_states, nothing
-from stopwise.engine.line.passes import error_told, innovations, narrowed
-from stopwise.engine.line.triangles import (
-    Entry,
-    Triangle,
-    Vector,
-    applied,
-    beside,
-    columns_of,
-    empty,
-    factor,
-    inner,
-    number,
-    product,
+from stopwise.engine.line import triangles as tri
+from stopwise.engine.line.pass_records import (
+    Filtered,
+    Innovations,
+    Lanes,
+    Likelihood,
+    Means,
+    States,
+    Told,
+    known_states,
+    nothing,
 )
+from stopwise.engine.line.passes import adjoint, backward, error_told, forward, innovations, narrowed
+from stopwise.engine.line.transitions import StateSpace
+from stopwise.engine.line.triangles import Entry, Triangle, Vector
 
+_FULL_LANES = 8192
+"""Lanes times problems beyond which more of them no longer save time: vectors of 64 kB, a handful to a core's cache."""
+_SHORTEST = 8
+"""Rows of a stretch at least: joining is no cheaper than passing a few rows."""
 _GROUP = 4
 """Neighbours that become one; any number from 2 to 8 takes about as long."""
 
@@ -44,7 +50,6 @@ class Layout:
 
     @classmethod
     def of(cls, count: int, length: int) -> Layout:
-        """Stretches of `length` each."""
         return cls(count, -(-count // length), length)
 
     def lay(self, values: Array) -> Array:
@@ -112,9 +117,11 @@ def _before(parts: Elements, start: Filtered) -> list[Filtered]:
         part, now = parts.each(lambda column, s=s: column[s]), states[-1]  # type: ignore[misc]
         spread, told = narrowed(now.spread, part.after.spread), innovations(now, part.after)
         by_response = zip(zip(*now.means, strict=True), told, strict=True)
-        means = [[m + step for m, step in zip(mean, applied(spread, gap), strict=True)] for mean, gap in by_response]
-        rows = beside(product(part.gain, columns_of(spread)), columns_of(part.spread))
-        moved = factor(rows, [*spread.diagonal, *part.spread.diagonal], lower=True)
+        means = [
+            [m + step for m, step in zip(mean, tri.applied(spread, gap), strict=True)] for mean, gap in by_response
+        ]
+        rows = tri.beside(tri.product(part.gain, tri.columns_of(spread)), tri.columns_of(part.spread))
+        moved = tri.factor(rows, [*spread.diagonal, *part.spread.diagonal], lower=True)
         states.append(Filtered(moved, _carried(part.gain, means, part.means)))
     return states
 
@@ -126,8 +133,8 @@ def _after(parts: Elements, end: Filtered) -> list[Filtered]:
         part, now = parts.each(lambda column, s=s: column[s]), states[-1]  # type: ignore[misc]
         told = error_told(Filtered(part.spread, part.means), now)
         back = [list(row) for row in zip(*part.gain, strict=True)]
-        rows = beside(product(back, columns_of(told.spread)), columns_of(part.after.spread))
-        both = factor(rows, [*told.spread.diagonal, *part.after.spread.diagonal], lower=False)
+        rows = tri.beside(tri.product(back, tri.columns_of(told.spread)), tri.columns_of(part.after.spread))
+        both = tri.factor(rows, [*told.spread.diagonal, *part.after.spread.diagonal], lower=False)
         states.append(Filtered(both, _carried(back, list(zip(*told.means, strict=True)), part.after.means)))
     return states[::-1]
 
@@ -135,7 +142,7 @@ def _after(parts: Elements, end: Filtered) -> list[Filtered]:
 def _carried(gain: Sequence[Sequence[Entry]], means: Sequence[Sequence[Entry]], own: Means) -> Means:
     """gain m + own, means given by response."""
     return [
-        [number(inner(row, mean)) + value for mean, value in zip(means, values, strict=True)]
+        [tri.number(tri.inner(row, mean)) + value for mean, value in zip(means, values, strict=True)]
         for row, values in zip(gain, own, strict=True)
     ]
 
@@ -159,11 +166,11 @@ def _stack(states: list[Filtered]) -> Filtered:
 
     first = states[0].spread
     p, q = first.size, len(states[0].means[0])
-    off = empty(p)
+    off = tri.empty(p)
     for i in range(p):
         for j in range(p):
             if (j < i) if first.lower else (j > i):
-                off[i][j] = join([number(s.spread.off[i][j]) for s in states])
+                off[i][j] = join([tri.number(s.spread.off[i][j]) for s in states])
     spread = Triangle([join([s.spread.diagonal[i] for s in states]) for i in range(p)], off, first.lower)
     return Filtered(spread, [[join([s.means[i][c] for s in states]) for c in range(q)] for i in range(p)])
 
@@ -192,3 +199,48 @@ def chained(transfer: Array, driven: Array, start: Array) -> Array:
 def _product(left: Array, right: Array) -> Array:
     """Matrix products along the last axis."""
     return cast(Array, np.einsum("ijs,jqs->iqs", left, right))
+
+
+def elements(lanes: Lanes) -> Elements:
+    """The first pass, forward from a known state."""
+    p, shape = lanes.space.size, lanes.omega.shape[1:]
+    zero = np.zeros(shape, lanes.omega.dtype)
+    silent = np.zeros((lanes.length, 1, shape[-1]))
+    known = Lanes(lanes.space, lanes.table, lanes.omega, [silent] * p + lanes.responses)
+    q = len(lanes.responses)
+    told = Told(zero, p, q)
+    end = forward(known, known_states(zero, p, q), told)
+    return Elements(end.spread, [row[:p] for row in end.means], [row[p:] for row in end.means], told.now)
+
+
+def lay_out(space: StateSpace, gaps: Array, omega: Array, responses: list[Array]) -> tuple[Lanes, Layout]:
+    """Rows in order, (n, problems) each (or (n, 1) where problems share them), as lanes."""
+    problems = max(omega.shape[1], gaps.shape[1])
+    layout = Layout.of(len(omega), max(_SHORTEST, -(-len(omega) * problems // _FULL_LANES)))
+    table = [layout.lay(column.T) for column in space.table(gaps)]
+    laid = layout.lay(omega.T)
+    laid = np.broadcast_to(laid, np.broadcast_shapes(laid.shape, (1, problems, 1)))
+    return Lanes(space, table, laid, [layout.lay(y.T) for y in responses]), layout
+
+
+def likelihood(lanes: Lanes, start: Filtered) -> Likelihood:
+    """The determinant and energies alone."""
+    sums = Likelihood(lanes)
+    forward(lanes, joined(elements(lanes), start)[0], sums)
+    return sums
+
+
+def solves(lanes: Lanes, start: Filtered) -> tuple[Innovations, list[Array], Array]:
+    """The forward pass, C^-1 y for each response, and the diagonal of C^-1."""
+    before, after = joined(elements(lanes), start)
+    kept = Innovations(lanes)
+    end = forward(lanes, before, kept)
+    return kept, *adjoint(lanes, error_told(end, after), kept)
+
+
+def posterior(lanes: Lanes, start: Filtered) -> tuple[Likelihood, list[Array], Array]:
+    """The forward pass, and at each place the means and the variance of f given all rows but the one there."""
+    before, after = joined(elements(lanes), start)
+    states = States(lanes)
+    forward(lanes, before, states)
+    return states, *backward(lanes, after, states)

@@ -35,7 +35,6 @@ class LineRows:
 
     @property
     def n_places(self) -> int:
-        """Distinct places."""
         return len(self.covariate)
 
     @cached_property
@@ -51,6 +50,15 @@ class LineRows:
     def by_row(self, values: Array) -> Array:
         """Values by place as values by row, in the order given."""
         return values[self.place_of]
+
+    def sums(self, block: Array) -> Array:
+        """Sums over the rows of each place, (n, q) -> (places, q)."""
+        if self.n_places == len(block):
+            out = np.empty_like(block)
+            out[self.place_of] = block
+            return out
+        columns = [np.bincount(self.place_of, weights=column, minlength=self.n_places) for column in block.T]
+        return np.stack(columns, axis=1)
 
 
 def merge_rows(
@@ -94,14 +102,5 @@ def in_bins(rows: LineRows, count: int) -> LineRows:
     within = np.add.reduceat(spread, starts, axis=0)
     counts = np.add.reduceat(rows.counts, starts)
     deviations = rows.deviations + (rows.responses - mean[bin_of])[rows.place_of]
-    return LineRows(
-        covariate,
-        weights,
-        mean,
-        within,
-        counts,
-        bin_of[rows.place_of],
-        rows.row_weights,
-        deviations,
-        rows.row_counts,
-    )
+    place_of = bin_of[rows.place_of]
+    return LineRows(covariate, weights, mean, within, counts, place_of, rows.row_weights, deviations, rows.row_counts)

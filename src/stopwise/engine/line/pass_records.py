@@ -27,11 +27,9 @@ class Lanes:
 
     @property
     def length(self) -> int:
-        """Steps."""
         return len(self.omega)
 
     def step(self, t: int) -> Step:
-        """The move to step t."""
         return self.space.step([column[t] for column in self.table])
 
     def blank(self) -> Array:
@@ -89,7 +87,6 @@ class Likelihood:
         self.products = [[np.zeros(shape, dtype) for _ in range(q)] for _ in range(q)]
 
     def see(self, t: int, row: Seen) -> None:
-        """Add one row to both."""
         self.log_determinant -= np.log(row.shrunk)
         for totals, left in zip(self.products, row.innovations, strict=True):
             scaled = left * row.weight
@@ -107,7 +104,6 @@ class Innovations(Likelihood):
         self.innovations = [lanes.blank() for _ in lanes.responses]
 
     def see(self, t: int, row: Seen) -> None:
-        """Keep the row."""
         super().see(t, row)
         self.inverse_variance[t] = row.weight
         self.gains[0][t] = row.gain
@@ -128,7 +124,6 @@ class States(Likelihood):
         self.means = [[lanes.blank() for _ in lanes.responses] for _ in range(p)]
 
     def see(self, t: int, row: Seen) -> None:
-        """Keep the row."""
         super().see(t, row)
         spread, means = row.before.spread, row.before.means
         for i, column in enumerate(self.diagonal):

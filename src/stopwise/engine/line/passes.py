@@ -13,23 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stopwise._support.arrays import Array
+from stopwise.engine.line import triangles as tri
 from stopwise.engine.line.pass_records import Filtered, Innovations, Lanes, Means, Seen, States, Watcher
 from stopwise.engine.line.transitions import Step
-from stopwise.engine.line.triangles import (
-    ONE,
-    Columns,
-    Entry,
-    Triangle,
-    Vector,
-    applied,
-    beside,
-    columns_of,
-    factor,
-    inner,
-    number,
-    product,
-    reduced,
-)
+from stopwise.engine.line.triangles import ONE, Columns, Entry, Triangle, Vector
 
 
 def forward(lanes: Lanes, start: Filtered, watcher: Watcher) -> Filtered:
@@ -46,7 +33,7 @@ def forward(lanes: Lanes, start: Filtered, watcher: Watcher) -> Filtered:
         steps = [gain * v for v in innovations]
         means = [
             [
-                mean + (step if i == 0 else number(spread.off[i][0]) * step)
+                mean + (step if i == 0 else tri.number(spread.off[i][0]) * step)
                 for mean, step in zip(row, steps, strict=True)
             ]
             for i, row in enumerate(means)
@@ -57,14 +44,14 @@ def forward(lanes: Lanes, start: Filtered, watcher: Watcher) -> Filtered:
 
 def _moved(move: Step, spread: Triangle) -> Triangle:
     """A P A' + Q."""
-    rows = beside(product(move.matrix, columns_of(spread)), move.noise)
-    return factor(rows, [*spread.diagonal, *move.weights], lower=True)
+    rows = tri.beside(tri.product(move.matrix, tri.columns_of(spread)), move.noise)
+    return tri.factor(rows, [*spread.diagonal, *move.weights], lower=True)
 
 
 def _applied(matrix: Columns, means: Means) -> Means:
     """A m."""
     by_response = list(zip(*means, strict=True))
-    return [[number(inner(row, mean)) for mean in by_response] for row in matrix]
+    return [[tri.number(tri.inner(row, mean)) for mean in by_response] for row in matrix]
 
 
 def backward(lanes: Lanes, end: Filtered, states: States) -> tuple[list[Array], Array]:
@@ -80,7 +67,7 @@ def backward(lanes: Lanes, end: Filtered, states: States) -> tuple[list[Array], 
         means = [[m + omega * y[t] for m, y in zip(means[0], lanes.responses, strict=True)], *means[1:]]
         information, means = noised(Filtered(information, means), move.noise, move.weights)
         back = _transposed(move.matrix)
-        information = factor(product(back, columns_of(information)), information.diagonal, lower=False)
+        information = tri.factor(tri.product(back, tri.columns_of(information)), information.diagonal, lower=False)
         means = _applied(back, means)
     return means_out, variance
 
@@ -92,19 +79,19 @@ def adjoint(lanes: Lanes, end: Filtered, kept: Innovations) -> tuple[list[Array]
     spread, means = end.spread, end.means
     for t in range(lanes.length - 1, -1, -1):
         gain, weight = [column[t] for column in kept.gains], kept.inverse_variance[t]
-        columns = columns_of(spread)
-        along = product([gain], columns)[0]
-        diagonal[t] = (
-            number(inner([d * number(k) for d, k in zip(spread.diagonal, along, strict=True)], along)) + weight
-        )
+        columns = tri.columns_of(spread)
+        along = tri.product([gain], columns)[0]
+        scaled = [d * tri.number(k) for d, k in zip(spread.diagonal, along, strict=True)]
+        diagonal[t] = tri.number(tri.inner(scaled, along)) + weight
         for c, target in enumerate(solved):
-            target[t] = kept.innovations[c][t] * weight - number(inner(gain, [row[c] for row in means]))
+            target[t] = kept.innovations[c][t] * weight - tri.number(tri.inner(gain, [row[c] for row in means]))
         means = [[m + u[t] for m, u in zip(means[0], solved, strict=True)], *means[1:]]
         # (I - K e_0')'T beside e_0, of weight 1 / F: what is left of the error after the row, and the row itself.
-        first = [number(entry) - number(k) for entry, k in zip(columns[0], along, strict=True)]
+        first = [tri.number(entry) - tri.number(k) for entry, k in zip(columns[0], along, strict=True)]
         rows: Columns = [[*first, ONE], *([*row, None] for row in columns[1:])]
         back = _transposed(lanes.step(t).matrix)
-        spread, means = factor(product(back, rows), [*spread.diagonal, weight], lower=False), _applied(back, means)
+        spread = tri.factor(tri.product(back, rows), [*spread.diagonal, weight], lower=False)
+        means = _applied(back, means)
     return solved, diagonal
 
 
@@ -116,7 +103,7 @@ def error_told(end: Filtered, after: Filtered) -> Filtered:
     """What rows after a state tell of its error, from what they tell of the state itself."""
     told: Means = [list(row) for row in zip(*innovations(end, after), strict=True)]
     shifted = told or [[] for _ in after.means]
-    return Filtered(*noised(Filtered(after.spread, shifted), columns_of(end.spread), end.spread.diagonal))
+    return Filtered(*noised(Filtered(after.spread, shifted), tri.columns_of(end.spread), end.spread.diagonal))
 
 
 def noised(now: Filtered, columns: Sequence[Sequence[Entry | None]], weights: Vector) -> tuple[Triangle, Means]:
@@ -125,11 +112,11 @@ def noised(now: Filtered, columns: Sequence[Sequence[Entry | None]], weights: Ve
     spread, means = now.spread, now.means
     for k, weight in enumerate(weights):
         direction = [row[k] for row in columns]
-        spread, gain, alpha = reduced(spread, direction, weight)
+        spread, gain, alpha = tri.reduced(spread, direction, weight)
         share = weight / alpha
         means = [list(row) for row in means]
         for c in range(len(means[0])):
-            step = share * number(inner(direction, [row[c] for row in means]))
+            step = share * tri.number(tri.inner(direction, [row[c] for row in means]))
             for i, g in enumerate(gain):
                 means[i][c] = means[i][c] - g * step
     return spread, means
@@ -138,20 +125,20 @@ def noised(now: Filtered, columns: Sequence[Sequence[Entry | None]], weights: Ve
 def _joined(before: Filtered, after: Filtered) -> tuple[Entry, Vector]:
     """Variance and means of f from a covariance with its means and an information matrix with its own."""
     spread = narrowed(before.spread, after.spread)
-    told = innovations(before, after)
-    return spread.diagonal[0], [mean + applied(spread, gap)[0] for mean, gap in zip(before.means[0], told, strict=True)]
+    gaps = zip(before.means[0], innovations(before, after), strict=True)
+    return spread.diagonal[0], [mean + tri.applied(spread, gap)[0] for mean, gap in gaps]
 
 
 def narrowed(spread: Triangle, information: Triangle) -> Triangle:
     """(P^-1 + J)^-1."""
-    for direction, weight in zip(zip(*columns_of(information), strict=True), information.diagonal, strict=True):
-        spread, _, _ = reduced(spread, direction, weight)
+    for direction, weight in zip(zip(*tri.columns_of(information), strict=True), information.diagonal, strict=True):
+        spread, _, _ = tri.reduced(spread, direction, weight)
     return spread
 
 
 def innovations(before: Filtered, after: Filtered) -> list[Vector]:
     """eta - J m for each response: what the rows after say beyond the mean from the rows before."""
     return [
-        [told - known for told, known in zip(of_response, applied(after.spread, mean), strict=True)]
+        [told - known for told, known in zip(of_response, tri.applied(after.spread, mean), strict=True)]
         for of_response, mean in zip(zip(*after.means, strict=True), zip(*before.means, strict=True), strict=True)
     ]

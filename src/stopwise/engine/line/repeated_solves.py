@@ -1,4 +1,4 @@
-"""Many solves at one penalty, and products with the kernel's matrix: passes that move means alone.
+"""Many solves at one penalty, products with the kernel's matrix, and predictions: passes that move means alone.
 
 One pass over covariances gives each row's gain; then (G + a W^-1)^-1 b costs a mean filter and its adjoint (de Jong
 1989, smoothing errors). Both are linear recurrences: stretches start from zero, and each stretch's true start enters
@@ -13,14 +13,15 @@ from typing import Any, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.engine.line.fits import free_start
-from stopwise.engine.line.joins import chained, joined
-from stopwise.engine.line.merged_rows import LineRows
+from stopwise.engine.line.fits import free_start, predict_at
+from stopwise.engine.line.joins import chained, elements, joined, lay_out
+from stopwise.engine.line.merged_rows import LineRows, merge_rows
 from stopwise.engine.line.pass_records import Filtered, Innovations, Lanes
 from stopwise.engine.line.passes import forward
-from stopwise.engine.line.stretches import elements, lay_out
 from stopwise.engine.line.transitions import StateSpace, Step
 from stopwise.engine.line.triangles import Entry, inner, number
+from stopwise.engine.operators.operator import KernelOperator
+from stopwise.kernels import Kernel
 
 State = list[Array]
 """One array a state, each (responses, stretches)."""
@@ -99,10 +100,22 @@ class LineFactor:
             return solved
         return solved - np.outer(self._ones, solved.sum(axis=0) / self._ones.sum())
 
-    def residual(self, block: Array) -> Array:
-        """a (A + a I)^-1 block with A = W^1/2 G W^1/2, centred: ridge's residual in weighted coordinates."""
-        root = np.sqrt(self.rows.weights)[:, None]
-        return cast(Array, self.penalty * self.solve(block * root) / root)
+    def residual(self, block: Array, rough: int = 0) -> Array:
+        """a (A + a I)^-1 block by row, A = D Gram D centred; none of its columns is `rough`.
+
+        Rows at one place differ by what no kernel sees.
+        """
+        rows = self.rows
+        root = np.sqrt(rows.row_weights)[:, None]
+        mean = rows.sums(root * block) / rows.weights[:, None]
+        left = self.penalty * self.solve(mean) / rows.weights[:, None]
+        if rows.n_places == len(block):
+            return cast(Array, root * rows.by_row(left))
+        return cast(Array, block + root * rows.by_row(left - mean))
+
+    def inverse(self, block: Array, start: Array | None = None) -> Array:
+        """(A + a I)^-1 block by row; no guess is needed to `start` from."""
+        return self.residual(block) / self.penalty
 
 
 def _chained_back(transfer: Array, driven: Array, end: Array) -> Array:
@@ -205,3 +218,36 @@ def _driven(lanes: Lanes, told: list[Array], start: State, out: Array | None) ->
         if out is not None:
             out[t] = state[0]
     return state
+
+
+class LineOperator(KernelOperator):
+    """K on a line for any kernel with a finite state: two passes a product."""
+
+    def __init__(self, kernel: Kernel, space: StateSpace, covariates: Array, rows: LineRows, *, centred: bool) -> None:
+        super().__init__(kernel, covariates, weights=rows.row_weights, centred=centred)
+        self.rows = rows
+        self.line = LineProduct(space, rows.covariate)
+
+    def _gram_product(self, block: Array) -> Array:
+        return self.rows.by_row(self.line.own(self.rows.sums(np.asarray(block, dtype=np.float64))))
+
+
+def values_at(space: StateSpace, training: Array, dual_coef: Array, new: Array) -> Array:
+    """sum_i k(x, x_i) a_i at new places, for weights (n, q)."""
+    rows = merge_rows(training, np.zeros((len(training), 1)))
+    return LineProduct(space, rows.covariate).at(new, rows.sums(dual_coef))
+
+
+def variance_at(
+    space: StateSpace, training: Array, weights: Array | None, penalties: Array, new: Array, *, intercept: bool
+) -> Array:
+    """Posterior variance of f in units of the noise variance, (m, penalties): the prior's far from the data.
+
+    (k(x, x) - k_x' C^-1 k_x) / a with C = G + a W^-1, and the intercept's part; an infinite penalty leaves that alone.
+    """
+    rows = merge_rows(training, np.zeros((len(training), 1)), weights)
+    out = np.full((len(new), len(penalties)), 1.0 / rows.n_samples if intercept else 0.0)
+    for j, penalty in enumerate(penalties):
+        if np.isfinite(penalty):
+            out[:, j] = predict_at(rows, space, float(penalty), new, intercept=intercept).variance / penalty
+    return out

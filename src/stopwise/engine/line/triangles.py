@@ -37,7 +37,6 @@ class Triangle:
 
     @property
     def size(self) -> int:
-        """Rows (= columns) of the matrix."""
         return len(self.diagonal)
 
     def order(self) -> range:
@@ -62,7 +61,6 @@ def empty(size: int) -> list[list[Entry | None]]:
 
 
 def diagonal_matrix(values: Vector, *, lower: bool) -> Triangle:
-    """diag(values)."""
     return Triangle(list(values), empty(len(values)), lower)
 
 

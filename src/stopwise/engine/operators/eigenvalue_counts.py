@@ -20,7 +20,8 @@ _COARSE = 320
 """Edges over the whole range of eigenvalues, to begin with: 14 decades, a tenth apart."""
 _FINE = 0.008
 """Ratio of neighbouring edges, less one, just below the threshold at the stop; half of it when asked again."""
-_REPLICAS = 8
+GROUPS = 8
+"""Replicas of a sum over the spectrum, each with a group of probes left out: a standard error to 25 percent."""
 _REACH = 120.0
 """How far below the threshold edges are refined: beyond, cells widen again, as eigenvalues there count for less."""
 
@@ -90,8 +91,8 @@ class Cells:
         Moved by less than the whole cell, so that they spread as leave-one-out replicas of as many groups would.
         """
         rng = np.random.default_rng(0)
-        share = math.sqrt(_REPLICAS) / (_REPLICAS - 1)
-        return tuple(self._middle(share * (rng.random(self.edges.size - 1) - 0.5)) for _ in range(_REPLICAS))
+        share = math.sqrt(GROUPS) / (GROUPS - 1)
+        return tuple(self._middle(share * (rng.random(self.edges.size - 1) - 0.5)) for _ in range(GROUPS))
 
     @cached_property
     def upper(self) -> Density:

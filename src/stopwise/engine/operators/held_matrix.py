@@ -1,21 +1,16 @@
 """The matrix held in memory: the reference for all other operators."""
 
-from collections.abc import Iterator
-from typing import cast
-
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
 from stopwise._support.arrays import Array
+from stopwise._support.memory import row_tiles
+from stopwise.engine.operators.centring import centred_gram
 from stopwise.engine.operators.operator import Operator
 
 _ASYMMETRY = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-4}
 """By how much mirrored entries may differ, relative to the largest: what rounding leaves, with room to spare."""
-
-
-_TILE_ENTRIES = 1 << 23
-"""Entries that are looked at together: 64 MiB, however large the matrix."""
 
 
 class Dense(Operator):
@@ -40,43 +35,36 @@ class Dense(Operator):
         scale = max(float(gram.max(initial=0.0)), -float(gram.min(initial=0.0)))
         if not np.isfinite(scale):
             raise ValueError("the Gram matrix holds NaN or infinity: rescale the covariates or the kernel")
-        gap = max(
-            (float(np.abs(gram[t, t.start :] - gram[t.start :, t].T).max()) for t in _tiles(len(gram))), default=0.0
-        )
+        gaps = (float(np.abs(gram[t, t.start :] - gram[t.start :, t].T).max()) for t in row_tiles(*gram.shape))
+        gap = max(gaps, default=0.0)
         refuse_asymmetry(gap, scale, gram.dtype)
         self.gram = gram if gap == 0 else _symmetric(gram if own else gram.copy())
 
     def _gram_product(self, block: Array) -> Array:
         return np.asarray(self.gram @ block.astype(self.gram.dtype, copy=False))
 
-    def _gram_diagonal(self) -> Array:
+    def gram_diagonal(self) -> Array:
         return np.diagonal(self.gram)
 
     def _gram_square_sum(self) -> float:
         total = 0.0
-        for t in _tiles(len(self.gram)):
+        for t in row_tiles(*self.gram.shape):
             weighted = self.root_weights[t, None] * self.gram[t] * self.root_weights[None, :]
             total += float(np.vdot(weighted, weighted))
         return total
 
     def normalized_gram(self) -> Array:
         """K itself, weighted and centred."""
-        matrix = self.gram / self.gram.dtype.type(self.n_samples)
-        if self.weights is not None:
-            root = self.root_weights.astype(self.gram.dtype)
-            matrix *= root[:, None]
-            matrix *= root[None, :]
+        dtype = self.gram.dtype
+        root = None if self.weights is None else self.root_weights.astype(dtype)
+        constant = self.constant_direction.astype(dtype) if self.centred and self.fixed is None else None
+        matrix = centred_gram(self.gram / dtype.type(self.n_samples), root, constant)
         if self.fixed is not None:
-            fixed = self.fixed.astype(self.gram.dtype)
+            fixed = self.fixed.astype(dtype)
             image = matrix @ fixed
             matrix -= fixed @ image.T
             matrix -= (image - fixed @ (fixed.T @ image)) @ fixed.T
-        elif self.centred:
-            q = self.constant_direction.astype(self.gram.dtype)
-            image = matrix @ q
-            matrix -= np.outer(q, image)
-            matrix -= np.outer(image - q * (q @ image), q)
-        return cast(Array, matrix)
+        return matrix
 
     def eigh(self) -> tuple[Array, Array]:
         """All eigenvalues, descending and as they come from LAPACK, with their eigenvectors."""
@@ -94,15 +82,9 @@ def refuse_asymmetry(gap: float, scale: float, dtype: npt.DTypeLike) -> None:
         )
 
 
-def _tiles(n_rows: int) -> Iterator[slice]:
-    """Rows of a square matrix, a few mebibytes of entries at a time."""
-    step = max(_TILE_ENTRIES // max(n_rows, 1), 1)
-    return (slice(first, min(first + step, n_rows)) for first in range(0, n_rows, step))
-
-
 def _symmetric(gram: Array) -> Array:
     """The mean of a matrix and its mirror image, in its place."""
-    for t in _tiles(len(gram)):
+    for t in row_tiles(*gram.shape):
         mean = (gram[t, t.start :] + gram[t.start :, t].T) / 2
         gram[t, t.start :] = mean
         gram[t.start :, t] = mean.T

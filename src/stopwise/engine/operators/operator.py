@@ -12,10 +12,11 @@ from typing import cast
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise.kernels import Kernel
 
 
 class Operator(ABC):
-    """K as an operator. Subclasses are final and give `_gram_product` and `_gram_diagonal`."""
+    """K as an operator. Subclasses are final and give `_gram_product` and `gram_diagonal`."""
 
     fixed: Array | None = None
     """Orthonormal columns (n, p) that are projected out in place of the constant direction, if any."""
@@ -34,7 +35,7 @@ class Operator(ABC):
         """Gram @ block, for an (n_rows, b) block."""
 
     @abstractmethod
-    def _gram_diagonal(self) -> Array:
+    def gram_diagonal(self) -> Array:
         """The diagonal of the Gram matrix."""
 
     def _gram_square_sum(self) -> float | None:
@@ -45,10 +46,6 @@ class Operator(ABC):
         """Gram @ block: neither weighted nor centred nor divided by n."""
         self.products += block.shape[1]
         return self._gram_product(np.ascontiguousarray(block))
-
-    def gram_diagonal(self) -> Array:
-        """The diagonal of the Gram matrix."""
-        return self._gram_diagonal()
 
     @cached_property
     def constant_direction(self) -> Array:
@@ -97,8 +94,7 @@ class Operator(ABC):
 
     @cached_property
     def diagonal(self) -> Array:
-        """The diagonal of K."""
-        plain = np.asarray(self._gram_diagonal(), dtype=np.float64) * self.root_weights**2 / self.n_samples
+        plain = np.asarray(self.gram_diagonal(), dtype=np.float64) * self.root_weights**2 / self.n_samples
         if not self.centred:
             return cast(Array, plain)
         if self.fixed is not None:
@@ -134,3 +130,17 @@ class Operator(ABC):
         if self.fixed is not None:
             return cast(Array, (self.fixed_image * self.n_samples / self.root_weights[:, None]).T)
         return cast(Array, self.mean_image * np.sqrt(self.n_samples) / self.root_weights) if self.centred else None
+
+
+class KernelOperator(Operator):
+    """K of a kernel between rows in memory. Subclasses are final and give `_gram_product`."""
+
+    def __init__(
+        self, kernel: Kernel, covariates: Array, *, weights: Array | None = None, centred: bool = False
+    ) -> None:
+        super().__init__(len(covariates), weights=weights, centred=centred)
+        kernel.check(covariates)
+        self.kernel, self.covariates = kernel, covariates
+
+    def gram_diagonal(self) -> Array:
+        return self.kernel.diagonal(self.covariates)

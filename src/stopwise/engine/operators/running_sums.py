@@ -12,7 +12,7 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise.engine.operators import tridiagonal
 from stopwise.engine.operators.eigenvalue_counts import Counting
-from stopwise.engine.operators.operator import Operator
+from stopwise.engine.operators.operator import KernelOperator
 from stopwise.kernels.base import one_feature
 from stopwise.kernels.sobolev import Sobolev
 
@@ -78,15 +78,15 @@ def _suffix(values: Array) -> Array:
     return np.concatenate([np.cumsum(values[::-1], axis=0)[::-1], np.zeros((1, values.shape[1]))])
 
 
-class Line(Operator):
+class Line(KernelOperator):
     """K on a line for Sobolev kernels of order 1 and 2, anchored or free."""
+
+    kernel: Sobolev
 
     def __init__(
         self, kernel: Sobolev, covariates: Array, *, weights: Array | None = None, centred: bool = False
     ) -> None:
-        super().__init__(len(covariates), weights=weights, centred=centred)
-        kernel.check(covariates)
-        self.kernel, self.covariates = kernel, covariates
+        super().__init__(kernel, covariates, weights=weights, centred=centred)
         self.line = SortedLine(kernel, one_feature(covariates, kernel.name))
         self.rational = kernel.order == 1
         if self.rational:
@@ -98,18 +98,18 @@ class Line(Operator):
         out[self.line.order] = sums
         return out
 
-    def _gram_diagonal(self) -> Array:
-        return self.kernel.diagonal(self.covariates)
-
     def _gram_square_sum(self) -> float | None:
         """For order 1: each pair counts through its smaller place."""
         if self.kernel.order == 2:
             return None
-        weights = np.ones(self.n_rows) if self.weights is None else self.weights
-        w = weights[self.line.order]
+        w = self._sorted_weights
         value = self.line.places + (0.0 if self.kernel.anchored else 1.0)
         after = np.cumsum(w[::-1])[::-1] - w
         return float((value**2 * w * (w + 2 * after)).sum())
+
+    @property
+    def _sorted_weights(self) -> Array:
+        return np.ones(self.n_rows) if self.weights is None else self.weights[self.line.order]
 
     # ---- a better way to grow a Krylov space than K itself
 
@@ -117,8 +117,7 @@ class Line(Operator):
         """Distinct places with their weights, and the springs between them: the inverse of their Gram matrix."""
         places, index, _ = np.unique(self.line.places, return_index=True, return_counts=True)
         self._starts = index
-        weights = np.ones(self.n_rows) if self.weights is None else self.weights
-        self._group_weights = np.add.reduceat(weights[self.line.order], index)
+        self._group_weights = np.add.reduceat(self._sorted_weights, index)
         # Centring frees the constant, whatever the kernel does at the left end; else the first step starts at zero.
         start = 0.0 if self.centred else 1.0 / max(places[0] + (0.0 if self.kernel.anchored else 1.0), 1e-12)
         self._inverse = np.concatenate([[start], 1.0 / np.diff(places)])

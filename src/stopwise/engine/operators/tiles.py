@@ -8,9 +8,9 @@ import numpy.typing as npt
 import scipy.linalg
 
 from stopwise._support.arrays import Array, Index
-from stopwise._support.memory import row_tiles
+from stopwise._support.memory import row_tiles, spans
 from stopwise._support.threads import blas_threads, thread_count, threads
-from stopwise.engine.operators.operator import Operator
+from stopwise.engine.operators.operator import KernelOperator
 from stopwise.kernels import Kernel, take_rows
 
 _TILE_BYTES = 2_000_000
@@ -20,7 +20,7 @@ _SHIFT, _SLACK = 1e-8, 1e-6
 units of the largest eigenvalue."""
 
 
-class Tiled(Operator):
+class Tiled(KernelOperator):
     """K V from k(X, X) in tiles; only the upper half is made, each tile serving its mirror image too.
 
     The block of results is summed tile by tile in a fixed order for each tile row, so the answer depends on threads
@@ -38,22 +38,17 @@ class Tiled(Operator):
         n_jobs: int | None = None,
         tile_rows: int | None = None,
     ) -> None:
-        super().__init__(len(covariates), weights=weights, centred=centred)
-        kernel.check(covariates)
-        self.kernel, self.dtype = kernel, np.dtype(dtype)
+        super().__init__(kernel, covariates, weights=weights, centred=centred)
+        self.dtype = np.dtype(dtype)
         self.covariates = covariates.astype(self.dtype, copy=False)
         self.prepared = kernel.prepare(self.covariates, self.covariates.mean(axis=0))
         self.n_threads = thread_count(n_jobs)
         self.tile_rows = tile_rows or max(16, int(np.sqrt(_TILE_BYTES / 8)))
         self._square_total: float | None = None
 
-    def _starts(self) -> list[slice]:
-        step = self.tile_rows
-        return [slice(first, min(first + step, self.n_rows)) for first in range(0, self.n_rows, step)]
-
     def _gram_product(self, block: Array) -> Array:
         block = np.ascontiguousarray(block, dtype=self.dtype)
-        tiles = self._starts()
+        tiles = list(spans(self.n_rows, self.tile_rows))
         shares = [tiles[worker :: self.n_threads] for worker in range(self.n_threads)]
         count_squares = self._square_total is None
         with blas_threads(1):
@@ -121,7 +116,7 @@ class Tiled(Operator):
         product = scipy.linalg.solve_triangular(half, product.T, lower=True, check_finite=False)
         values = scipy.linalg.eigvalsh((product + product.T) / 2, check_finite=False)[::-1]
         # Rounding is that of the matrix before the constant was taken out, which may have been most of it.
-        whole = float((np.asarray(self._gram_diagonal(), dtype=np.float64) * root**2).sum()) / n
+        whole = float((np.asarray(self.gram_diagonal(), dtype=np.float64) * root**2).sum()) / n
         slack = _SLACK * float(values[0]) * max(whole / self.trace, 1.0) if self.trace > 0 else math.inf
         return cast(Array, np.maximum(values - slack, 0.0))
 
@@ -129,9 +124,6 @@ class Tiled(Operator):
         if self.weights is None:
             return float(np.vdot(tile, tile))
         return float(self.weights[rows] @ (tile * tile) @ self.weights[columns])
-
-    def _gram_diagonal(self) -> Array:
-        return self.kernel.diagonal(self.covariates)
 
     def _gram_square_sum(self) -> float | None:
         return self._square_total

@@ -9,7 +9,7 @@ from stopwise._support.dask import Client, dask
 from stopwise.engine.cluster.chunks import Chunks, Rows
 from stopwise.engine.cluster.cluster_operator import ChunkedGram
 from stopwise.engine.operators import Operator
-from stopwise.engine.solvers.krylov_solver import KrylovSolver
+from stopwise.engine.solvers.krylov_solver import Host, KrylovSolver
 from stopwise.engine.solvers.plan import Plan, Solution
 from stopwise.problem import Problem, make_problem
 
@@ -51,5 +51,4 @@ class ClusterKrylov:
         return ChunkedGram(self.client, plan.kernel, rows, chunks, lengths, weights=weights, centred=centred)
 
     def solve(self, problem: Problem, plan: Plan) -> Solution:
-        """As `KrylovSolver.solve`."""
-        return KrylovSolver(self.name, self._operator).solve(problem, plan)
+        return KrylovSolver(self.name, Host(self._operator)).solve(problem, plan)

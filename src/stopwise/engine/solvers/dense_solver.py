@@ -81,9 +81,11 @@ def decide(problem: Problem, plan: Plan, path: Path, column: int) -> tuple[Stop,
     return plan.rule.decide(path, sigma, data), sigma
 
 
-def exact(stop: Stop, engine: str) -> Stop:
-    """A stop from all eigenpairs: arithmetic loses nothing."""
-    return replace(stop, certainty=Certainty(engine, regret=0.0))
+def _decided(problem: Problem, plan: Plan, path: Path) -> tuple[list[Stop], list[float]]:
+    """Stops and noise levels of all responses from all eigenpairs: arithmetic loses nothing."""
+    decided = [decide(problem, plan, path.column(j), j) for j in range(path.n_responses)]
+    exact = Certainty(DenseSolver.name, regret=0.0)
+    return [replace(stop, certainty=exact) for stop, _ in decided], [sigma for _, sigma in decided]
 
 
 def finish(
@@ -97,7 +99,6 @@ def finish(
 
 
 def problem_path(problem: Problem, plan: Plan, spectrum: Spectrum) -> Path:
-    """The path of all responses of a problem on a spectrum."""
     return make_path(
         spectrum,
         plan.filter,
@@ -119,34 +120,27 @@ class DenseSolver:
 
     def solve(self, problem: Problem, plan: Plan) -> Solution:
         with blas_threads(blas_for(problem.n_rows)):
-            return self._solve(problem, plan)
+            gram = problem.gram(plan.kernel).astype(plan.dtype, copy=False)
+            own = not isinstance(plan.kernel, Precomputed)
+            operator = Dense(gram, weights=problem.weights, centred=problem.intercept, fixed=problem.fixed, own=own)
+            path = problem_path(problem, plan, dense_spectrum(operator))
+            decided = _decided(problem, plan, path)
+            if plan.rule.keeps_training_part:
+                return self._without_refit(problem, plan, *decided)
+            return finish(problem, path, *decided, self.name, operator.mean_row)
 
-    def _solve(self, problem: Problem, plan: Plan) -> Solution:
-        gram = problem.gram(plan.kernel).astype(plan.dtype, copy=False)
-        own = not isinstance(plan.kernel, Precomputed)
-        operator = Dense(gram, weights=problem.weights, centred=problem.intercept, fixed=problem.fixed, own=own)
-        path = problem_path(problem, plan, dense_spectrum(operator))
-        decided = [decide(problem, plan, path.column(j), j) for j in range(path.n_responses)]
-        if plan.rule.keeps_training_part:
-            return self._without_refit(problem, plan, decided)
-        stops = [exact(stop, self.name) for stop, _ in decided]
-        return finish(problem, path, stops, [s for _, s in decided], self.name, operator.mean_row)
-
-    def _without_refit(self, problem: Problem, plan: Plan, decided: list[tuple[Stop, float]]) -> Solution:
+    def _without_refit(self, problem: Problem, plan: Plan, stops: list[Stop], sigmas: list[float]) -> Solution:
         """Hold-out as printed in the paper: the estimate stays the one from the training rows."""
-        train = decided[0][0].evidence.train_rows
+        train = stops[0].evidence.train_rows
         assert train is not None
         part = problem.subset(train, plan.kernel)
         operator = Dense(part.gram(plan.kernel), weights=part.weights, centred=part.intercept)
         path = problem_path(part, plan, dense_spectrum(operator))
-        stops = [exact(stop, self.name) for stop, _ in decided]
-        solution = finish(part, path, stops, [s for _, s in decided], self.name, operator.mean_row)
-        whole = replace(
-            solution.path, scale=problem.scale, offset=problem.offset + problem.scale * solution.path.offset
-        )
+        solution = finish(part, path, stops, sigmas, self.name, operator.mean_row)
+        offset = problem.offset + problem.scale * solution.path.offset
         return replace(
             solution,
-            path=whole,
+            path=replace(solution.path, scale=problem.scale, offset=offset),
             noise_std=solution.noise_std * problem.scale,
             dual_coef=solution.dual_coef * problem.scale,
             intercept=problem.offset + solution.intercept * problem.scale,
@@ -157,6 +151,4 @@ class DenseSolver:
 def refit_dense(problem: Problem, plan: Plan, spectrum: Spectrum, mean_row: Array | None) -> Solution:
     """New responses on eigenvectors that are known already."""
     path = problem_path(problem, plan, spectrum)
-    decided = [decide(problem, plan, path.column(j), j) for j in range(path.n_responses)]
-    stops = [exact(stop, DenseSolver.name) for stop, _ in decided]
-    return finish(problem, path, stops, [sigma for _, sigma in decided], DenseSolver.name, mean_row)
+    return finish(problem, path, *_decided(problem, plan, path), DenseSolver.name, mean_row)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,8 +21,13 @@ from stopwise.spectrum import Density, Spectrum
 _SIGMAS = 3.5
 """Jackknife standard errors on either side of a bracket: eight groups leave seven degrees of freedom."""
 _CERTAIN = 1e-9
+"""How well an eigenvalue must be known, relative to itself, for a stop that is exact to one step."""
 _UNSEEN = 0.05
 """Degrees of freedom outside the space, relative to those left over, up to which leave-one-out may share them out."""
+
+
+Ask = Callable[[Spectrum], Stop]
+"""The stop of one response, had the spectrum been another."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,10 @@ def judge(problem: Problem, plan: Plan, path: Path, space: BlockKrylov, column: 
     """
     path = path.column(column)
     stop, sigma = decide(problem, plan, path, column)
+
+    def ask(spectrum: Spectrum) -> Stop:
+        return decide(problem, plan, replace(path, spectrum=spectrum), column)[0]
+
     residual = _estimate_residual(path, space, stop)
     reachable = min(max(1e3 * space.precision, 1e-5), 1e-4)
     accurate = residual <= (1e-12 if plan.tol == 0 else 1e-6 if plan.dtype == np.float64 else reachable)
@@ -54,9 +64,9 @@ def judge(problem: Problem, plan: Plan, path: Path, space: BlockKrylov, column: 
         return Verdict(stop, sigma, stop.step_sum, stop.step_sum, residual, settled=True)
     noisy = False
     if decided_by_bound(plan):
-        low, high = _one_sided_bracket(problem, plan, path, column, stop, by_columns=space.below is not None)
+        low, high = _one_sided_bracket(plan, path, stop, ask, by_columns=space.below is not None)
     else:
-        low, high, drift = _statistical_bracket(problem, plan, path, column, stop, previous)
+        low, high, drift = _statistical_bracket(plan, path, stop, ask, previous)
         noisy = accurate and drift <= 0.25 * plan.tol and plan.tol > 0 and _well_inside(path, stop)
     # Leave-one-out error is so flat that five times the width costs nothing that could be measured.
     width = plan.tol * (5 if plan.rule.needs_rows else 1)
@@ -134,9 +144,7 @@ def _same_iterate(path: Path, low: float, high: float) -> bool:
     return bool(path.filter.iteration(low) == path.filter.iteration(high))
 
 
-def _one_sided_bracket(
-    problem: Problem, plan: Plan, path: Path, column: int, stop: Stop, *, by_columns: bool = False
-) -> tuple[float, float]:
+def _one_sided_bracket(plan: Plan, path: Path, stop: Stop, ask: Ask, *, by_columns: bool) -> tuple[float, float]:
     """With radius and noise given the stop from the bound is never late; it is exact once no eigenvalue is missed.
 
     Every Ritz value near or above the threshold 1/eta being an eigenpair, and the next ones lying well below it, a
@@ -147,8 +155,7 @@ def _one_sided_bracket(
     spectrum = path.spectrum
     low = stop.crossing
     if spectrum.floor is not None:
-        other, _ = decide(problem, plan, replace(path, spectrum=replace(spectrum, bound=spectrum.floor)), column)
-        return low, other.crossing
+        return low, ask(replace(spectrum, bound=spectrum.floor)).crossing
     threshold = 1 / low if low > 0 else math.inf
     assert spectrum.converged is not None
     near = spectrum.eigenvalues > 0.5 * threshold
@@ -158,11 +165,8 @@ def _one_sided_bracket(
     if found:
         sharp = spectrum.eigenvalues[near]
         return low, low if sharp.size == 0 or _sharp(path, near) else math.inf
-    statistical = replace(spectrum, bound=spectrum.density)
-    other, _ = decide(problem, plan, replace(path, spectrum=statistical), column)
-    high = other.crossing
-    error = _jackknife(problem, plan, path, column, as_bound=True)
-    high *= math.exp(min(_SIGMAS * error, 50.0))
+    error = _jackknife(plan, spectrum, ask, as_bound=True)
+    high = ask(replace(spectrum, bound=spectrum.density)).crossing * math.exp(min(_SIGMAS * error, 50.0))
     if by_columns and high < low * (1 - 0.2 * plan.tol):
         return low, math.inf
     # Even without chance a stop is not known better than its eigenvalues.
@@ -178,7 +182,7 @@ def _sharp(path: Path, near: Array) -> bool:
 
 
 def _statistical_bracket(
-    problem: Problem, plan: Plan, path: Path, column: int, stop: Stop, previous: Stop | None
+    plan: Plan, path: Path, stop: Stop, ask: Ask, previous: Stop | None
 ) -> tuple[float, float, float]:
     """The stop give or take its jackknife error over probes and its last change; and that change."""
     at = stop.step_sum
@@ -188,8 +192,8 @@ def _statistical_bracket(
     half = min(drift, 50.0)
     if drift <= max(plan.tol, 1e-12) and not plan.scouting:
         # Chance in the probes and what a larger space would still change have nothing to do with each other.
-        half = min(math.hypot(_SIGMAS * _jackknife(problem, plan, path, column), drift), 50.0)
-        half += _between_eigenvalues(problem, plan, path, column, at)
+        half = min(math.hypot(_SIGMAS * _jackknife(plan, path.spectrum, ask), drift), 50.0)
+        half += _between_eigenvalues(plan, path, ask, at)
         # Leverages share out what the space has not seen: their error is no chance that probes could show.
         half = max(half, (0.5 if plan.rule.needs_rows else 0.05) * plan.tol)
         # Eight groups tell their own spread roughly: some more where the tolerance has room for it.
@@ -197,7 +201,7 @@ def _statistical_bracket(
     return at * math.exp(-half), at * math.exp(half), drift
 
 
-def _between_eigenvalues(problem: Problem, plan: Plan, path: Path, column: int, at: float) -> float:
+def _between_eigenvalues(plan: Plan, path: Path, ask: Ask, at: float) -> float:
     """How far the stop of a rule that asks for the worst eigenvalue moves with their places.
 
     One may be anywhere (then the worst is worse), or all may lie where none is known to be (then it is better).
@@ -210,11 +214,8 @@ def _between_eigenvalues(problem: Problem, plan: Plan, path: Path, column: int, 
     anywhere = np.geomspace(path.spectrum.largest_bound * 1e-9, path.spectrum.largest_bound, 2000)
     filled = Density(np.append(values, anywhere), np.append(counts, np.zeros(anywhere.size)), known.n_samples)
     between = Density(np.sqrt(values * np.append(values[1:], values[-1:])), counts, known.n_samples)
-    gap = 0.0
-    for density in (filled, between):
-        other, _ = decide(problem, plan, replace(path, spectrum=path.spectrum.with_density(density)), column)
-        gap = max(gap, _log_gap(other.step_sum, at))
-    return min(gap, 50.0)
+    others = (ask(path.spectrum.with_density(density)) for density in (filled, between))
+    return min(max(_log_gap(other.step_sum, at) for other in others), 50.0)
 
 
 def _log_gap(first: float, second: float) -> float:
@@ -234,17 +235,16 @@ def reads_traces(plan: Plan) -> bool:
     return noise or plan.rule.needs_traces
 
 
-def _jackknife(problem: Problem, plan: Plan, path: Path, column: int, as_bound: bool = False) -> float:
+def _jackknife(plan: Plan, spectrum: Spectrum, ask: Ask, *, as_bound: bool = False) -> float:
     """Standard error of log(step_sum) over groups of probes."""
-    replicas = path.spectrum.replicas
+    replicas = spectrum.replicas
     if not reads_traces(plan) or not replicas:
         return 0.0
     asked = replicas[:: max(1, len(replicas) // (4 if plan.rule.needs_rows else GROUPS))]
     logs = []
     for replica in asked:
-        spectrum = replace(path.spectrum, density=replica, bound=replica if as_bound else path.spectrum.bound)
-        stop, _ = decide(problem, plan, replace(path, spectrum=spectrum), column)
-        logs.append(math.log(max(stop.crossing, 1e-300)))
+        left = replace(spectrum, density=replica, bound=replica if as_bound else spectrum.bound)
+        logs.append(math.log(max(ask(left).crossing, 1e-300)))
     groups = min(GROUPS, len(replicas))
     spread = float(np.sum((np.array(logs) - np.mean(logs)) ** 2)) * len(replicas) / len(asked)
     return math.sqrt((groups - 1) / groups * spread)
@@ -256,14 +256,10 @@ def _estimate_residual(path: Path, space: BlockKrylov, stop: Stop) -> float:
     if energy == 0:
         return 0.0
     weight = path.filter.weight(path.spectrum.eigenvalues, stop.step_sum)
-    assert path.spectrum.basis is not None
-    assert path.spectrum.basis.rotation is not None
-    weighted = (weight * path.coefficients)[:, None]
-    return float(space.estimate_residual(path.spectrum.basis.rotation, weighted)[0]) / math.sqrt(energy)
+    return float(space.estimate_residual((weight * path.coefficients)[:, None])[0]) / math.sqrt(energy)
 
 
 def with_bracket(verdict: Verdict, spectrum: Spectrum, products: int, engine: str) -> Stop:
-    """The stop with what is known of its certainty."""
     certainty = Certainty(
         engine=engine,
         settled=verdict.settled,

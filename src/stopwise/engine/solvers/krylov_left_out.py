@@ -21,11 +21,10 @@ import numpy as np
 
 from stopwise._support.arrays import Array, Index
 from stopwise._support.torch import on_host
-from stopwise.engine.solvers.krylov_solver import UnsettledWarning
-from stopwise.engine.solvers.plan import Plan, Solution, Solver, with_left_out
-from stopwise.engine.solvers.solves_solver import smallest_penalty
+from stopwise.engine.solvers.krylov_solver import UnsettledWarning, warn_of_regret
+from stopwise.engine.solvers.plan import Plan, Solution, Solver, penalty_range, with_left_out
 from stopwise.engine.solves.costs import LEAST_LEFT_OUT, fold_size
-from stopwise.engine.solves.penalty_search import OF_LARGEST, FoundPenalty, PenaltySearch
+from stopwise.engine.solves.penalty_search import FoundPenalty, PenaltySearch
 from stopwise.engine.solves.search_start import STRIDE
 from stopwise.engine.solves.systems import fold_rows
 from stopwise.filters import Ridge
@@ -64,12 +63,7 @@ class KrylovLeftOut:
         solution = self.inner.solve(problem, replace(plan, rule=Fixed(step_sum=step_sum)))
         stop = _told(solution.stops[0], found, problem, plan, readings.products)
         if stop.certainty is not None and not stop.certainty.settled:
-            warnings.warn(
-                f"the stop is not settled: its left-out error may be {100 * found.regret:.2g} percent above that of "
-                f'the exact stop (tol = {plan.tol:g}); raise tol, or use solver="preconditioned"',
-                UnsettledWarning,
-                stacklevel=5,
-            )
+            warn_of_regret(found.regret, plan.tol, '; raise tol, or use solver="preconditioned"')
         return replace(solution, path=with_left_out(solution.path, [found.left_out], readings.rows), stops=[stop])
 
     def _each_alone(self, problem: Problem, plan: Plan) -> Solution | None:
@@ -90,7 +84,8 @@ class KrylovLeftOut:
 
     def _search(self, problem: Problem, plan: Plan) -> tuple[FoundPenalty, _Readings]:
         """From one fold how far spaces must reach; then more folds, until chance in their rows may lose little."""
-        folds, furthest = fold_rows(problem.n_rows, problem.seed, _MOST_ROWS), smallest_penalty(problem, plan)
+        folds = fold_rows(problem.n_rows, problem.seed, _MOST_ROWS)
+        furthest, _ = penalty_range(problem, plan, 0.0)
         needed, used = math.ceil(LEAST_LEFT_OUT / len(folds[0])), 1
         readings = _Readings(self, problem, plan, max(min(self.start(problem, plan)) / _REACH, furthest))
         while True:
@@ -140,7 +135,7 @@ class _Readings:
         path, sure = space.path.column(0), space.stops[0].certainty
         if self.places is None:
             least = math.log(max(self.reach, part.n_samples / path.step_sum_cap)) if path.step_sum_cap > 0 else 0.0
-            most = OF_LARGEST * part.n_samples * max(path.spectrum.largest_bound, 1e-280)
+            _, most = penalty_range(part, plan, max(path.spectrum.largest_bound, 1e-280))
             most = max(math.log(most), least + _SPACING)
             self.places = np.linspace(least, most, math.ceil((most - least) / _SPACING) + 1)
         self.settled &= sure is None or sure.settled
@@ -154,7 +149,6 @@ class _Readings:
         self.residuals.append((roots * (problem.responses[rows] - fitted - level)).T)
 
     def found(self) -> FoundPenalty:
-        """The rule's stop, as these rows tell."""
         assert self.places is not None
         problem, rows = self.problem, self.rows
         search = PenaltySearch(
@@ -186,11 +180,7 @@ def _told(stop: Stop, found: FoundPenalty, problem: Problem, plan: Plan, product
     sure = stop.certainty or Certainty("krylov")
     settled = sure.settled and found.regret <= plan.tol
     reason = Reason.ZERO if stop.step_sum == 0 else Reason.MINIMUM if settled else Reason.BUDGET
-    evidence = replace(
-        stop.evidence,
-        **found.evidence(plan.rule, problem.n_samples),
-    )
-    certainty = replace(
-        sure, settled=settled, regret=found.regret, bracket=None, products=(sure.products or 0) + products
-    )
+    evidence = replace(stop.evidence, **found.evidence(plan.rule, problem.n_samples))
+    products += sure.products or 0
+    certainty = replace(sure, settled=settled, regret=found.regret, bracket=None, products=products)
     return replace(stop, reason=reason, evidence=evidence, certainty=certainty)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import bisect
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, cast
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from stopwise._support.memory import free_bytes
 from stopwise._support.progress import Progress
 from stopwise.engine.operators import Operator
 from stopwise.engine.operators.eigenvalue_counts import Counting
+from stopwise.engine.operators.running_sums import Line
 from stopwise.engine.operators.tiles import Tiled
 from stopwise.engine.solvers.dense_solver import finish, noise_of
 from stopwise.engine.solvers.krylov_certainty import Verdict, decided_by_bound, judge, reads_traces, with_bracket
@@ -45,11 +46,27 @@ class UnsettledWarning(StopwiseWarning):
     """The stop's bracket is wider than was asked for."""
 
 
+def warn_of_regret(regret: float, tol: float, advice: str) -> None:
+    """Warn of a stop by rows left out that may lose too much; `advice` says why and what to do."""
+    warnings.warn(
+        f"the stop is not settled: its left-out error may be {100 * regret:.2g} percent above that of the exact stop "
+        f"(tol = {tol:g}){advice}",
+        UnsettledWarning,
+        stacklevel=6,
+    )
+
+
 class Place(Protocol):
     """Where blocks live and are multiplied."""
 
-    def multiplier(self, operator: Any) -> Multiplier:
+    def operator(self, problem: Problem, plan: Plan) -> Operator:
+        """K."""
+
+    def multiplier(self, operator: Operator) -> Multiplier:
         """The operator as blocks there see it."""
+
+    def store(self, operator: Operator, limit: int, problem: Problem) -> Store:
+        """Room for so many columns."""
 
     def column_limit(self, problem: Problem, plan: Plan) -> int:
         """How many columns fit; MemoryError where too few do."""
@@ -61,17 +78,35 @@ class Place(Protocol):
         """Rounding of a product with a vector, in units of the largest eigenvalue."""
 
 
+@dataclass(frozen=True)
 class Host:
-    """Blocks are numpy arrays in memory."""
+    """Blocks are numpy arrays in memory; `make` makes the operator."""
+
+    make: Callable[[Problem, Plan], Operator]
+
+    def operator(self, problem: Problem, plan: Plan) -> Operator:
+        return self.make(problem, plan)
 
     def multiplier(self, operator: Operator) -> Multiplier:
         return operator
 
+    def store(self, operator: Operator, limit: int, problem: Problem) -> Store:
+        return NumpyStore(problem.n_rows, limit, operator.centre, canonical_order(problem))
+
     def column_limit(self, problem: Problem, plan: Plan) -> int:
-        return _column_limit(problem, plan)
+        """As many columns as a third of free memory holds."""
+        fits = int(free_bytes() / 3 / (8 * problem.n_rows))
+        if fits < 64:
+            raise MemoryError(
+                f"a Krylov basis of 64 columns for {problem.n_rows} rows does not fit into a third of the free "
+                'memory; free some, or use solver="nystrom"'
+            )
+        return min(problem.n_rows, fits, most_columns(plan))
 
     def probe_count(self, problem: Problem, plan: Plan) -> int:
-        return probe_count(problem, plan)
+        """With more rows more eigenvalues lie above the threshold: wider blocks find them in fewer products."""
+        few, many = (52, 96) if problem.n_rows > _WIDE_ROWS else (_FEW, 48)
+        return probe_count(problem, plan, few, many)
 
     def precision(self, problem: Problem, plan: Plan) -> float:
         return float(np.finfo(plan.dtype).eps)
@@ -96,57 +131,47 @@ class KrylovSolver:
 
     columns: ClassVar[ColumnBounds] = ColumnBounds()
 
-    def __init__(
-        self,
-        name: str,
-        make_operator: Callable[[Problem, Plan], Operator],
-        make_store: Any = None,
-        place: Place | None = None,
-    ) -> None:
-        self.name = name
-        self.make_operator = make_operator
-        self.make_store = make_store
-        self.place: Place = Host() if place is None else place
+    def __init__(self, name: str, place: Place) -> None:
+        self.name, self.place = name, place
 
     def solve(self, problem: Problem, plan: Plan) -> Solution:
         if plan.tol == 0:
             plan = replace(plan, dtype=np.float64)  # one step among many cannot be told in single precision
-        operator = self.make_operator(problem, plan)
-        plan = _noise_first(
-            problem, plan if plan.tol == 0 or plan.each_row else replace(plan, rule=plan.rule.without_rows())
-        )
-        responses = _weighted(problem)
+        elif not plan.each_row:
+            plan = replace(plan, rule=plan.rule.without_rows())
+        operator, responses = self.place.operator(problem, plan), problem.weighted_responses
+        plan = _noise_first(problem, plan)
         limit = self.place.column_limit(problem, plan)
         probes, counting = self.place.probe_count(problem, plan), None
-        if getattr(operator, "rational", False):
+        if isinstance(operator, Line) and operator.rational:
             counting = _counting(operator, plan)
             probes = min(probes, 7) if counting is None else int(not np.all(np.any(responses != 0, axis=0)))
         below = _from_columns(operator, problem, plan, self.columns)
         if below is not None:  # what is left for the space to find is the responses' part
             probes = min(probes, _FEW - 1)
-        store = self._store(operator, limit, problem)
+        store = self.place.store(operator, limit, problem)
         precision, multiplier = self.place.precision(problem, plan), self.place.multiplier(operator)
         bounded = decided_by_bound(plan)
         space = BlockKrylov(multiplier, store, responses, probes, problem.seed, precision, counting, bounded, below)
         with Progress(plan.verbose) as progress:
             path, verdicts = self._until_settled(problem, plan, operator, space, limit, progress)
         stops = [with_bracket(v, path.spectrum, space.products, self.name) for v in verdicts]
-        if not all(v.settled for v in verdicts):
+        if not _settled(verdicts):
             _warn(verdicts, plan, space)
         return finish(problem, path, stops, [v.sigma for v in verdicts], self.name, operator.mean_row)
-
-    def _store(self, operator: Operator, limit: int, problem: Problem) -> Store:
-        if self.make_store is not None:
-            made: Store = self.make_store(operator, limit)
-            return made
-        return NumpyStore(problem.n_rows, limit, operator.centre, canonical_order(problem))
 
     def _until_settled(
         self, problem: Problem, plan: Plan, operator: Operator, space: BlockKrylov, limit: int, progress: Progress
     ) -> tuple[Path, list[Verdict]]:
-        before: list[Stop] | None = None
+        unknown: Sequence[Stop | None] = [None] * space.n_responses
+        before = unknown
         looked, asked, draws, looks = 0, _scout(plan), 0, 0
         pace = 1.1 if space.counting is None else 1.3
+
+        def look(asked: Plan, before: Sequence[Stop | None]) -> tuple[Path, list[Verdict]]:
+            path = krylov_path(problem, asked, operator, space)
+            return path, [judge(problem, asked, path, space, j, stop) for j, stop in enumerate(before)]
+
         while True:
             more = space.grow()
             progress.show(f"{space.products} products, {space.processed} columns")
@@ -154,44 +179,36 @@ class KrylovSolver:
             if not done and (space.products < (4 if space.rational else 2) or space.processed < pace * looked):
                 continue
             looked = space.processed
-            path = krylov_path(problem, asked, operator, space)
-            verdicts = self._judge(problem, asked, path, space, before)
-            before = [v.stop for v in verdicts]
-            if asked is not plan and (done or all(v.settled for v in verdicts)):
-                asked, before = plan, None
-                path = krylov_path(problem, plan, operator, space)
-                verdicts = self._judge(problem, plan, path, space, before)
-                before = [v.stop for v in verdicts]
-            _aim(space, verdicts[0], path.spectrum.largest_bound)
-            _tell(progress, space, verdicts)
+            path, verdicts = look(asked, before)
+            if asked is not plan and (done or _settled(verdicts)):
+                asked = plan
+                path, verdicts = look(asked, unknown)
+            first = verdicts[0]
+            _aim(space, first, path.spectrum.largest_bound)
+            progress.show(f"{space.products} products, step_sum in [{first.low:.4g}, {first.high:.4g}]")
             if _sharpen(space, verdicts):
-                path = krylov_path(problem, asked, operator, space)
-                verdicts = self._judge(problem, asked, path, space, before)
-                before = [v.stop for v in verdicts]
-            elif space.counting is not None and all(v.settled or v.noisy for v in verdicts):
+                path, verdicts = look(asked, [v.stop for v in verdicts])
+            elif space.counting is not None and _settled_but_for_chance(verdicts):
                 done = True  # neither a larger space nor finer counts would tell more
-            while (
-                not done
-                and space.n_probes
-                and draws < _most_draws(space)
-                and all(v.settled or v.noisy for v in verdicts)
-            ):
-                if all(v.settled for v in verdicts):
+            before, most_draws = [v.stop for v in verdicts], _most_draws(space)
+            while not (done or _settled(verdicts) or draws >= most_draws):
+                if not space.n_probes or not _settled_but_for_chance(verdicts):
                     break
                 draws += 1
                 progress.show(f"{space.products} products, more probes ({draws})")
-                space.more_probes(self._store(operator, limit, problem), draws)
-                path = krylov_path(problem, asked, operator, space)
-                verdicts = self._judge(problem, asked, path, space, before)
+                space.more_probes(self.place.store(operator, limit, problem), draws)
+                path, verdicts = look(asked, before)
             looks += asked is plan and plan.rule.needs_rows and plan.tol > 0
-            if done or all(v.settled for v in verdicts) or draws >= _most_draws(space) or looks == _MOST_LOOKS:
+            if done or _settled(verdicts) or draws >= most_draws or looks == _MOST_LOOKS:
                 return path, verdicts
 
-    def _judge(
-        self, problem: Problem, plan: Plan, path: Path, space: BlockKrylov, before: list[Stop] | None
-    ) -> list[Verdict]:
-        previous: list[Any] = before or [None] * space.n_responses
-        return [judge(problem, plan, path, space, j, previous[j]) for j in range(space.n_responses)]
+
+def _settled(verdicts: list[Verdict]) -> bool:
+    return all(v.settled for v in verdicts)
+
+
+def _settled_but_for_chance(verdicts: list[Verdict]) -> bool:
+    return all(v.settled or v.noisy for v in verdicts)
 
 
 def _aim(space: BlockKrylov, verdict: Verdict, largest: float) -> None:
@@ -204,11 +221,11 @@ def _most_draws(space: BlockKrylov) -> int:
     return _MOST_DRAWS if space.steps <= _LONG else 1
 
 
-def _counting(operator: Any, plan: Plan) -> Counting | None:
+def _counting(operator: Line, plan: Plan) -> Counting | None:
     """Exact counts of eigenvalues, unless an exact stop or single eigenvectors are asked for."""
     if plan.tol == 0 or plan.rule.needs_rows or (plan.rule.needs_noise and plan.noise.needs_pairs):
         return None
-    return cast("Counting | None", operator.counting)
+    return operator.counting
 
 
 def _sharpen(space: BlockKrylov, verdicts: list[Verdict]) -> bool:
@@ -235,11 +252,8 @@ def krylov_path(problem: Problem, plan: Plan, operator: Operator, space: BlockKr
     spectrum = space.spectrum()
     if plan.rule.needs_rows and not spectrum.complete:
         spectrum = with_diagonal(spectrum, operator.diagonal)
-    assert spectrum.basis is not None
-    assert spectrum.basis.rotation is not None
-    responses = _weighted(problem)
-    coordinates = space.response_coordinates(spectrum.basis.rotation)
-    path = path_in_space(problem, spectrum, plan.filter.bind(spectrum.largest_bound), coordinates, responses)
+    filter, coordinates = plan.filter.bind(spectrum.largest_bound), space.response_coordinates()
+    path = path_in_space(problem, spectrum, filter, coordinates, problem.weighted_responses)
     return path if space.complete else replace(path, horizon=_horizon(path, space))
 
 
@@ -262,13 +276,10 @@ def _horizon(path: Path, space: BlockKrylov) -> float:
 def _lost(path: Path, space: BlockKrylov, clock: Array) -> Array:
     """Where on the clock the residual of the (ridge) estimate of any response is too large to be read."""
     weights = Ridge().weight(path.spectrum.eigenvalues, clock).T
-    assert path.spectrum.basis is not None
-    assert path.spectrum.basis.rotation is not None
     lost = np.zeros(clock.size, dtype=bool)
     for column in np.flatnonzero(path.energy > 0):
         weighted = weights * path.coefficients[:, column, None]
-        residual = space.estimate_residual(path.spectrum.basis.rotation, weighted)
-        lost |= residual > _READABLE * math.sqrt(path.energy[column])
+        lost |= space.estimate_residual(weighted) > _READABLE * math.sqrt(path.energy[column])
     return lost
 
 
@@ -288,16 +299,6 @@ def _warn(verdicts: list[Verdict], plan: Plan, space: BlockKrylov) -> None:
     )
 
 
-def _tell(progress: Progress, space: BlockKrylov, verdicts: list[Verdict]) -> None:
-    first = verdicts[0]
-    progress.show(f"{space.products} products, step_sum in [{first.low:.4g}, {first.high:.4g}]")
-
-
-def _weighted(problem: Problem) -> Array:
-    root = problem.root_weights
-    return problem.responses if root is None else problem.responses * root[:, None]
-
-
 def _noise_first(problem: Problem, plan: Plan) -> Plan:
     """A noise level that only looks at rows is estimated once."""
     if not plan.rule.needs_noise or plan.noise.needs_path or problem.responses.shape[1] != 1:
@@ -305,16 +306,15 @@ def _noise_first(problem: Problem, plan: Plan) -> Plan:
     return replace(plan, noise_given=noise_of(problem, plan, None, 0) * float(problem.scale[0]))
 
 
-def probe_count(problem: Problem, plan: Plan, few: int | None = None, many: int | None = None) -> int:
-    """Few probes where eigenvalues settle the stop, more where only statistics can; responses count as some of them.
-
-    With more rows more eigenvalues lie above the threshold: wider blocks then find them in fewer products.
-    """
-    wide = problem.n_rows > _WIDE_ROWS
-    few = (52 if wide else _FEW) if few is None else few
-    many = (96 if wide else 48) if many is None else many
+def probe_count(problem: Problem, plan: Plan, few: int, many: int) -> int:
+    """Few probes where eigenvalues settle the stop, `many` where only statistics can; responses are some of them."""
     wanted = few if decided_by_bound(plan) or not reads_traces(plan) else many
     return int(max(1, min(wanted - problem.responses.shape[1], problem.n_rows - 1)))
+
+
+def most_columns(plan: Plan) -> int:
+    """Columns beyond which a space is given up, whatever the memory."""
+    return 6000 if plan.tol == 0 else 2500
 
 
 def _from_columns(
@@ -339,23 +339,8 @@ def _from_columns(
     return values
 
 
-def _column_limit(problem: Problem, plan: Plan) -> int:
-    """As many columns as a third of free memory holds."""
-    fits = int(free_bytes() / 3 / (8 * problem.n_rows))
-    if fits < 64:
-        raise MemoryError(
-            f"a Krylov basis of 64 columns for {problem.n_rows} rows does not fit into a third of the free "
-            'memory; free some, or use solver="nystrom"'
-        )
-    most = 6000 if plan.tol == 0 else 2500
-    return min(problem.n_rows, fits, most)
-
-
 def canonical_order(problem: Problem) -> Array:
     """Rows in an order that shuffling does not change: by covariates, then responses."""
-    keys = (
-        np.column_stack([problem.covariates, problem.responses])
-        if problem.covariates.shape[1] < 64
-        else problem.responses
-    )
+    few = problem.covariates.shape[1] < 64
+    keys = np.column_stack([problem.covariates, problem.responses]) if few else problem.responses
     return np.lexsort(keys.T[::-1])

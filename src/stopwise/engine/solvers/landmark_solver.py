@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.engine.landmarks.decomposition import Bracket, Decomposition, bracket_stop, decompose
+from stopwise.engine.landmarks.decomposition import Decomposition, bracket_stop, decompose
 from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Stream, make_landmarks, moments_of
 from stopwise.engine.landmarks.landmark_left_out import Smoother, left_out_squares, lowest_in_few_passes
 from stopwise.engine.landmarks.row_sample import RowSample
 from stopwise.engine.landmarks.sampling import Choice, Index, Uniform, as_points
-from stopwise.engine.solvers.plan import Plan, Solution
+from stopwise.engine.solvers.plan import Landmarked, Plan, Solution
 from stopwise.filters import Ridge
 from stopwise.path import Path
 from stopwise.problem import Problem
@@ -59,7 +59,6 @@ class HeldRows:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
         return self.problem.n_rows
 
     def take(self, rows: Index) -> Array:
@@ -77,8 +76,8 @@ class HeldRows:
     def attach(self, landmarks: Landmarks, parts: Decomposition) -> tuple[Decomposition, dict[str, Any]]:
         problem, root = self.problem, self.problem.root_weights
         rows = FeatureRows(landmarks, problem.covariates, root, parts.mean)
-        response = problem.responses if root is None else problem.responses * root[:, None]
-        return parts.with_rows(rows), {"response": response, "root_weights": root, "counts": problem.counts}
+        by_row = {"response": problem.weighted_responses, "root_weights": root, "counts": problem.counts}
+        return parts.with_rows(rows), by_row
 
 
 class NystromSolver:
@@ -86,7 +85,7 @@ class NystromSolver:
 
     name = "nystrom"
 
-    def __init__(self, n_landmarks: Any) -> None:
+    def __init__(self, n_landmarks: Landmarked) -> None:
         self.n_landmarks = n_landmarks
 
     def solve(self, problem: Problem, plan: Plan) -> Solution:
@@ -95,25 +94,17 @@ class NystromSolver:
 
 
 def solve_source(
-    source: RowSource, plan: Plan, n_landmarks: Any, seed: int, name: str, most: int | None = None
+    source: RowSource, plan: Plan, n_landmarks: Landmarked, seed: int, name: str, most: int | None = None
 ) -> Solution:
     """A fit from any source of rows with the landmarks asked for; "auto" takes at most `most`."""
-    points = as_points(n_landmarks)
-    if points is not None:
-        return solve_stream(
-            source.stream(make_landmarks(plan.kernel, points.astype(plan.dtype, copy=False))), plan, name, source
-        )
     if isinstance(n_landmarks, str):
         return _grow(source, plan, seed, name, most or source.n_rows)
-    choice: Choice = n_landmarks if isinstance(n_landmarks, Choice) else Uniform(int(n_landmarks))
-    return _solve_choice(source, plan, choice, seed, name)
-
-
-def _solve_choice(source: RowSource, plan: Plan, choice: Choice, seed: int, name: str) -> Solution:
-    points = choice.points(plan.kernel, source.n_rows, source.take, seed)
-    return solve_stream(
-        source.stream(make_landmarks(plan.kernel, points.astype(plan.dtype, copy=False))), plan, name, source
-    )
+    points = as_points(n_landmarks)
+    if points is None:
+        choice = n_landmarks if isinstance(n_landmarks, Choice) else Uniform(int(cast(int, n_landmarks)))
+        points = choice.points(plan.kernel, source.n_rows, source.take, seed)
+    landmarks = make_landmarks(plan.kernel, points.astype(plan.dtype, copy=False))
+    return solve_stream(source.stream(landmarks), plan, name, source)
 
 
 def _grow(source: RowSource, plan: Plan, seed: int, name: str, most: int) -> Solution:
@@ -128,10 +119,10 @@ def _grow(source: RowSource, plan: Plan, seed: int, name: str, most: int) -> Sol
     sizes = [limits[limit]]
     while sizes[0] > _GROWTH * FIRST_SIZE:
         sizes.insert(0, sizes[0] // _GROWTH)
-    solution = _solve_choice(source, plan, Uniform(sizes.pop(0)), seed, name)
+    solution = solve_source(source, plan, sizes.pop(0), seed, name)
     enough = _enough(None, solution, plan.tol)
     while sizes and not enough:
-        before, solution = solution, _solve_choice(source, plan, Uniform(sizes.pop(0)), seed, name)
+        before, solution = solution, solve_source(source, plan, sizes.pop(0), seed, name)
         enough = _enough(before, solution, plan.tol)
     return replace(solution, stops=[_grown(stop, "settled" if enough else limit) for stop in solution.stops])
 
@@ -164,20 +155,19 @@ def solve_stream(stream: Stream, plan: Plan, name: str, source: RowSource | None
     """Spectrum, path, noise, stops and weights from moments alone; the source serves a second pass if it is there."""
     _needs_no_rows(plan)
     given, stream = stream, replace(stream, moments=stream.moments.of_mean_weight_one())
-    moments, unit = stream.moments, stream.unit
+    moments, unit, landmarks = stream.moments, stream.unit, stream.landmarks
     parts = decompose(moments, centred=stream.intercept)
     by_row: dict[str, Any] = {}
     if source is not None:
-        parts, by_row = source.attach(stream.landmarks, parts)
+        parts, by_row = source.attach(landmarks, parts)
     mean = moments.response_sum / moments.weight if stream.intercept else np.zeros_like(unit)
     offset = stream.shift + unit * mean
     path = parts.path(plan.filter, intercept=stream.intercept, scale=unit, offset=offset, **by_row)
-    weight_unit = moments.n_observations / given.moments.weight
-    decided = [_decide(stream, plan, path, parts, j, source, weight_unit) for j in range(len(unit))]
+    decisions = _Decisions(stream, plan, parts, mean, source, moments.n_observations / given.moments.weight)
+    decided = [decisions.decide(path.column(j), j) for j in range(len(unit))]
     stops = [stop for stop, _ in decided]
     sums = np.array([stop.step_sum for stop in stops])
     theta = parts.feature_weights(path.filter, sums) * unit
-    landmarks = stream.landmarks
     return Solution(
         path=path.stopped_at(tuple(float(s) for s in sums)),
         stops=stops,
@@ -214,104 +204,88 @@ def _noise(plan: Plan, path: Path) -> float:
     return plan.noise.estimate(None, None, path=path)
 
 
-def _decide(
-    stream: Stream,
-    plan: Plan,
-    path: Path,
-    parts: Decomposition,
-    column: int,
-    source: RowSource | None,
-    weight_unit: float,
-) -> tuple[Stop, float]:
-    """The stop of one response with its bracket, and the noise level (problem units).
+@dataclass(frozen=True)
+class _Decisions:
+    """Stops of single responses, whose means are `mean`; `weight_unit`: see `Smoother`."""
 
-    Rules are shown sums, and the default a sample of rows: both merge, so that rows at hand, in batches or on a cluster
-    lead to the same stop. An oracle knows the truth by row and gets the rows.
-    """
-    one = path.column(column)
-    if not plan.rule.needs_truth:
-        one = replace(one, spectrum=replace(one.spectrum, basis=None), response=None)
-    sigma = _noise(plan, one) / float(stream.unit[column])
-    data = Data(
-        stream.moments.n_rows, seed=stream.seed, kernel_scale=stream.moments.diagonal_sum / stream.moments.weight
-    )
-    regret: float | None = None
-    bracket: Bracket | None
-    if isinstance(plan.rule, LeaveOneOut):
-        stop = _leave_one_out(stream, plan.rule, one, parts, column, source, weight_unit)
-        stop = stop.with_evidence(rule=plan.rule.name)
-        bracket = Bracket(stop, stop)
-        settled = parts.captured >= 1 - max(plan.tol, 1e-9)
-    elif plan.rule.left_out_allowance is not None and stream.moments.sample is not None:
-        one = _sampled(one, stream, stream.moments.sample, parts, column)
-        stop = plan.rule.decide(one, sigma, data)
-        errors = LeftOut(one.along(Ridge()))
-        regret = errors.regret(stop.step_sum, stop.evidence.lowest_step_sum or 0.0)
-        bracket, settled = None, regret <= plan.tol
-    else:
-        stop = plan.rule.decide(one, sigma, data)
-        bracket = bracket_stop(one, plan.rule, sigma, data, stop, parts)
-        settled = bracket.settled(plan.tol)
-    certainty = Certainty(
-        engine="nystrom",
-        settled=settled,
-        regret=regret,
-        bracket=None if bracket is None else bracket.ends,
-        landmarks=len(stream.landmarks.points),
-        captured=parts.captured,
-    )
-    return replace(stop, certainty=certainty), sigma
+    stream: Stream
+    plan: Plan
+    parts: Decomposition
+    mean: Array
+    source: RowSource | None
+    weight_unit: float
 
+    def decide(self, path: Path, column: int) -> tuple[Stop, float]:
+        """The stop of one response with its bracket, and the noise level (problem units).
 
-def _sampled(path: Path, stream: Stream, sample: RowSample, parts: Decomposition, column: int) -> Path:
-    """The path of one response with the rows of the stream's sample in place of all."""
-    moments = stream.moments
-    roots = np.sqrt(sample.weights)
-    rows = FeatureRows(stream.landmarks, sample.covariates, roots, parts.mean)
-    mean = float(moments.response_sum[column]) / moments.weight if stream.intercept else 0.0
-    return replace(
-        path,
-        spectrum=replace(path.spectrum, basis=Basis(rows @ parts.row_rotation)),
-        response=roots * (sample.responses[:, column] - mean),
-        root_weights=roots,
-        counts=sample.counts,
-    )
-
-
-def _leave_one_out(
-    stream: Stream,
-    rule: LeaveOneOut,
-    path: Path,
-    parts: Decomposition,
-    column: int,
-    source: RowSource | None,
-    weight_unit: float,
-) -> Stop:
-    """Leave-one-out on all rows of the source, a second pass for each set of stops looked at."""
-    if source is None:
-        raise ValueError(
-            "the rule LeaveOneOut needs a second pass over the rows, and rows given in batches are not kept: use "
-            'rule="gcv" or the default, or fit all rows at once'
+        Rules are shown sums, and the default a sample of rows: both merge, so that rows at hand, in batches or on a
+        cluster lead to the same stop. An oracle knows the truth by row and gets the rows.
+        """
+        plan, parts, moments = self.plan, self.parts, self.stream.moments
+        if not plan.rule.needs_truth:
+            path = replace(path, spectrum=replace(path.spectrum, basis=None), response=None)
+        sigma = _noise(plan, path) / float(self.stream.unit[column])
+        data = Data(moments.n_rows, seed=self.stream.seed, kernel_scale=moments.diagonal_sum / moments.weight)
+        regret: float | None = None
+        bracket: tuple[float, float] | None = None
+        if isinstance(plan.rule, LeaveOneOut):
+            stop = self._leave_one_out(plan.rule, path, column).with_evidence(rule=plan.rule.name)
+            bracket, settled = (stop.step_sum, stop.step_sum), parts.captured >= 1 - max(plan.tol, 1e-9)
+        elif plan.rule.left_out_allowance is not None and moments.sample is not None:
+            path = self._sampled(path, moments.sample, column)
+            stop = plan.rule.decide(path, sigma, data)
+            errors = LeftOut(path.along(Ridge()))
+            regret = errors.regret(stop.step_sum, stop.evidence.lowest_step_sum or 0.0)
+            settled = regret <= plan.tol
+        else:
+            stop = plan.rule.decide(path, sigma, data)
+            bracket, settled = bracket_stop(path, plan.rule, sigma, data, stop, parts, plan.tol)
+        certainty = Certainty(
+            engine="nystrom",
+            settled=settled,
+            regret=regret,
+            bracket=bracket,
+            landmarks=len(self.stream.landmarks.points),
+            captured=parts.captured,
         )
-    values, n = path.spectrum.eigenvalues, path.n_samples
-    mean = float(stream.moments.response_sum[column]) / n if stream.intercept else 0.0
+        return replace(stop, certainty=certainty), sigma
 
-    def criterion(step_sums: Array) -> Array:
-        gains = path.filter.gain(values, np.atleast_1d(step_sums)).T
-        smoother = Smoother(
-            stream.landmarks,
-            parts.mean,
-            parts.row_rotation,
-            gains,
-            gains * path.coefficients[:, None],
-            column,
-            mean,
-            n,
-            stream.intercept,
-            weight_unit,
+    def _sampled(self, path: Path, sample: RowSample, column: int) -> Path:
+        """The path of one response with the rows of the stream's sample in place of all."""
+        roots = np.sqrt(sample.weights)
+        rows = FeatureRows(self.stream.landmarks, sample.covariates, roots, self.parts.mean)
+        return replace(
+            path,
+            spectrum=replace(path.spectrum, basis=Basis(rows @ self.parts.row_rotation)),
+            response=roots * (sample.responses[:, column] - float(self.mean[column])),
+            root_weights=roots,
+            counts=sample.counts,
         )
-        return source.left_out(smoother) / n
 
-    return (
-        lowest_in_few_passes(path, criterion) if rule.reading == "global" else minimise(path, criterion, rule.reading)
-    )
+    def _leave_one_out(self, rule: LeaveOneOut, path: Path, column: int) -> Stop:
+        """Leave-one-out on all rows of the source, a second pass for each set of stops looked at."""
+        source, stream, parts, n = self.source, self.stream, self.parts, path.n_samples
+        if source is None:
+            raise ValueError(
+                "the rule LeaveOneOut needs a second pass over the rows, and rows given in batches are not kept: use "
+                'rule="gcv" or the default, or fit all rows at once'
+            )
+
+        def criterion(step_sums: Array) -> Array:
+            gains = path.filter.gain(path.spectrum.eigenvalues, np.atleast_1d(step_sums)).T
+            smoother = Smoother(
+                stream.landmarks,
+                parts.mean,
+                parts.row_rotation,
+                gains,
+                gains * path.coefficients[:, None],
+                column,
+                float(self.mean[column]),
+                n,
+                stream.intercept,
+                self.weight_unit,
+            )
+            return source.left_out(smoother) / n
+
+        few = rule.reading == "global"
+        return lowest_in_few_passes(path, criterion) if few else minimise(path, criterion, rule.reading)

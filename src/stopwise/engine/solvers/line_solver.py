@@ -17,26 +17,24 @@ from stopwise._support.arrays import Array
 from stopwise.engine.line.exact_stop import ExactStop
 from stopwise.engine.line.fits import fit_at
 from stopwise.engine.line.merged_rows import LineRows, in_bins, merge_rows
+from stopwise.engine.line.repeated_solves import LineFactor, LineOperator
 from stopwise.engine.line.scores import BINS_PER_DEGREE, SharedNoise, evidence_noise, shared_noise
-from stopwise.engine.line.systems import LineOperator, LineSystem
 from stopwise.engine.line.transitions import StateSpace, state_space
 from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.running_sums import Line
 from stopwise.engine.solvers.dense_solver import noise_of
-from stopwise.engine.solvers.krylov_solver import KrylovSolver
-from stopwise.engine.solvers.plan import Plan, Solution, bare_path, solved
-from stopwise.engine.solves.penalty_search import OF_LARGEST, FoundPenalty
-from stopwise.engine.solves.resolvent_space import ResolventSpace, largest_eigenvalue, resolvent_space
-from stopwise.engine.solves.shifted_descent import ResolventPolynomial, as_resolvents, is_smooth
-from stopwise.filters import Filter
+from stopwise.engine.solvers.krylov_solver import Host, KrylovSolver
+from stopwise.engine.solvers.plan import Plan, Solution, bare_path, penalty_range, solved, sure_stop
+from stopwise.engine.solves.penalty_search import FoundPenalty
+from stopwise.engine.solves.resolvent_space import GrowingSpace, largest_eigenvalue, space_around
+from stopwise.engine.solves.shifted_descent import as_resolvents, is_smooth, middle_reading
 from stopwise.kernels import Kernel, Sobolev
 from stopwise.noise import Evidence
 from stopwise.path import Path
 from stopwise.problem import Problem
 from stopwise.rules import Certainty, Reason, Stop
 from stopwise.rules.base import stop_at
-from stopwise.rules.prudent import CEILING
-from stopwise.spectrum import Basis, Density, spread_density
+from stopwise.spectrum import Density, spread_density
 
 LINE_ROWS = 300
 """From here on one covariate is solved on the line: below, all eigenpairs take a blink."""
@@ -46,6 +44,7 @@ _ACCURACY, _ACCURACY_MANY, _MANY = 1e-8, 1e-6, 100_000
 """How far the filter's approximation may be off, and from how many rows a hundred times that is allowed: the error of
 an estimate from so many rows is a thousand times larger."""
 _RIDGE_STEPS = 4
+"""Solves that span ridge's path around its stop."""
 _SPECTRUM_PLACES = 1_000
 """Bins whose eigenvalues stand for all of them in sums; exact where there are no more places."""
 
@@ -87,7 +86,7 @@ class LineSolver:
         if plan.noise.correlated:
             _check_sharing(problem, solvable=solvable)
         if not solvable:
-            return KrylovSolver("line", line_operator).solve(problem, plan)
+            return KrylovSolver("line", Host(line_operator)).solve(problem, plan)
         return _Run(problem, plan, space).solution()
 
 
@@ -120,13 +119,7 @@ class _Run:
         )
 
     @cached_property
-    def system(self) -> LineSystem:
-        """All rows."""
-        return LineSystem(self.rows, self.space, self.problem.intercept)
-
-    @cached_property
     def operator(self) -> Operator:
-        """K."""
         return line_operator(self.problem, self.plan)
 
     @cached_property
@@ -138,14 +131,12 @@ class _Run:
     def solution(self) -> Solution:
         plan = self.plan
         largest = self._largest()
-        bound = plan.filter.bind(largest)
-        bare = bare_path(self.problem, bound, self.responses, largest)
-        stops = [self._stop(bare, largest, column) for column in range(self.problem.responses.shape[1])]
-        path, dual, error = self._estimate(bare, bound, largest, stops)
-        stops = [replace(s, certainty=replace(s.certainty, estimate_residual=error)) for s in stops if s.certainty]
+        bare = bare_path(self.problem, plan.filter.bind(largest), self.responses, largest)
+        stops = [self._stop(bare.column(column), column) for column in range(self.problem.responses.shape[1])]
+        path, dual, error = self._estimate(bare, stops)
         path = path.stopped_at(tuple(stop.step_sum for stop in stops))
         sigmas = [self._noise(path, stop, j) for j, stop in enumerate(stops)]
-        return solved(self.problem, self.operator, path, stops, dual, sigmas, "line")
+        return solved(self.problem, self.operator, path, stops, dual, error, sigmas, "line")
 
     def _largest(self) -> float:
         """A bound on K's largest eigenvalue: from bins where rows are many, then a few products with all of them."""
@@ -166,41 +157,30 @@ class _Run:
 
     # ---- where to stop ------------------------------------------------------------------------------------------
 
-    def _stop(self, bare: Path, largest: float, column: int) -> Stop:
+    def _stop(self, bare: Path, column: int) -> Stop:
         plan, n = self.plan, self.problem.n_samples
-        if plan.rule.reads_clock_only:
-            return replace(plan.rule.decide(bare.column(column)), certainty=Certainty("line", regret=0.0))
-        if float(bare.energy[column]) == 0 or largest == 0:
-            stop = stop_at(bare.filter, 0.0, Reason.ZERO, rule=plan.rule.name)
-            return replace(stop, certainty=Certainty("line", regret=0.0))
+        sure = sure_stop(plan, bare, "line")
+        if sure is not None:
+            return sure
         if plan.noise.correlated:
             shared = self.shared[column]
-            stop = stop_at(
-                bare.filter, n / (shared.penalty * shared.inflation), Reason.MINIMUM, rule="marginal-likelihood"
-            )
-            return replace(stop, certainty=Certainty("line", settled=True, regret=0.0))
-        found = self._search(largest, column)
-        stop = stop_at(
-            bare.filter,
-            0.0 if found.at_start else n / found.penalty,
-            Reason.CAP if found.at_end else Reason.MINIMUM,
-            **found.evidence(plan.rule, n),
-        )
-        return replace(stop, certainty=Certainty("line", settled=found.regret <= plan.tol, regret=found.regret))
+            step_sum = n / (shared.penalty * shared.inflation)
+            stop = stop_at(bare.filter, step_sum, Reason.MINIMUM, rule="marginal-likelihood")
+            return replace(stop, certainty=Certainty("line", regret=0.0))
+        found = self._search(bare.spectrum.largest_bound, column)
+        certainty = Certainty("line", settled=found.regret <= plan.tol, regret=found.regret)
+        return found.stop(bare.filter, plan.rule, n, certainty)
 
     @cached_property
     def shared(self) -> list[SharedNoise]:
-        """The noise that neighbours share, for each response."""
         columns = range(self.rows.responses.shape[1])
         return [shared_noise(self.rows, self.space, j, intercept=self.problem.intercept) for j in columns]
 
     def _search(self, largest: float, column: int) -> FoundPenalty:
         """The rule's penalty: on all places, or on bins that are fine enough, with the errors of all rows."""
-        n, scale = self.problem.n_samples, self.problem.kernel_scale(self.plan.kernel)
-        allowance = self.plan.rule.left_out_allowance
-        smallest, most = n * scale / CEILING, OF_LARGEST * n * largest
-
-        exact = ExactStop(self.rows, self.space, column, self.problem.intercept, allowance or 0.0)
+        smallest, most = penalty_range(self.problem, self.plan, largest)
+        allowance = self.plan.rule.left_out_allowance or 0.0
+        exact = ExactStop(self.rows, self.space, column, self.problem.intercept, allowance)
         places = _SEARCH_PLACES
         while places < self.rows.n_places:
             found = replace(exact, rows=in_bins(self.rows, places)).run(smallest, most)
@@ -215,23 +195,17 @@ class _Run:
 
     # ---- the estimate there -------------------------------------------------------------------------------------
 
-    def _estimate(self, bare: Path, bound: Filter, largest: float, stops: list[Stop]) -> tuple[Path, Array, float]:
+    def _estimate(self, bare: Path, stops: list[Stop]) -> tuple[Path, Array, float]:
         """The path around the stops, dual weights of weighted coordinates (n, q), and the filter's error."""
-        n = self.problem.n_samples
+        n, largest = self.problem.n_samples, bare.spectrum.largest_bound
         reached = np.array([stop.step_sum for stop in stops])
-        going = reached[reached > 0]
-        middle = float(np.exp(np.log(going).mean())) if going.size else 1.0 / max(largest, 1e-280)
-        polynomial = as_resolvents(
-            bound, middle, largest, _ACCURACY if self.problem.n_rows <= _MANY else _ACCURACY_MANY
-        )
-        solves = self.system.at(polynomial.penalty(n, middle))
-        space = resolvent_space(solves, self.responses, n, self._steps(polynomial, going))
-        dual = solves.inverse(space.before_last_solve(bound, reached))
-        return self._path(bare, space, largest, middle), dual, polynomial.error
-
-    def _steps(self, polynomial: ResolventPolynomial, going: Array) -> int:
-        steps = _RIDGE_STEPS if polynomial.degree == 1 else polynomial.degree
-        return steps + 6 if going.size and going.max() > 1.5 * going.min() else steps  # several stops share one pole
+        middle = middle_reading(reached, largest)
+        accuracy = _ACCURACY if self.problem.n_rows <= _MANY else _ACCURACY_MANY
+        polynomial = as_resolvents(bare.filter, middle, largest, accuracy)
+        solves = LineFactor(self.rows, self.space, polynomial.penalty(n, middle), intercept=self.problem.intercept)
+        space = space_around(GrowingSpace(solves, self.responses, n), polynomial, reached, _RIDGE_STEPS)
+        dual = solves.inverse(space.before_last_solve(bare.filter, reached))
+        return space.path(bare, middle, self.operator.trace, self.density), dual, polynomial.error
 
     @cached_property
     def density(self) -> Density:
@@ -241,21 +215,6 @@ class _Run:
         matrix = Dense(gram, weights=binned.weights, centred=self.problem.intercept).normalized_gram()
         values = np.maximum(np.linalg.eigvalsh(matrix)[::-1], 0.0)
         return spread_density(values, max(self.operator.trace, float(values.sum())), self.problem.n_samples)
-
-    def _path(self, bare: Path, space: ResolventSpace, largest: float, middle: float) -> Path:
-        order = np.argsort(-space.eigenvalues)
-        basis = space.basis
-        assert basis.rotation is not None
-        spectrum = replace(
-            bare.spectrum,
-            eigenvalues=np.minimum(space.eigenvalues[order], largest),
-            basis=Basis(basis.rows, basis.rotation[:, order]),
-            trace=self.operator.trace,
-            density=self.density,
-            bound=self.density,
-        )
-        horizon = max(30 * middle, 30 / max(largest, 1e-280))
-        return replace(bare, spectrum=spectrum, coefficients=space.coordinates[order], horizon=horizon)
 
     def _noise(self, path: Path, stop: Stop, column: int) -> float:
         """The noise level of one response in problem units; by evidence it is exact here."""

@@ -13,13 +13,16 @@ from stopwise.engine.landmarks.decomposition import Spread
 from stopwise.engine.landmarks.features import Stream
 from stopwise.engine.landmarks.sampling import Leverage, Uniform
 from stopwise.engine.operators import Operator
+from stopwise.engine.solves.penalty_search import OF_LARGEST
 from stopwise.engine.solves.search_start import SearchStart
 from stopwise.filters import Filter
 from stopwise.kernels import Kernel
 from stopwise.noise import NoiseEstimator
 from stopwise.path import Path
 from stopwise.problem import Problem, Trend
-from stopwise.rules import Rule, Stop
+from stopwise.rules import Certainty, Reason, Rule, Stop
+from stopwise.rules.base import stop_at
+from stopwise.rules.prudent import CEILING
 from stopwise.spectrum import Basis, Density, Spectrum
 
 Precision = Literal["auto", "float64", "float32", "fast"]
@@ -113,6 +116,26 @@ def bare_path(problem: Problem, filter: Filter, responses: Array, largest: float
     return path_in_space(problem, spectrum, filter, np.zeros((1, responses.shape[1])), responses)
 
 
+def penalty_range(problem: Problem, plan: Plan, largest: float) -> tuple[float, float]:
+    """The smallest and the largest penalty that are looked at, for the largest eigenvalue of K.
+
+    Below, what float64 leaves of left-out errors tells nothing; above, nothing is fitted.
+    """
+    n = problem.n_samples
+    return n * problem.kernel_scale(plan.kernel) / CEILING, OF_LARGEST * n * largest
+
+
+def sure_stop(plan: Plan, path: Path, engine: str) -> Stop | None:
+    """The stop of one response where none has to be looked for: it is given, or there is nothing to fit."""
+    if plan.rule.reads_clock_only:
+        stop = plan.rule.decide(path)
+    elif float(path.energy) == 0 or path.spectrum.largest_bound == 0:
+        stop = stop_at(path.filter, 0.0, Reason.ZERO, rule=plan.rule.name)
+    else:
+        return None
+    return replace(stop, certainty=Certainty(engine, regret=0.0))
+
+
 def with_left_out(path: Path, residuals: list[Array | None], rows: Array) -> Path:
     """The path with residuals of `rows` left out, for each response; a later one may have left more rows out."""
     known = [each for each in residuals if each is not None]
@@ -158,9 +181,17 @@ def _unpenalised(problem: Problem, weights: Array, mean_row: Array | None) -> tu
 
 
 def solved(
-    problem: Problem, operator: Operator, path: Path, stops: list[Stop], dual: Array, sigmas: list[float], solver: str
+    problem: Problem,
+    operator: Operator,
+    path: Path,
+    stops: list[Stop],
+    dual: Array,
+    error: float,
+    sigmas: list[float],
+    solver: str,
 ) -> Solution:
-    """The solution from weights `dual` (n, q) of the weighted problem."""
+    """The solution from weights `dual` (n, q) of the weighted problem, by a filter that is off by `error`."""
+    stops = [replace(s, certainty=replace(s.certainty, estimate_residual=error)) for s in stops if s.certainty]
     stopped = np.array([stop.step_sum for stop in stops]) > 0
     weights = np.where(stopped, operator.root_weights[:, None] * dual, 0.0) * problem.scale
     return with_weights(problem, path, stops, weights, sigmas, solver, operator.mean_row)

@@ -2,45 +2,33 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import cached_property
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 
 from stopwise._support import memory
 from stopwise._support.arrays import Array, Device
 from stopwise._support.memory import gibibytes
-from stopwise.engine.gpu.device_matrix import columns_on_device, gram_on_device
-from stopwise.engine.gpu.device_operator import Cuda, as_tensor, rounding_error
+from stopwise.engine.gpu.device_operator import Cuda, Precision, as_tensor, rounding_error
 from stopwise.engine.gpu.plain_tiles import free_bytes
 from stopwise.engine.operators import Dense, Operator
+from stopwise.engine.operators.centring import centred_gram
 from stopwise.engine.operators.tiles import Tiled
+from stopwise.engine.solvers.gpu_solver import OnGpu
 from stopwise.engine.solvers.plan import Plan
 from stopwise.engine.solves.anchor import AnchorSystem
-from stopwise.engine.solves.costs import (
-    DEVICE,
-    DEVICE_SOLVE,
-    HOST,
-    HOST_SOLVE,
-    LEAST_LEFT_OUT,
-    LEAST_PRODUCTS,
-    SINGLE_ROWS,
-)
-from stopwise.engine.solves.factor import centred_gram
-from stopwise.engine.solves.half_held import HalfHeld
+from stopwise.engine.solves.costs import DEVICE, HOST, LEAST_LEFT_OUT, SINGLE_ROWS, Machine
+from stopwise.engine.solves.half_held import TILE, HalfHeld
+from stopwise.engine.solves.preconditioned import Product
 from stopwise.engine.solves.systems import FactorSystem, FoldSystem, RawGram
 from stopwise.kernels import Precomputed
 from stopwise.problem import Problem
 
 HELD_SHARE = 0.6
 """Of the free memory, what a held matrix may take."""
-_TILE_ROWS = 500
-"""Rows of a held matrix that are made at once: its kernel takes several copies of them."""
-HOST_RANK, DEVICE_RANK = 1_500, 5_000
-"""Columns of a preconditioner: about as many multiplications as a handful of products with a block of sixteen."""
-
-
-System = FactorSystem | FoldSystem | AnchorSystem
 
 
 def half_held_bytes(n_rows: int, *, single: bool) -> float:
@@ -53,49 +41,81 @@ def is_single(problem: Problem, plan: Plan) -> bool:
     return problem.n_rows > SINGLE_ROWS and plan.precision != "float64" and plan.tol > 0
 
 
-class Place(Protocol):
+Take = Callable[[Array], Array]
+"""A numpy array as one of the place's kind."""
+
+
+class Place(ABC):
     """Makes the systems of one problem."""
 
-    @property
-    def problem(self) -> Problem:
-        """Whose systems."""
-
-    def of(self, problem: Problem) -> Place:
-        """The same place for another problem."""
-
-    @property
-    def operator(self) -> Operator:
-        """K, for products that are few."""
-
-    @property
-    def device(self) -> str | None:
-        """The device's name, or None on the host."""
-
-    def factors(self) -> FactorSystem:
-        """The held matrix."""
-
-    def sampled(self, *, held: bool) -> FoldSystem | AnchorSystem:
-        """Some rows left out: with a `held` matrix, or whichever way fits."""
-
-
-def _roots(problem: Problem) -> Array:
-    return np.ones(problem.n_rows) if problem.root_weights is None else problem.root_weights
-
-
-def _constant(problem: Problem) -> Array | None:
-    return _roots(problem) / np.sqrt(problem.n_samples) if problem.intercept else None
-
-
-class HostPlace:
-    """numpy: a matrix that is held where it fits, tiles where not."""
-
+    machine: Machine
+    """What work costs there."""
+    operator: Operator
+    """K, for products that are few."""
     device: str | None = None
+    """The device's name, or None on the host."""
 
     def __init__(self, problem: Problem, plan: Plan) -> None:
         self.problem, self.plan = problem, plan
 
-    def of(self, problem: Problem) -> HostPlace:
+    @abstractmethod
+    def of(self, problem: Problem) -> Place:
         """The same place for another problem."""
+
+    @abstractmethod
+    def factors(self) -> FactorSystem:
+        """The held matrix."""
+
+    @abstractmethod
+    def sampled(self, *, held: bool) -> FoldSystem | AnchorSystem:
+        """Some rows left out: with a `held` matrix, or whichever way fits."""
+
+    @property
+    def _roots(self) -> Array:
+        return np.ones(self.problem.n_rows) if self.problem.root_weights is None else self.problem.root_weights
+
+    def _factors(self, matrix: Callable[[], Array], product: Product, take: Take) -> FactorSystem:
+        """The system of a Gram matrix that `matrix` makes anew, and K as a `product`."""
+        problem, n = self.problem, self.problem.n_samples
+        roots = None if problem.root_weights is None else take(problem.root_weights)
+        constant = take(self._roots / np.sqrt(n)) if problem.intercept else None
+        return FactorSystem(
+            lambda: centred_gram(matrix(), roots, constant),
+            constant,
+            take(problem.weighted_responses),
+            n,
+            lambda block: n * product(block),
+            None if problem.counts is None else take(problem.counts),
+        )
+
+    def _folds(self, gram: RawGram, take: Take, *, single: bool = False) -> FoldSystem:
+        """Rows left out a fold at a time."""
+        problem, machine = self.problem, self.machine
+        return FoldSystem(
+            gram,
+            take(problem.responses),
+            take(self._roots),
+            intercept=problem.intercept,
+            rank=min(machine.rank, max(problem.n_rows // 4, 1)),
+            seed=problem.seed,
+            single=single,
+            products=machine.affordable_products(problem.n_rows),
+        )
+
+    def _no_room(self, needed: float, free: float) -> MemoryError:
+        where, other = ("", ' or solver="nystrom"') if self.device is None else (f" on {self.device}", "")
+        return MemoryError(
+            f'solver="factor" needs about {gibibytes(needed)}{where} for {self.problem.n_rows} rows and '
+            f'{gibibytes(free)} are free: use solver="preconditioned"{other}'
+        )
+
+
+class HostPlace(Place):
+    """numpy: a matrix that is held where it fits, tiles where not."""
+
+    machine = HOST
+
+    def of(self, problem: Problem) -> HostPlace:
         return HostPlace(problem, self.plan)
 
     @cached_property
@@ -107,13 +127,12 @@ class HostPlace:
         if 2 * 8.0 * n**2 >= HELD_SHARE * memory.free_bytes():
             return None
         held, everything = np.empty((n, n)), np.arange(n)
-        for rows in np.array_split(everything, -(-n // _TILE_ROWS)):
+        for rows in np.array_split(everything, -(-n // TILE)):
             held[rows[0] : rows[-1] + 1] = problem.gram(kernel, rows, everything)
         return held
 
     @cached_property
-    def operator(self) -> Operator:
-        """K, for products that are few."""
+    def operator(self) -> Operator:  # type: ignore[override]
         problem, plan = self.problem, self.plan
         if self._held is not None:
             own = not isinstance(plan.kernel, Precomputed)
@@ -128,42 +147,28 @@ class HostPlace:
         return fresh.astype(np.float64, copy=False)
 
     def factors(self) -> FactorSystem:
-        problem = self.problem
-        needed = 8.0 * problem.n_rows**2
-        if needed > 0.9 * memory.free_bytes():
-            raise MemoryError(
-                f'solver="factor" needs about {gibibytes(needed)} for {problem.n_rows} rows and '
-                f'{gibibytes(memory.free_bytes())} are free: use solver="preconditioned" or solver="nystrom"'
-            )
-        roots, constant = problem.root_weights, _constant(problem)
-        responses = problem.responses * _roots(problem)[:, None]
-
-        n = problem.n_samples
-        return FactorSystem(
-            lambda: centred_gram(self._matrix(), roots, constant),
-            constant,
-            responses,
-            n,
-            lambda block: n * self.operator.multiply(block),
-            problem.counts,
-        )
+        needed, free = 8.0 * self.problem.n_rows**2, memory.free_bytes()
+        if needed > 0.9 * free:
+            raise self._no_room(needed, free)
+        return self._factors(self._matrix, lambda block: self.operator.multiply(block), np.asarray)
 
     def sampled(self, *, held: bool) -> FoldSystem | AnchorSystem:
-        needed, free = (
-            half_held_bytes(self.problem.n_rows, single=is_single(self.problem, self.plan)),
-            memory.free_bytes(),
-        )
+        needed = half_held_bytes(self.problem.n_rows, single=is_single(self.problem, self.plan))
+        free = memory.free_bytes()
         if needed < HELD_SHARE * free:
-            return self._anchored()
+            return self._anchored(free)
         if held:
-            raise MemoryError(
-                f'solver="factor" needs about {gibibytes(needed)} for {self.problem.n_rows} rows and '
-                f'{gibibytes(free)} are free: use solver="preconditioned" or solver="nystrom"'
-            )
-        return self._folds()
+            raise self._no_room(needed, free)
+        problem, operator = self.problem, self.operator
+        gram = RawGram(
+            operator.gram_product,
+            lambda rows: problem.gram(self.plan.kernel, None, rows),
+            np.asarray(operator.gram_diagonal(), dtype=np.float64),
+        )
+        return self._folds(gram, np.asarray)
 
-    def _anchored(self) -> AnchorSystem:
-        problem, kernel, free = self.problem, self.plan.kernel, memory.free_bytes()
+    def _anchored(self, free: float) -> AnchorSystem:
+        problem, kernel = self.problem, self.plan.kernel
         order = np.random.default_rng([20160716, problem.seed]).permutation(problem.n_rows)
         x = problem.covariates
         self.operator = HalfHeld(
@@ -175,86 +180,49 @@ class HostPlace:
             dtype=np.float32 if is_single(problem, self.plan) else np.float64,
             n_jobs=self.plan.n_jobs,
         )
-        responses, double = problem.responses * _roots(problem)[:, None], half_held_bytes(problem.n_rows, single=False)
-        fits_double = double < HELD_SHARE * free
-        shares = problem.left_out_shares(np.arange(problem.n_rows))
-        system = AnchorSystem(self.operator, responses, problem.counts, shares=shares, fits_double=fits_double)
+        system = AnchorSystem(
+            self.operator,
+            problem.weighted_responses,
+            problem.counts,
+            shares=problem.left_out_shares(np.arange(problem.n_rows)),
+            fits_double=half_held_bytes(problem.n_rows, single=False) < HELD_SHARE * free,
+        )
         system.grow()  # a sample alone may miss the few rows that errors lie in
         return system
 
-    def _folds(self) -> FoldSystem:
-        problem, operator = self.problem, self.operator
-        gram = RawGram(
-            operator.gram_product,
-            lambda rows: problem.gram(self.plan.kernel, None, rows),
-            np.asarray(operator.gram_diagonal(), dtype=np.float64),
-        )
-        return FoldSystem(
-            gram,
-            problem.responses,
-            _roots(problem),
-            intercept=problem.intercept,
-            rank=min(HOST_RANK, max(problem.n_rows // 4, 1)),
-            seed=problem.seed,
-            products=max(HOST_SOLVE / HOST.product(problem.n_rows, held=False), LEAST_PRODUCTS),
-        )
 
-
-class DevicePlace:
+class DevicePlace(Place):
     """torch on a device: factors in float64, products in fused float32 tiles where penalties allow."""
 
+    machine = DEVICE
+
     def __init__(self, problem: Problem, plan: Plan, device: Device) -> None:
-        self.problem, self.plan, self._device = problem, plan, device
-        self.device = str(device)
+        super().__init__(problem, plan)
+        self._device, self.device = device, str(device)
+
+    def _take(self, values: Array) -> Array:
+        return cast(Array, as_tensor(values, self._device).double())
 
     def of(self, problem: Problem) -> DevicePlace:
-        """The same place for another problem."""
         return DevicePlace(problem, self.plan, self._device)
 
-    def _operator(self, precision: str) -> Cuda:
-        problem = self.problem
-        return Cuda(
-            self.plan.kernel,
-            problem.covariates,
-            weights=problem.weights,
-            centred=problem.intercept,
-            precision="float64" if precision == "float64" else "float32",
-            device=self._device,
-        )
+    def _operator(self, precision: Precision) -> Cuda:
+        return OnGpu(self._device, precision).operator(self.problem, self.plan)
 
     @cached_property
-    def operator(self) -> Cuda:
+    def operator(self) -> Cuda:  # type: ignore[override]
         """K in float64."""
         return self._operator("float64")
 
     def _matrix(self) -> Array:
         """The Gram matrix on the device, to be overwritten."""
-        return cast(Array, gram_on_device(self.operator.form, self.operator.rows, self.operator.origin))
+        return cast(Array, self.operator.gram())
 
     def factors(self) -> FactorSystem:
-        problem, operator = self.problem, self.operator
-        needed, free = 2 * 8.0 * problem.n_rows**2, free_bytes(self._device)
+        needed, free = 2 * 8.0 * self.problem.n_rows**2, free_bytes(self._device)
         if self._device.type == "cuda" and needed > free:
-            raise MemoryError(
-                f'solver="factor" needs about {gibibytes(needed)} on {self.device} for {problem.n_rows} rows and '
-                f'{gibibytes(free)} are free: use solver="preconditioned"'
-            )
-        weighted = problem.weights is not None
-        roots = as_tensor(_roots(problem), self._device) if weighted else None
-        direction = _constant(problem)
-        constant = None if direction is None else as_tensor(direction, self._device)
-        responses = as_tensor(problem.responses * _roots(problem)[:, None], self._device)
-        counts = None if problem.counts is None else as_tensor(problem.counts, self._device).double()
-
-        n = problem.n_samples
-        return FactorSystem(
-            lambda: centred_gram(self._matrix(), roots, constant),
-            constant,
-            responses,
-            n,
-            lambda block: n * operator.on_device.multiply(block),
-            counts,
-        )
+            raise self._no_room(needed, free)
+        return self._factors(self._matrix, self.operator.on_device.multiply, self._take)
 
     def sampled(self, *, held: bool) -> FoldSystem:
         problem, exact = self.problem, self.operator
@@ -264,20 +232,11 @@ class DevicePlace:
             self.operator = fast  # an intercept as fine as the solves
         gram = RawGram(
             lambda block: fast.cross.product(as_tensor(block, self._device).contiguous()).double(),
-            lambda rows: columns_on_device(exact.form, exact.rows, exact.origin, rows),
-            as_tensor(exact.gram_diagonal(), self._device).double(),
+            exact.columns,
+            self._take(exact.gram_diagonal()),
             careful=lambda block: exact.cross.product(as_tensor(block, self._device).contiguous()),
             careful_rows=exact.product_of_rows if single else None,
             error=lambda: rounding_error(fast, exact, problem.seed),
             held=self._matrix if held else None,
         )
-        return FoldSystem(
-            gram,
-            as_tensor(problem.responses, self._device).double(),
-            as_tensor(_roots(problem), self._device).double(),
-            intercept=problem.intercept,
-            rank=min(DEVICE_RANK, max(problem.n_rows // 4, 1)),
-            seed=problem.seed,
-            single=single,
-            products=max(DEVICE_SOLVE / DEVICE.product(problem.n_rows, held=False), LEAST_PRODUCTS),
-        )
+        return self._folds(gram, self._take, single=single)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 
 from stopwise._support.arrays import Array
 from stopwise._support.memory import free_bytes, gibibytes, row_tiles
@@ -19,33 +20,13 @@ from stopwise.engine.solvers import gpu_solver as cuda
 from stopwise.engine.solvers.dense_solver import DenseSolver
 from stopwise.engine.solvers.gpu_solver import CudaSolver
 from stopwise.engine.solvers.krylov_left_out import KrylovLeftOut
-from stopwise.engine.solvers.krylov_solver import KrylovSolver
+from stopwise.engine.solvers.krylov_solver import Host, KrylovSolver
 from stopwise.engine.solvers.landmark_solver import NystromSolver
 from stopwise.engine.solvers.line_solver import LINE_ROWS, LineSolver, on_the_line
 from stopwise.engine.solvers.plan import Plan, Solver
-from stopwise.engine.solvers.solve_places import (
-    DEVICE_RANK,
-    HELD_SHARE,
-    HOST_RANK,
-    DevicePlace,
-    HostPlace,
-    Place,
-    half_held_bytes,
-    is_single,
-)
+from stopwise.engine.solvers.solve_places import HELD_SHARE, DevicePlace, HostPlace, Place, half_held_bytes, is_single
 from stopwise.engine.solvers.solves_solver import SolvesSolver, search_starts
-from stopwise.engine.solves.costs import (
-    DEVICE,
-    DEVICE_EVERY_ROW,
-    DEVICE_PATIENCE,
-    DEVICE_ROWS,
-    DEVICE_SOLVE,
-    HOST,
-    HOST_EVERY_ROW,
-    HOST_PATIENCE,
-    HOST_SOLVE,
-    engine_costs,
-)
+from stopwise.engine.solves.costs import DEVICE, DEVICE_ROWS, HOST, engine_costs
 from stopwise.engine.solves.shifted_descent import is_smooth
 from stopwise.kernels import Precomputed
 from stopwise.kernels.forms import has_form
@@ -73,7 +54,7 @@ def _tiled(problem: Problem, plan: Plan) -> Operator:
     )
 
 
-def dense_bytes(n_rows: int, dtype: Any) -> float:
+def dense_bytes(n_rows: int, dtype: npt.DTypeLike) -> float:
     """What the dense route needs at its peak: the matrix, its eigenvectors and LAPACK's workspace."""
     return float(4.0 * n_rows**2 * np.dtype(dtype).itemsize)
 
@@ -92,7 +73,7 @@ def choose_solver(problem: Problem, plan: Plan) -> Solver:
     if name in ("krylov", "cuda") and _by_solves(plan):
         return _krylov_left_out(name, plan)
     if name == "krylov":
-        return KrylovSolver("krylov", _tiled)
+        return KrylovSolver("krylov", Host(_tiled))
     if name == "line":
         return LineSolver()
     if name == "nystrom":
@@ -110,7 +91,7 @@ def _krylov_left_out(name: str, plan: Plan) -> Solver:
     """A Krylov space that asks the default rule of rows left out."""
     if name == "cuda":
         return KrylovLeftOut(CudaSolver(plan.precision), _predict_there, _start)
-    return KrylovLeftOut(KrylovSolver("krylov", _tiled), _predict_here, _start)
+    return KrylovLeftOut(KrylovSolver("krylov", Host(_tiled)), _predict_here, _start)
 
 
 def _predict_here(part: Problem, plan: Plan, new: Array, dual: Array) -> Array:
@@ -138,32 +119,27 @@ def _cheapest(problem: Problem, plan: Plan) -> tuple[str, str] | None:
     """The engine of least cost that fits into memory, with its cost in words; None where all take too long."""
     n = problem.n_rows
     device = _device_pays(problem, plan)
-    rates = DEVICE if device else HOST
+    machine = DEVICE if device else HOST
     free = device_free_bytes(cuda.device_for(problem.covariates)) if device else free_bytes()
-    rank = min(DEVICE_RANK if device else HOST_RANK, n // 4)
     square = half_held_bytes(n, single=is_single(problem, plan))
     has_room = not device and square < HELD_SHARE * free
     needed = {
         "dense": math.inf if device else dense_bytes(n, plan.dtype),
-        "factor": square if not device and n > HOST_EVERY_ROW else 2 * 8.0 * n**2,
-        "preconditioned": square if has_room else 2.5 * 8.0 * n * rank,
+        "factor": square if not device and n > machine.every_row else 2 * 8.0 * n**2,
+        "preconditioned": square if has_room else 2.5 * 8.0 * n * min(machine.rank, n // 4),
     }
-    every_row = DEVICE_EVERY_ROW if device else HOST_EVERY_ROW
-    longest = DEVICE_SOLVE if device else HOST_SOLVE
-    costs = engine_costs(n, rates, every_row=every_row, rank=rank, longest=longest, has_room=has_room)
-    fits = [cost for cost in costs if needed[cost.engine] < 0.8 * free]
-    if not fits or fits[0].seconds > (DEVICE_PATIENCE if device else HOST_PATIENCE):
+    seconds = engine_costs(n, machine, has_room=has_room)
+    fits = sorted((engine for engine in seconds if needed[engine] < 0.8 * free), key=seconds.__getitem__)
+    if not fits or seconds[fits[0]] > machine.patience:
         return None
-    others = ", ".join(f"{cost.engine} {cost.seconds:.2g} s" for cost in fits[1:])
+    others = ", ".join(f"{engine} {seconds[engine]:.2g} s" for engine in fits[1:])
     where = "on the GPU" if device else "on the CPU"
-    return fits[0].engine, f"{n} rows {where}: about {fits[0].seconds:.2g} s" + (f" ({others})" if others else "")
+    return fits[0], f"{n} rows {where}: about {seconds[fits[0]]:.2g} s" + (f" ({others})" if others else "")
 
 
 def _device_pays(problem: Problem, plan: Plan) -> bool:
-    """Whether rows are on a device already, or one is there and is quicker than the processor."""
-    if is_tensor(problem.covariates):
-        return True
-    return problem.n_rows >= DEVICE_ROWS and has_gpu() and has_form(plan.kernel)
+    """Whether solves are quicker on a device."""
+    return _gpu(problem, plan, DEVICE_ROWS)[0]
 
 
 def _place(problem: Problem, plan: Plan) -> Place:
@@ -191,7 +167,7 @@ def _automatic(problem: Problem, plan: Plan) -> tuple[str, str]:
         cheapest = _cheapest(problem, plan)
         if cheapest is not None:
             return cheapest
-    gpu, why = _gpu(problem, plan)
+    gpu, why = _gpu(problem, plan, cuda.ROWS)
     if gpu:
         return "cuda", f"{n} rows: products on tiles, {why}"
     if n > KRYLOV_ROWS and not isinstance(plan.kernel, Precomputed):
@@ -199,12 +175,12 @@ def _automatic(problem: Problem, plan: Plan) -> tuple[str, str]:
     return "krylov", f"{n} rows: products on tiles instead of {gibibytes(needed)} for all eigenpairs, {why}"
 
 
-def _gpu(problem: Problem, plan: Plan) -> tuple[bool, str]:
-    """Whether a GPU is there and worth it, and why (not)."""
+def _gpu(problem: Problem, plan: Plan, from_rows: int) -> tuple[bool, str]:
+    """Whether rows are on a device already, or one is there and worth it for so many; and why (not)."""
     if is_tensor(problem.covariates):
         return True, f"where the rows are, on {problem.covariates.device}"
-    if problem.n_rows < cuda.ROWS:
-        return False, f"on the CPU (a GPU pays from {cuda.ROWS} rows on)"
+    if problem.n_rows < from_rows:
+        return False, f"on the CPU (a GPU pays from {from_rows} rows on)"
     if not has_torch():
         return False, "on the CPU (torch, which would look for a GPU, is not installed)"
     if not has_gpu():

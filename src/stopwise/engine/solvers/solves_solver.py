@@ -9,10 +9,8 @@ for all penalties, or products alone where that does not fit (and on a device); 
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -22,29 +20,25 @@ from stopwise._support.threads import blas_for, blas_threads
 from stopwise._support.torch import on_host
 from stopwise.engine.operators import Dense
 from stopwise.engine.solvers.dense_solver import noise_of, problem_path
-from stopwise.engine.solvers.krylov_solver import UnsettledWarning
-from stopwise.engine.solvers.plan import Plan, Solution, bare_path, solved, with_left_out
-from stopwise.engine.solvers.solve_places import Place, System
-from stopwise.engine.solves.costs import DEVICE_EVERY_ROW, HOST_EVERY_ROW, SINGLE_ROWS
-from stopwise.engine.solves.penalty_search import OF_LARGEST, FoundPenalty, PenaltySearch
-from stopwise.engine.solves.resolvent_space import ResolventSpace, largest_eigenvalue, resolvent_space
+from stopwise.engine.solvers.krylov_solver import warn_of_regret
+from stopwise.engine.solvers.plan import Plan, Solution, bare_path, penalty_range, solved, sure_stop, with_left_out
+from stopwise.engine.solvers.solve_places import Place
+from stopwise.engine.solves.costs import SINGLE_ROWS
+from stopwise.engine.solves.penalty_search import FoundPenalty, PenaltySearch
+from stopwise.engine.solves.resolvent_space import GrowingSpace, largest_eigenvalue, space_around
 from stopwise.engine.solves.search_start import SHORT_STRIDE, STRIDE, SearchStart, start_from
-from stopwise.engine.solves.shifted_descent import Resolvent, ResolventPolynomial, as_resolvents, is_smooth
+from stopwise.engine.solves.shifted_descent import as_resolvents, is_smooth, middle_reading
+from stopwise.engine.solves.systems import RidgeSystem
 from stopwise.engine.spectrum.block_krylov import with_diagonal
 from stopwise.engine.spectrum.eigenpairs import dense_spectrum
-from stopwise.filters import Filter, Ridge
+from stopwise.filters import Ridge
 from stopwise.path import Path
 from stopwise.problem import Problem
-from stopwise.rules import Certainty, Reason, Stop
-from stopwise.rules.base import stop_at
-from stopwise.rules.prudent import CEILING, LeftOut
-from stopwise.spectrum import Basis, Spectrum
+from stopwise.rules import Certainty, Stop
+from stopwise.rules.prudent import LeftOut
 
 START_ROWS = 1_200
 """Rows on which all pairs read the stop that the search starts from: half a second."""
-MIDDLE_ROWS = {"host": 4_000, "device": 16_000}
-"""Of many more rows, so many on which a factor reads that stop again, for seconds: a better start saves readings, and
-from few rows a penalty may come out too small, where a solve takes ten times the products."""
 _PROBES = {"factor": 63, "preconditioned": 7}
 """Random signs beside the responses, which tell sums over all eigenvalues: many where a solve is two triangles."""
 _ACCURACY = 1e-6
@@ -60,25 +54,6 @@ _HARDLY_ANY_SIGNAL = 0.95
 be the stop. In normal noise and with 200 rows or more, a fit of less error is better than it by two standard errors."""
 
 
-class _Solves(Resolvent, Protocol):
-    def inverse(self, block: Array, start: Array | None = None) -> Array: ...
-
-
-@dataclass(frozen=True)
-class _Reader:
-    """Left-out residuals at any penalty, each read once for all responses."""
-
-    system: System
-    seen: dict[float, Array]
-    progress: Progress
-
-    def __call__(self, penalty: float, column: int) -> Array:
-        if penalty not in self.seen:
-            self.progress.show(f"reading {len(self.seen) + 1}: penalty {penalty:.3g}")
-            self.seen[penalty] = self.system.left_out(penalty)
-        return np.asarray(self.seen[penalty][:, column])
-
-
 def search_starts(place: Place, plan: Plan, progress: Progress) -> tuple[SearchStart, ...]:
     """For each response where the search on all rows of a place starts.
 
@@ -86,22 +61,13 @@ def search_starts(place: Place, plan: Plan, progress: Progress) -> tuple[SearchS
     """
     problem = place.problem
     if _in_two_steps(place):
-        part = place.of(problem.subset(problem.random_rows(_middle_rows(place)), plan.kernel))
+        part = place.of(problem.subset(problem.random_rows(place.machine.middle_rows), plan.kernel))
         return _Run(part.problem, plan, part.factors(), part, "factor", progress).starts_for_more_rows()
     return _starts_by_all_pairs(problem, plan) if plan.starts is None else plan.starts
 
 
-def _middle_rows(place: Place) -> int:
-    return MIDDLE_ROWS["host" if place.device is None else "device"]
-
-
 def _in_two_steps(place: Place) -> bool:
-    return place.problem.n_rows > 2 * _middle_rows(place)
-
-
-def smallest_penalty(problem: Problem, plan: Plan) -> float:
-    """The smallest that is looked at: what float64 leaves of left-out errors below tells nothing."""
-    return problem.n_samples * problem.kernel_scale(plan.kernel) / CEILING
+    return place.problem.n_rows > 2 * place.machine.middle_rows
 
 
 def _starts_by_all_pairs(problem: Problem, plan: Plan) -> tuple[SearchStart, ...]:
@@ -109,7 +75,7 @@ def _starts_by_all_pairs(problem: Problem, plan: Plan) -> tuple[SearchStart, ...
     part = replace(part, covariates=np.asarray(on_host(part.covariates), dtype=np.float64))
     operator = Dense(np.asarray(part.gram(plan.kernel)), weights=part.weights, centred=part.intercept)
     path = problem_path(part, replace(plan, filter=Ridge()), dense_spectrum(operator))
-    smallest, largest = smallest_penalty(part, plan), OF_LARGEST * part.n_samples * path.spectrum.largest_bound
+    smallest, largest = penalty_range(part, plan, path.spectrum.largest_bound)
     places = np.arange(math.log(smallest), math.log(max(largest, smallest)) + STRIDE, STRIDE / 2)
     readings = part.n_samples / np.exp(places)
     return tuple(
@@ -118,7 +84,7 @@ def _starts_by_all_pairs(problem: Problem, plan: Plan) -> tuple[SearchStart, ...
 
 
 class SolvesSolver:
-    """`systems` makes what is solved with; `name` is what the user calls it."""
+    """`place` makes what is solved with; `name` is what the user calls it."""
 
     def __init__(self, name: str, place: Place) -> None:
         self.name, self.place = name, place
@@ -129,11 +95,11 @@ class SolvesSolver:
             system = self._system(problem)
             return _Run(problem, plan, system, self.place, self.name, progress).solution()
 
-    def _system(self, problem: Problem) -> System:
+    def _system(self, problem: Problem) -> RidgeSystem:
         if self.name == "preconditioned":
             return self.place.sampled(held=False)
-        every_row = HOST_EVERY_ROW if self.place.device is None else DEVICE_EVERY_ROW
-        return self.place.factors() if problem.n_rows <= every_row else self.place.sampled(held=True)
+        every_row = problem.n_rows <= self.place.machine.every_row
+        return self.place.factors() if every_row else self.place.sampled(held=True)
 
 
 def _check(plan: Plan, name: str) -> None:
@@ -153,26 +119,26 @@ def _check(plan: Plan, name: str) -> None:
 class _Run:
     problem: Problem
     plan: Plan
-    system: System
+    system: RidgeSystem
     place: Place
     name: str
     progress: Progress
     seen: dict[float, Array] = field(default_factory=dict)
+    """Left-out residuals of all responses at the penalties read."""
 
     def solution(self) -> Solution:
         problem, largest = self.problem, self._largest()
-        bound = self.plan.filter.bind(largest)
-        empty = self._empty_path(bound, largest)
-        found = [self._stop(empty, largest, column) for column in range(problem.responses.shape[1])]
+        responses = self.system.library.host(self.system.responses + 0.0)
+        bare = bare_path(problem, self.plan.filter.bind(largest), responses, largest)
+        found = [self._stop(bare.column(column), column) for column in range(problem.responses.shape[1])]
         stops = [stop for stop, _ in found]
-        path, dual, error = self._estimate(bound, largest, stops)
+        path, dual, error = self._estimate(bare, stops)
         path = with_left_out(path, [left_out for _, left_out in found], self.system.rows_left_out)
-        stops = [_with_error(stop, error) for stop in stops]
         _warn(stops, self.plan.tol, sampled=self._sampled)
         path = path.stopped_at(tuple(stop.step_sum for stop in stops))
         sigmas = [noise_of(problem, self.plan, path.column(j), j) for j in range(len(stops))]
         device = self.place.device
-        solution = solved(problem, self.place.operator, path, stops, dual, sigmas, self.name)
+        solution = solved(problem, self.place.operator, path, stops, dual, error, sigmas, self.name)
         return replace(solution, device=device, precision=None if device is None else "float64")
 
     @property
@@ -190,28 +156,16 @@ class _Run:
 
     # ---- where to stop ------------------------------------------------------------------------------------------
 
-    def _stop(self, empty: Path, largest: float, column: int) -> tuple[Stop, Array | None]:
+    def _stop(self, bare: Path, column: int) -> tuple[Stop, Array | None]:
         """The stop of one response, and residuals of the rows left out there."""
-        plan, problem = self.plan, self.problem
-        if plan.rule.reads_clock_only:
-            stop = plan.rule.decide(empty.column(column))
-            return replace(stop, certainty=Certainty(self.name, regret=0.0)), None
-        if float(empty.energy[column]) == 0 or largest == 0:
-            stop = stop_at(empty.filter, 0.0, Reason.ZERO, rule=plan.rule.name)
-            return replace(stop, certainty=Certainty(self.name, regret=0.0)), None
-        found = self._search(largest, column)
-        reason = Reason.CAP if found.at_end else Reason.MINIMUM
-        step_sum = 0.0 if found.at_start else problem.n_samples / found.penalty
-        stop = stop_at(
-            empty.filter,
-            step_sum,
-            reason,
-            **found.evidence(plan.rule, problem.n_samples),
-        )
-        certainty = Certainty(
-            self.name, settled=found.regret <= plan.tol, regret=found.regret, products=self.system.tally.products
-        )
-        return replace(stop, certainty=certainty), found.left_out
+        plan = self.plan
+        sure = sure_stop(plan, bare, self.name)
+        if sure is not None:
+            return sure, None
+        found = self._search(bare.spectrum.largest_bound, column)
+        settled, products = found.regret <= plan.tol, self.system.tally.products
+        certainty = Certainty(self.name, settled=settled, regret=found.regret, products=products)
+        return found.stop(bare.filter, plan.rule, self.problem.n_samples, certainty), found.left_out
 
     def _search(self, largest: float, column: int) -> FoundPenalty:
         """Readings on the rows left out, on more of them where their chance leaves the stop open."""
@@ -219,7 +173,7 @@ class _Run:
         self.system.expect(start.penalties[0], start.error)
         constant = tuple[float, ...]()
         if self.plan.rule.left_out_allowance and start.error > _HARDLY_ANY_SIGNAL:
-            top = math.log(OF_LARGEST * self.problem.n_samples * largest)
+            top = math.log(penalty_range(self.problem, self.plan, largest)[1])
             constant = tuple(np.arange(top, math.log(start.penalties[0]), -STRIDE).tolist())
         starts, also = start.penalties, constant
         while True:
@@ -231,17 +185,23 @@ class _Run:
             self.seen.clear()
 
     def _readings(self, largest: float, column: int, stride: float) -> PenaltySearch:
-        problem, system, n = self.problem, self.system, self.problem.n_samples
-        reader = _Reader(system, self.seen, self.progress)
-        allowance = self.plan.rule.left_out_allowance
+        problem, system = self.problem, self.system
+        smallest, largest = penalty_range(problem, self.plan, largest)
+
+        def left_out(penalty: float) -> Array:
+            if penalty not in self.seen:
+                self.progress.show(f"reading {len(self.seen) + 1}: penalty {penalty:.3g}")
+                self.seen[penalty] = system.left_out(penalty)
+            return self.seen[penalty][:, column]
+
         return PenaltySearch(
-            lambda penalty: reader(penalty, column),
+            left_out,
             weight=system.weight,
             total=system.n_samples,
-            smallest=smallest_penalty(problem, self.plan),
-            largest=OF_LARGEST * n * largest,
+            smallest=smallest,
+            largest=largest,
             shares=problem.left_out_shares(system.rows_left_out),
-            allowance=0.0 if allowance is None else allowance,
+            allowance=self.plan.rule.left_out_allowance or 0.0,
             together=system.together,
             guessed=system.guessed,
             agree=_AGREE_IN_FOLDS if system.together > 0 else _AGREE,
@@ -266,81 +226,39 @@ class _Run:
 
     # ---- the estimate there -------------------------------------------------------------------------------------
 
-    def _estimate(self, bound: Filter, largest: float, stops: list[Stop]) -> tuple[Path, Array, float]:
+    def _estimate(self, bare: Path, stops: list[Stop]) -> tuple[Path, Array, float]:
         """The path around the stops, dual weights of P's coordinates (n, q), and the filter's error."""
-        problem, n = self.problem, self.problem.n_samples
-        reached = np.array([stop.step_sum for stop in stops])
-        middle = (
-            float(np.exp(np.log(reached[reached > 0]).mean())) if np.any(reached > 0) else 1.0 / max(largest, 1e-280)
-        )
-        many = problem.n_rows > _MANY[self.name]
+        system, operator, n = self.system, self.place.operator, self.problem.n_samples
+        reached, largest = np.array([stop.step_sum for stop in stops]), bare.spectrum.largest_bound
+        middle = middle_reading(reached, largest)
         accuracy, tol = _ACCURACY, 1e-5 * self.plan.tol
-        if many:
-            accuracy, tol = self.system.search_tol, self.system.search_tol / 5
-        pole = None if self.system.factored is None else self.system.factored * middle / n
-        polynomial = as_resolvents(bound, middle, largest, accuracy, pole)
-        solver = self.system.at(polynomial.penalty(n, middle), tol)
-        space = self._space(solver, polynomial, reached, middle)
+        if self.problem.n_rows > _MANY[self.name]:
+            accuracy, tol = system.search_tol, system.search_tol / 5
+        pole = None if system.factored is None else system.factored * middle / n
+        polynomial = as_resolvents(bare.filter, middle, largest, accuracy, pole)
+        solver = system.at(polynomial.penalty(n, middle), tol)
+        self.progress.show("the path around the stop")
+        growing = GrowingSpace(solver, system.responses, n, system.library.take(self._probes()))
+        space = space_around(growing, polynomial, reached, _RIDGE_STEPS[self.name])
         self.progress.show("the estimate")
-        dual = space.after_last_solve(bound, reached)
+        dual = space.after_last_solve(bare.filter, reached)
         if polynomial.degree > 1 or np.ptp(reached) > 0:  # else its first solve is the estimate
-            dual = solver.inverse(space.before_last_solve(bound, reached), dual)
-        return self._path(bound, largest, space, middle), self.system.library.host(dual + 0.0), polynomial.error
+            dual = solver.inverse(space.before_last_solve(bare.filter, reached), dual)
+        path = space.path(bare, middle, operator.trace, space.density)
+        spectrum = with_diagonal(replace(path.spectrum, products=system.tally.products), operator.diagonal)
+        return replace(path, spectrum=spectrum), system.library.host(dual + 0.0), polynomial.error
 
-    def _space(self, solver: _Solves, polynomial: ResolventPolynomial, reached: Array, middle: float) -> ResolventSpace:
-        steps, exact = (_RIDGE_STEPS[self.name], 1) if polynomial.degree == 1 else (polynomial.degree, None)
-        if np.any(reached > 0) and reached.max() > 1.5 * max(reached[reached > 0].min(), 1e-300):
-            steps, exact = steps + 6, None  # several stops share one pole
-        library, rows = self.system.library, self.problem.n_rows
-        probes = np.random.default_rng([5, self.problem.seed]).choice(
-            [-1.0, 1.0], size=(rows, min(_PROBES[self.name], rows))
-        )
+    def _probes(self) -> Array:
+        """Random signs, centred, (n, p)."""
+        rows, generator = self.problem.n_rows, np.random.default_rng([5, self.problem.seed])
+        probes = generator.choice([-1.0, 1.0], size=(rows, min(_PROBES[self.name], rows)))
         direction = self.place.operator.constant_direction
-        if self.problem.intercept:
-            probes = probes - np.outer(direction, direction @ probes)
-        self.progress.show(f"{steps} solves")
-        signs = library.take(probes)
-        return resolvent_space(solver, self.system.responses, self.problem.n_samples, steps, signs, exact)
-
-    def _path(self, bound: Filter, largest: float, space: ResolventSpace, middle: float) -> Path:
-        order = np.argsort(-space.eigenvalues)
-        basis = space.basis
-        assert basis.rotation is not None
-        spectrum = Spectrum(
-            eigenvalues=np.minimum(space.eigenvalues[order], largest),
-            basis=Basis(basis.rows, basis.rotation[:, order]),
-            trace=self.place.operator.trace,
-            n_samples=self.problem.n_samples,
-            density=space.density,
-            bound=space.density,
-            largest_bound=largest,
-            complete=False,
-            products=self.system.tally.products,
-        )
-        return replace(
-            self._empty_path(bound, largest),
-            spectrum=with_diagonal(spectrum, self.place.operator.diagonal),
-            coefficients=space.coordinates[order],
-            horizon=max(30 * middle, 30 / max(largest, 1e-280)),
-        )
-
-    def _empty_path(self, bound: Filter, largest: float) -> Path:
-        return bare_path(self.problem, bound, self.system.library.host(self.system.responses + 0.0), largest)
-
-
-def _with_error(stop: Stop, error: float) -> Stop:
-    assert stop.certainty is not None
-    return replace(stop, certainty=replace(stop.certainty, estimate_residual=error))
+        return probes - np.outer(direction, direction @ probes) if self.problem.intercept else probes
 
 
 def _warn(stops: list[Stop], tol: float, *, sampled: bool) -> None:
     why = "only a sample of rows was left out" if sampled else "errors between the penalties read are interpolated"
     other = 'a GPU or solver="factor"' if sampled else 'solver="dense"'
-    loose = [stop for stop in stops if stop.certainty is not None and not stop.certainty.settled]
-    if loose and loose[0].certainty is not None and loose[0].certainty.regret is not None:
-        warnings.warn(
-            f"the stop is not settled: its left-out error may be {100 * loose[0].certainty.regret:.2g} percent above "
-            f"that of the exact stop (tol = {tol:g}), since {why}; raise tol, or use {other}",
-            UnsettledWarning,
-            stacklevel=5,
-        )
+    loose = [stop.certainty for stop in stops if stop.certainty is not None and not stop.certainty.settled]
+    if loose and loose[0].regret is not None:
+        warn_of_regret(loose[0].regret, tol, f", since {why}; raise tol, or use {other}")

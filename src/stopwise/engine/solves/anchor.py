@@ -18,14 +18,13 @@ from functools import cached_property
 
 import numpy as np
 
-from stopwise._support.array_library import library_of
 from stopwise._support.arrays import Array
 from stopwise.engine.solves.costs import LEAST_LEFT_OUT, SINGLE_ROWS, UNSEEN
-from stopwise.engine.solves.factor import Factor
+from stopwise.engine.solves.factor import Factor, left_alone
 from stopwise.engine.solves.half_held import HalfHeld
 from stopwise.engine.solves.inverse_entries import InverseEntries
-from stopwise.engine.solves.preconditioned import Tally
 from stopwise.engine.solves.resolvent_space import GrowingSpace
+from stopwise.engine.solves.systems import RidgeSystem
 
 _MOST_SOLVES = 40
 """Solves with the responses for one reading."""
@@ -46,36 +45,12 @@ _FINEST = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
 """and relative to the responses: what rounding leaves of them."""
 
 
-@dataclass(frozen=True)
-class Reordered:
-    """Solves with a factor whose rows are in another order."""
-
-    factor: Factor
-    order: Array
-
-    @property
-    def penalty(self) -> float:
-        """Where the factor is."""
-        return self.factor.penalty
-
-    def inverse(self, block: Array, start: Array | None = None) -> Array:
-        """P block; no guess is needed to `start` from."""
-        out = np.empty(block.shape)
-        out[self.order] = self.factor.inverse(block[self.order])
-        return out
-
-    def residual(self, block: Array, rough: int = 0) -> Array:
-        """a P block: what ridge at this penalty leaves of responses."""
-        return self.penalty * self.inverse(block)
-
-
 class _Anchor:
     """A factor at one penalty, and what was found out with it."""
 
     def __init__(self, held: HalfHeld, penalty: float, responses: Array) -> None:
-        self.penalty, self._factor = penalty, held.factor(penalty)
-        self.solver = Reordered(self._factor, held.order)
-        self._space = GrowingSpace(self.solver, responses, held.n_samples)
+        self.penalty, self.factor, self._order = penalty, held.factor(penalty), held.order
+        self._space = GrowingSpace(self.factor, responses, held.n_samples)
         self._entries: dict[tuple[int, int, int], InverseEntries] = {}
         self.heaviest: Array | None = None
         """The rows with the largest left-out residuals here, once they are known."""
@@ -99,15 +74,13 @@ class _Anchor:
     @cached_property
     def whole_diagonal(self) -> Array:
         """P_ii at the anchor for all rows, in their own order."""
-        out = np.empty(len(self._factor.lower))
-        out[self.solver.order] = self._factor.inverse_diagonal()
-        return out
+        return self.factor.inverse_diagonal()
 
     def inverse_diagonal(self, penalty: float, rows: Array) -> Array:
         """P_ii at a penalty near for some rows of the order that is held, and values on either side of it, (3, m)."""
-        made, key = self._factor, (len(rows), int(rows[0]), int(rows[-1]))
+        made, key = self.factor, (len(rows), int(rows[0]), int(rows[-1]))
         if penalty == self.penalty and len(rows) == len(made.lower):
-            return np.stack([self.whole_diagonal[self.solver.order]] * 3)
+            return np.stack([self.whole_diagonal[self._order]] * 3)
         if key not in self._entries:
             self._entries[key] = InverseEntries(made.lower, rows, made.penalty + made.shift)
         found = np.stack(self._entries[key].at(penalty - self.penalty))
@@ -134,16 +107,13 @@ class _Guess:
         return math.hypot(self.stand_for * float(own.std(0).max()), other.stand_for * float(others.std(0).max()))
 
 
-class AnchorSystem:
-    """A matrix of which one half is held and the other takes a factor; `responses` (n, q) are weighted, centred.
+class AnchorSystem(RidgeSystem):
+    """A matrix of which one half is held and the other takes a factor.
 
     The rows left out are the last ones of a random order; `counts`: observations that each row stands for; `shares`:
     what squares are multiplied by in comparisons; `fits_double`: memory would hold the matrix in float64, if penalties
     should ask for it.
     """
-
-    together = 0.0
-    """The share of rows left out at once: each alone."""
 
     def __init__(
         self,
@@ -154,9 +124,9 @@ class AnchorSystem:
         shares: Array | None = None,
         fits_double: bool = True,
     ) -> None:
-        self._held, self.responses, self._counts, self._fits_double = held, responses, counts, fits_double
+        super().__init__(responses, held.n_samples)
+        self._held, self._counts, self._fits_double = held, counts, fits_double
         self._shares = np.ones(len(responses)) if shares is None else shares
-        self.n_samples, self.library, self.tally = held.n_samples, library_of(responses), Tally()
         n = len(responses)
         self._groups = [slice(0 if n <= EVERY_ROW else max(n - LEAST_LEFT_OUT, 0), n)]
         self._anchor: _Anchor | None = None
@@ -170,45 +140,34 @@ class AnchorSystem:
 
     @property
     def rows_left_out(self) -> Array:
-        """Which rows `left_out` tells of."""
         return np.arange(len(self.responses)) if self._every_row else self._sample
 
     @property
     def weight(self) -> float:
-        """Samples that the rows left out stand for."""
         return float((self._held.root_weights[self.rows_left_out] ** 2).sum())
 
     @property
     def rounding(self) -> float:
-        """Of products, relative to the largest eigenvalue."""
         return 1e-6 if self._held.dtype == np.float32 else 1e-12
 
     @property
     def search_tol(self) -> float:
-        """How far fitted values may be off, relative to the responses, before it would be seen."""
         return min(max(UNSEEN * self._error, 1e-6), 1e-4)
 
     @property
     def affordable(self) -> float:
-        """The smallest penalty that is read: a factor takes as long at any, but float32 would round some away."""
+        """A factor takes as long at any penalty, but float32 would round some away."""
         return 0.0 if self._fits_double else self._held.finest
 
     @property
     def factored(self) -> float | None:
-        """The penalty whose factor is there."""
         return None if self._anchor is None else self._anchor.penalty
 
     def multiply(self, block: Array) -> Array:
-        """A block."""
         self.tally.columns += block.shape[1]
         return self.n_samples * self._held.multiply(block)
 
-    def start_vector(self, seed: int) -> Array:
-        """Where to look for the largest eigenvalue from."""
-        return np.random.default_rng([3, seed]).normal(size=len(self.responses))
-
     def expect(self, penalty: float, share: float) -> None:
-        """About where the stop is, and its root mean squared left-out error over that of the responses."""
         self._expected, self._error = penalty, min(share, 1.0)
 
     def grow(self) -> bool:
@@ -221,19 +180,18 @@ class AnchorSystem:
         return first > 0
 
     def guessed(self) -> float:
-        """Standard error that guesses add to differences of mean squared errors."""
         known = list(self._guesses.values())
         return max((a.missed(b) for k, a in enumerate(known) for b in known[:k]), default=0.0) / self.n_samples
 
-    def at(self, penalty: float, tol: float = 0.0) -> Reordered:
-        """Solves at a penalty: with the factor that is there if it is this penalty's, else with another one."""
+    def at(self, penalty: float, tol: float = 0.0) -> Factor:
+        """The factor that is there if it is this penalty's, else another one."""
         if self._anchor is None or not math.isclose(self._anchor.penalty, penalty, rel_tol=1e-9):
             self._move(penalty)
         assert self._anchor is not None
-        return self._anchor.solver
+        return self._anchor.factor
 
     def left_out(self, penalty: float) -> Array:
-        """Left-out residuals of the sample, each row alone, weighted coordinates, (m, q)."""
+        """Each row alone."""
         if self._anchor is None:
             self._move(self._expected if self._reaches(self._expected, penalty) else penalty)
         found = self._read(penalty)
@@ -246,17 +204,15 @@ class AnchorSystem:
     def _move(self, penalty: float) -> None:
         self._anchor = None  # its memory is the next one's
         if penalty < 0.99 * self._held.finest:  # which may itself be asked for
-            self._refuse_unless_double(penalty)
+            if not self._fits_double:
+                raise MemoryError(
+                    f"a penalty of {penalty:g} is below the rounding of float32 ({self._held.finest:g}), and "
+                    f"{len(self.responses)} rows in float64 do not fit into memory: use "
+                    'solver="nystrom" or an earlier stop'
+                )
             self._held.in_float64()
         self.tally.products += 1
         self._anchor = _Anchor(self._held, penalty, self.responses)
-
-    def _refuse_unless_double(self, penalty: float) -> None:
-        if not self._fits_double:
-            raise MemoryError(
-                f"a penalty of {penalty:g} is below the rounding of float32 ({self._held.finest:g}), and "
-                f'{len(self.responses)} rows in float64 do not fit into memory: use solver="nystrom" or an earlier stop'
-            )
 
     @property
     def _widest(self) -> float:
@@ -281,12 +237,13 @@ class AnchorSystem:
         anchor = self._anchor
         if anchor is None or not self._reaches(anchor.penalty, penalty):
             return None
-        solution = anchor.ridge(penalty, self._tol)
+        solution = anchor.ridge(penalty, max(_SHARE * self._error, _FINEST[self._held.dtype]))
         places = self._places(anchor)
         while solution is not None:
             lefts = penalty * np.concatenate([anchor.inverse_diagonal(penalty, rows) for rows in places], axis=1)
             rows, residual = self._held.order[np.concatenate(places)], penalty * solution
-            found, *ends = (self._alone(residual, left, rows) for left in lefts)
+            counts = None if self._counts is None else self._counts[rows]
+            found, *ends = (left_alone(residual[rows], left, counts) for left in lefts)
             gap = np.abs((ends[0] ** 2).sum(0) - (ends[1] ** 2).sum(0))
             if np.all(gap <= self._widest * (found**2).sum(0)):
                 return self._beside(anchor, penalty, residual, lefts[0], found, rows) if self._every_row else found
@@ -294,18 +251,14 @@ class AnchorSystem:
                 break
         return None
 
-    @property
-    def _tol(self) -> float:
-        return max(_SHARE * self._error, _FINEST[self._held.dtype])
-
     def _places(self, anchor: _Anchor) -> list[Array]:
         """Which rows are read, as numbers in the order that is held: the sample, and those with the largest errors."""
         places = [np.arange(group.start, group.stop) for group in self._groups]
         if not self._every_row or self._groups[-1].start == 0:
             return places
         if anchor.heaviest is None:
-            residual, left = anchor.penalty * anchor.solver.inverse(self.responses), anchor.whole_diagonal
-            errors = self._alone(residual, anchor.penalty * left, np.arange(len(left))) ** 2
+            residual, left = anchor.factor.residual(self.responses), anchor.penalty * anchor.whole_diagonal
+            errors = left_alone(residual, left, self._counts) ** 2
             size = (errors / errors.sum(0).clip(np.finfo(float).tiny)).sum(1)
             anchor.heaviest = np.argsort(-size)[: len(self._sample) // _HEAVY]
         heavy = np.flatnonzero(np.isin(self._held.order, np.setdiff1d(anchor.heaviest, self._sample)))
@@ -321,7 +274,7 @@ class AnchorSystem:
         here, n = anchor.penalty * anchor.whole_diagonal, len(self.responses)
         terms = ((here - here.mean()) / max(float(here.std()), 1e-300))[:, None] ** np.arange(4)
         change = np.linalg.lstsq(terms[rows], np.log(left / here[rows]), rcond=None)[0]
-        every = self._alone(residual, np.minimum(here * np.exp(terms @ change), 1.0), np.arange(n))
+        every = left_alone(residual, np.minimum(here * np.exp(terms @ change), 1.0), self._counts)
         heavy = np.zeros(0, dtype=int) if anchor.heaviest is None else anchor.heaviest
         light = ~np.isin(rows, heavy)
         root = np.sqrt(self._shares[rows[light], None])
@@ -333,12 +286,3 @@ class AnchorSystem:
         every *= factor
         every[rows] = found
         return every
-
-    def _alone(self, residual: Array, left: Array, rows: Array) -> Array:
-        """Residuals of rows left out from those of a fit to all rows and what it leaves of each row itself, a P_ii.
-
-        A row that stands for m observations loses one of them: its leverage 1 - a P_ii counts for a share 1/m.
-        """
-        if self._counts is not None:
-            left = 1 - (1 - left) / self._counts[rows]
-        return residual[rows] / left[:, None]

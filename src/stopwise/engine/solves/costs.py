@@ -11,36 +11,27 @@ from dataclasses import dataclass
 
 READINGS, ESTIMATE = 7, 13
 """Penalties at which left-out errors are read: six to eight in practice; and solves of an estimate by descent."""
-HOST_PRODUCTS, DEVICE_PRODUCTS = 100, 300
-"""Steps of conjugate gradients at a penalty: 40 where it is large, 300 and more where there is little noise. On a GPU a
-cost that is sure (a factor) is better than one that may be ten times as large; on a processor a factor of 20,000 rows
-takes a minute, and only products are left."""
-HOST_EVERY_ROW, DEVICE_EVERY_ROW = 15_000, 30_000
-"""Up to here a factor leaves out every row, which doubles its cost (on a GPU: six times); beyond, a factor a fold."""
 FOLD_SHARE, FOLD_ROWS, LEAST_LEFT_OUT = 20, 4_000, 1_500
 """Rows left out together: one in so many, and at most so many; and how many are left out before the stop is judged at
 all, since a standard error from fewer is itself too unsure."""
-
 SINGLE_ROWS = 5_000
 """From here on a factor in float32 pays, on a processor: in float64 it takes twice the time, a second and more."""
 ANCHOR_POINTS = 3
 """Points that penalties around an anchor take, of every row left out: two to four in practice."""
-
 DEVICE_ROWS = 3_000
 """From here on a GPU pays: loading torch takes seconds."""
-HOST_PATIENCE, DEVICE_PATIENCE = 1_000.0, 1_000.0
-"""Seconds, by these pessimistic counts, beyond which landmarks (on a GPU: a Krylov space) serve better."""
-HOST_SOLVE, DEVICE_SOLVE = 30.0, 10.0
-"""Seconds that one solve by products may take: penalties that would take longer are not read,"""
 LEAST_PRODUCTS = 10
-"""but no solve takes fewer products than this."""
+"""No solve takes fewer products than this."""
 UNSEEN = 0.02
 """How far fitted values may be off, relative to the left-out error, before it would be seen there."""
 
 
 @dataclass(frozen=True)
-class Rates:
-    """Seconds: `eigenpairs`, `cholesky` and `inverse` per n^3, `entry` per kernel entry made and multiplied."""
+class Machine:
+    """What work costs on a kind of machine, and what is therefore asked of it.
+
+    Seconds: `eigenpairs`, `cholesky` and `inverse` per n^3, `entry` per kernel entry made and multiplied.
+    """
 
     eigenpairs: float
     cholesky: float
@@ -51,7 +42,20 @@ class Rates:
     low_rank: float
     """Per n r^2."""
     products: float
-    """Steps that a solve by conjugate gradients is counted with."""
+    """Steps of conjugate gradients that a solve is counted with: 40 at a large penalty, 300 and more where there is
+    little noise. On a GPU a cost that is sure (a factor) is better than one that may be ten times as large; on a
+    processor a factor of 20,000 rows takes a minute, and only products are left."""
+    every_row: int
+    """Up to here a factor leaves out every row, which doubles its cost (on a GPU: six times); beyond, a fold."""
+    rank: int
+    """Columns of a preconditioner: as many multiplications as a handful of products with a block of sixteen."""
+    solve: float
+    """Seconds that one solve by products may take: penalties that would take longer are not read."""
+    middle_rows: int
+    """Of many more rows, so many on which a factor reads the stop first, for seconds: a better start saves readings,
+    and from few rows a penalty may come out too small, where a solve takes ten times the products."""
+    patience: float = 1_000.0
+    """Seconds, by these pessimistic counts, beyond which landmarks (on a GPU: a Krylov space) serve better."""
     launch: float = 0.0
     """Of a step of conjugate gradients, whatever its size: a device waits for the host."""
     in_place: float = 0.0
@@ -63,32 +67,53 @@ class Rates:
         """Seconds of one product of all pairs of rows with a few columns."""
         return self.launch + float(n_rows) ** 2 * (self.held_entry if held else self.entry)
 
+    def affordable_products(self, n_rows: int) -> float:
+        """Products that one solve may take."""
+        return max(self.solve / self.product(n_rows, held=False), LEAST_PRODUCTS)
 
-HOST = Rates(1.5e-10, 7e-12, 8e-12, 8e-9, 9e-10, 2e-11, HOST_PRODUCTS, in_place=4e-12, column=1.2e-11)
-"""The last two from one thread: 6.8e-12 and 2.1e-11 s at 8,000 rows, over 1.7 for two cores."""
-DEVICE = Rates(6e-13, 1.05e-14, 5.5e-14, 3.5e-12, 3.5e-12, 6e-14, DEVICE_PRODUCTS, 2e-3)
 
-
-@dataclass(frozen=True)
-class Cost:
-    """About how long, and why."""
-
-    engine: str
-    seconds: float
+HOST = Machine(
+    eigenpairs=1.5e-10,
+    cholesky=7e-12,
+    inverse=8e-12,
+    entry=8e-9,
+    held_entry=9e-10,
+    low_rank=2e-11,
+    products=100,
+    every_row=15_000,
+    rank=1_500,
+    solve=30.0,
+    middle_rows=4_000,
+    in_place=4e-12,
+    column=1.2e-11,
+)
+"""`in_place` and `column` from one thread: 6.8e-12 and 2.1e-11 s at 8,000 rows, over 1.7 for two cores."""
+DEVICE = Machine(
+    eigenpairs=6e-13,
+    cholesky=1.05e-14,
+    inverse=5.5e-14,
+    entry=3.5e-12,
+    held_entry=3.5e-12,
+    low_rank=6e-14,
+    products=300,
+    every_row=30_000,
+    rank=5_000,
+    solve=10.0,
+    middle_rows=16_000,
+    launch=2e-3,
+)
 
 
 def fold_size(n_rows: int, most: int = FOLD_ROWS) -> int:
-    """Rows that are left out together."""
     return max(min(n_rows // FOLD_SHARE, most), 1)
 
 
-def folds(n_rows: int) -> tuple[int, int]:
-    """Rows in a fold, and folds that are needed to judge a stop."""
-    size = fold_size(n_rows)
-    return size, -(-LEAST_LEFT_OUT // size)
+def folds_needed(n_rows: int) -> int:
+    """Folds that are left out before a stop is judged."""
+    return -(-LEAST_LEFT_OUT // fold_size(n_rows))
 
 
-def anchored(n_rows: int, rates: Rates) -> float:
+def anchored(n_rows: int, rates: Machine) -> float:
     """Seconds of the default rule by one factor for all penalties near the stop, or (few rows) by one at each.
 
     Every row's entry of the inverse is counted once: chance in a sample of rows often asks for it.
@@ -99,22 +124,16 @@ def anchored(n_rows: int, rates: Rates) -> float:
     return share * (entries + min(READINGS * factor, factor + points)) + ESTIMATE * rates.product(n_rows, held=True)
 
 
-def engine_costs(n_rows: int, rates: Rates, *, every_row: int, rank: int, longest: float, has_room: bool) -> list[Cost]:
-    """The default rule by all eigenpairs, by a factor and by preconditioned solves, cheapest first.
+def engine_costs(n_rows: int, rates: Machine, *, has_room: bool) -> dict[str, float]:
+    """Seconds of the default rule by preconditioned solves, by a factor and by all eigenpairs.
 
-    The last: by a matrix and its factor in one square where that `has_room`, else by products (of at most `longest`
-    seconds each, where that is enough).
+    The first: by a matrix and its factor in one square where that `has_room`, else by products.
     """
-    n = float(n_rows)
-    reading = rates.cholesky + rates.inverse if n_rows <= every_row else rates.cholesky * folds(n_rows)[1]
+    n, rank, every_row = float(n_rows), min(rates.rank, n_rows // 4), n_rows <= rates.every_row
+    reading = rates.cholesky + rates.inverse if every_row else rates.cholesky * folds_needed(n_rows)
     product = rates.product(n_rows, held=False)
-    solve = max(min(rates.products * product, longest), LEAST_PRODUCTS * product)
-    by_products = rates.low_rank * n * rank**2 + (READINGS * folds(n_rows)[1] + ESTIMATE) * solve
+    solve = max(min(rates.products * product, rates.solve), LEAST_PRODUCTS * product)
+    by_products = rates.low_rank * n * rank**2 + (READINGS * folds_needed(n_rows) + ESTIMATE) * solve
     one_factor = anchored(n_rows, rates) if has_room else math.inf
-    by_factors = one_factor if n_rows > every_row and has_room else (READINGS * reading + 2 * rates.cholesky) * n**3
-    costs = [
-        Cost("preconditioned", min(by_products, one_factor)),
-        Cost("factor", by_factors),
-        Cost("dense", rates.eigenpairs * n**3),
-    ]
-    return sorted(costs, key=lambda cost: cost.seconds)
+    by_factors = one_factor if has_room and not every_row else (READINGS * reading + 2 * rates.cholesky) * n**3
+    return {"preconditioned": min(by_products, one_factor), "factor": by_factors, "dense": rates.eigenpairs * n**3}

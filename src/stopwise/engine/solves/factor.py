@@ -8,7 +8,6 @@ numpy's or torch's.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +17,7 @@ import numpy as np
 
 from stopwise._support.array_library import ArrayLibrary, library_of
 from stopwise._support.arrays import Array
-from stopwise.engine.solves.preconditioner import centred
+from stopwise.engine.operators.centring import centred, subtract_outer
 from stopwise.engine.spectrum.eigenpairs import IndefiniteMatrix
 
 _ROUNDING = 4e-16
@@ -42,6 +41,8 @@ class Factor:
     constant: Array | None
     scale: float
     shift: float = 0.0
+    order: Array | None = None
+    """The rows of A in the order of L and q; None where that is their own."""
 
     @cached_property
     def _library(self) -> ArrayLibrary:
@@ -49,8 +50,17 @@ class Factor:
 
     def inverse(self, block: Array, start: Array | None = None) -> Array:
         """P block, for (n,) or (n, b); no guess is needed to `start` from."""
-        half = self._library.solve_lower(self.lower, centred(block, self.constant))
-        return centred(self._library.solve_lower(self.lower, half, transposed=True), self.constant)
+        own = block if self.order is None else block[self.order]
+        half = self._library.solve_lower(self.lower, centred(own, self.constant))
+        return self._as_given(centred(self._library.solve_lower(self.lower, half, transposed=True), self.constant))
+
+    def _as_given(self, found: Array) -> Array:
+        """From the order of L to that of the rows."""
+        if self.order is None:
+            return found
+        out = np.empty(found.shape)
+        out[self.order] = found
+        return out
 
     def residual(self, block: Array, rough: int = 0) -> Array:
         """a P block: what ridge at this penalty leaves of responses; none of its columns is `rough`."""
@@ -65,34 +75,32 @@ class Factor:
                 out[first : first + BLOCK] += (part * part).sum(0)
         if self.constant is not None:
             out = out - self.constant**2 / (self.scale + self.penalty + self.shift)
-        return out
+        return self._as_given(out)
 
     def _inverse_columns(self, first: int, count: int) -> list[Array]:
         """Some columns of L^-1, in blocks of rows from `first` on, by products with slices of L: none is copied."""
         parts: list[Array] = []
         for top in range(first, len(self.lower), BLOCK):
             rows = self.lower[top : top + BLOCK]
-            block = self._library.unit_columns(count, np.arange(count)) if top == first else 0.0
+            block = self._library.eye(count) if top == first else 0.0
             for k, part in enumerate(parts):
                 block = block - rows[:, first + k * BLOCK : first + (k + 1) * BLOCK] @ part
             parts.append(self._library.solve_lower(rows[:, top : top + BLOCK], cast(Array, block)))
         return parts
 
     def left_out(self, response: Array, counts: Array | None = None) -> Array:
-        """Leave-one-out residuals [P y]_i / P_ii in weighted coordinates; exact for ridge at a held penalty.
+        """Leave-one-out residuals [P y]_i / P_ii in weighted coordinates; exact for ridge at a held penalty."""
+        return left_alone(self.residual(response), self.penalty * self.inverse_diagonal(), counts)
 
-        A row that stands for m observations loses one of them: its leverage 1 - a P_ii counts for a share 1/m.
-        """
-        left = self.penalty * self.inverse_diagonal()
-        if counts is not None:
-            left = 1 - (1 - left) / counts
-        residual = self.residual(response)
-        return cast(Array, residual / (left if response.ndim == 1 else left[:, None]))
 
-    def log_determinant(self) -> float:
-        """log det (A + a I) on the range of H: what the evidence needs beside y' P y."""
-        total = 2 * float(np.log(self._library.host(self.lower.diagonal() + 0.0)).sum())
-        return total if self.constant is None else total - math.log(self.scale + self.penalty + self.shift)
+def left_alone(residual: Array, left: Array, counts: Array | None) -> Array:
+    """Residuals of rows left out from those of a fit to all rows and what it leaves of each row itself, a P_ii.
+
+    A row that stands for m observations loses one of them: its leverage 1 - a P_ii counts for a share 1/m.
+    """
+    if counts is not None:
+        left = 1 - (1 - left) / counts
+    return cast(Array, residual / (left if residual.ndim == 1 else left[:, None]))
 
 
 def factor(matrix: Callable[[], Array], penalty: float, constant: Array | None = None) -> Factor:
@@ -105,7 +113,7 @@ def factor(matrix: Callable[[], Array], penalty: float, constant: Array | None =
         library, trace = library_of(own), float(own.diagonal().sum())
         scale = max(trace / max(len(own), 1), 1e-300)
         if constant is not None:
-            _subtract_outer(own, -scale * constant, constant)
+            subtract_outer(own, -scale * constant, constant)
         library.add_to_diagonal(own, penalty + shift)
         return library.cholesky(own), trace
 
@@ -130,21 +138,3 @@ def with_least_shift(attempt: Callable[[float], tuple[Array | None, float]], pen
                 f"the kernel matrix is not positive semi-definite: a shift of {shift:g} (its trace is {trace:g}) on "
                 f"top of the penalty {penalty:g} leaves it no Cholesky factor; pass a positive semi-definite kernel"
             )
-
-
-def centred_gram(gram: Array, root_weights: Array | None = None, constant: Array | None = None) -> Array:
-    """A = H D G D H from a raw Gram matrix, which is overwritten."""
-    if root_weights is not None:
-        gram *= root_weights[:, None]
-        gram *= root_weights[None, :]
-    if constant is not None:
-        image = gram @ constant
-        _subtract_outer(gram, constant, image)
-        _subtract_outer(gram, image - constant * (constant @ image), constant)
-    return gram
-
-
-def _subtract_outer(matrix: Array, left: Array, right: Array) -> None:
-    """matrix -= left right', a block of rows at a time: no second matrix is made."""
-    for first in range(0, len(matrix), BLOCK):
-        matrix[first : first + BLOCK] -= left[first : first + BLOCK, None] * right[None, :]

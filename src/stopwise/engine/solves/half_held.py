@@ -14,15 +14,14 @@ import numpy.typing as npt
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from stopwise._support.arrays import Array
+from stopwise._support.memory import spans
 from stopwise._support.threads import blas_threads, thread_count, threads
 from stopwise.engine.operators import Operator
 from stopwise.engine.operators.held_matrix import refuse_asymmetry
 from stopwise.engine.solves.factor import Factor, with_least_shift
 
-_TILE = 500
-"""Columns that are made at once: a kernel takes several copies of them."""
-
-
+TILE = 500
+"""Rows or columns of a held matrix that are made at once: a kernel takes several copies of them."""
 _ROUNDED = 0.01
 """How much of a residual may be rounding: then the error it leads to is larger by 1e-4 of itself."""
 
@@ -52,8 +51,8 @@ class HalfHeld(Operator):
     def _made(self) -> Array:
         square = np.empty((self.n_rows, self.n_rows), dtype=self.dtype, order="F")
 
-        def fill(first: int) -> None:
-            last = min(first + _TILE, self.n_rows)
+        def fill(part: slice) -> None:
+            first, last = part.start, part.stop
             tile = self._entries(self.order[:last], self.order[first:last])
             scale = max(float(tile.max()), -float(tile.min()))
             if not np.isfinite(scale):
@@ -61,13 +60,13 @@ class HalfHeld(Operator):
             refuse_asymmetry(float(np.abs(tile[first:] - tile[first:].T).max()), scale, self.dtype)
             square[:last, first:last] = tile
 
-        firsts = range(0, self.n_rows, _TILE)[::-1]  # the longest first
-        count = min(thread_count(self._n_jobs), len(firsts))
+        parts = list(spans(self.n_rows, TILE))[::-1]  # the longest first
+        count = min(thread_count(self._n_jobs), len(parts))
         if count <= 1:
-            list(map(fill, firsts))
+            list(map(fill, parts))
             return square
         with blas_threads(1), threads(count) as pool:
-            list(pool.map(fill, firsts))
+            list(pool.map(fill, parts))
         return square
 
     def in_float64(self) -> None:
@@ -98,11 +97,11 @@ class HalfHeld(Operator):
         out[self.order] = found + off[:, None] * flat
         return out
 
-    def _gram_diagonal(self) -> Array:
+    def gram_diagonal(self) -> Array:
         return self._plain
 
     def factor(self, penalty: float) -> Factor:
-        """The factor of A + penalty I, A weighted, centred and unscaled, in the order of the rows that are held."""
+        """The factor of A + penalty I, A weighted, centred and unscaled."""
         roots, trace = self.root_weights[self.order], self.trace * self.n_samples
         scale = max(trace / max(self.n_rows, 1), 1e-300)
         constant = self.constant_direction[self.order] if self.centred else None
@@ -117,15 +116,15 @@ class HalfHeld(Operator):
             return None if failed else cast(Array, lower), trace
 
         lower, shift = with_least_shift(attempt, penalty)
-        return Factor(lower, penalty, constant, scale, shift)
+        return Factor(lower, penalty, constant, scale, shift, self.order)
 
     def _lower_half(self, roots: Array, constant: Array | None, scale: float, added: float) -> None:
         """A + scale q q' + added I, from the upper half."""
         if constant is not None:
             image = self.mean_image[self.order] * self.n_samples
             lifted = image - constant * (constant @ image + scale)
-        for first in range(0, self.n_rows, _TILE):
-            last = min(first + _TILE, self.n_rows)
+        for part in spans(self.n_rows, TILE):
+            first, last = part.start, part.stop
             tile = self.square[first:last, first:].T * (roots[first:, None] * roots[first:last])
             if constant is not None:
                 tile -= constant[first:, None] * image[first:last]

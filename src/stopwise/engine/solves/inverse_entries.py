@@ -86,6 +86,5 @@ class InverseEntries:
 
 
 def _square_sums(block: Array) -> Array:
-    """Squared norms of columns."""
     firsts = range(0, block.shape[1], _COLUMNS)
     return np.concatenate([(block[:, j : j + _COLUMNS].astype(np.float64) ** 2).sum(0) for j in firsts])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -16,7 +16,8 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise.engine.solves.search_start import STRIDE, SearchStart, standard_error, start_from
 from stopwise.filters import Filter, Ridge, sum_of_ridges
-from stopwise.rules import Rule
+from stopwise.rules import Certainty, Reason, Rule, Stop
+from stopwise.rules.base import stop_at
 from stopwise.rules.prudent import SIGMAS, constant_stands
 
 _LENGTHEN = 1.5
@@ -26,6 +27,7 @@ _FINE = 0.02
 _ORDER = 5
 """Readings that an interpolating polynomial goes through."""
 _MOST_READINGS = 24
+"""After so many the search ends with what it has: six to eight are enough in practice."""
 OF_LARGEST = 1e3
 """The largest penalty read, times the largest eigenvalue of the unscaled matrix: nothing is fitted there."""
 _TOGETHER, _READ_OFF = 8.0, 4.0
@@ -51,7 +53,6 @@ class FoundPenalty:
     """No step is justified: the largest penalty is within the allowance."""
     at_end: bool
     """The smallest penalty allowed is the best."""
-    readings: int
     unread: float = 0.0
     """The part of the regret that penalties below what is affordable have: more rows would not lower it."""
     lowest_read: float = 0.0
@@ -69,6 +70,11 @@ class FoundPenalty:
             "standard_error": self.standard_error,
             "allowance": rule.left_out_allowance,
         }
+
+    def stop(self, filter: Filter, rule: Rule, n_samples: float, certainty: Certainty) -> Stop:
+        step_sum = 0.0 if self.at_start else n_samples / self.penalty
+        reason = Reason.CAP if self.at_end else Reason.MINIMUM
+        return replace(stop_at(filter, step_sum, reason, **self.evidence(rule, n_samples)), certainty=certainty)
 
 
 @dataclass
@@ -121,7 +127,6 @@ class PenaltySearch:
 
     @property
     def _range(self) -> tuple[float, float]:
-        """The smallest and largest log penalty that may be read."""
         smallest = max(self.smallest, self.affordable)
         return math.log(smallest), math.log(max(self.largest, smallest))
 
@@ -275,7 +280,6 @@ class PenaltySearch:
             unread=unread,
             at_start=stop >= high - 1e-9,
             at_end=stop <= low + 1e-9 and not ends_early,
-            readings=len(self.known),
             lowest_read=math.exp(lowest_read),
             left_out=self._left_out_at(stop),
         )

@@ -20,6 +20,7 @@ from stopwise.engine.solves.preconditioner import LowRank
 
 Product = Callable[[Array], Array]
 _REFINEMENTS = 4
+"""How often a solve is gone on with where its residual is larger than asked for."""
 ROUGH = 0.02
 """How far columns may be off that only feed means over random signs (of z'P z that leaves the square, 4e-4) or the path
 away from its stop."""
@@ -124,7 +125,7 @@ class Preconditioned:
         """Conjugate gradients down to `tol` for each column; a start within `enough` times that is left as it is."""
         library = library_of(block)
         block = self.centre(block)
-        sizes = library.host((block * block).sum(0)) ** 0.5
+        sizes = _column_norms(library, block)
         limit = tol * sizes / self.penalty**0.5
         left = block if start is None else block - (multiply(start) + self.penalty * start)
         residual, small = library.qr(self.stand_in.inverse_root(left, self.penalty))
@@ -134,13 +135,13 @@ class Preconditioned:
                 break
             enough = 1.0
             image = self._image(multiply, direction)
-            curvature = _symmetric(direction.T @ image)
-            lower = library.cholesky(curvature + 0.0)
+            curvature = direction.T @ image
+            lower = library.cholesky((curvature + curvature.T) / 2)
             if lower is None:
                 return None
             steps = library.solve_lower(lower, library.solve_lower(lower, small + 0.0), transposed=True)
             total = total + direction @ steps
-            inverse = library.solve_lower(lower, library.solve_lower(lower, _eye(library, lower)), transposed=True)
+            inverse = library.solve_lower(lower, library.solve_lower(lower, library.eye(len(lower))), transposed=True)
             residual, change = library.qr(residual - image @ inverse)
             small = change @ small
             direction = residual + direction @ change.T
@@ -153,11 +154,3 @@ class Preconditioned:
 
 def _column_norms(library: ArrayLibrary, small: Array) -> Array:
     return cast(Array, library.host((small * small).sum(0)) ** 0.5)
-
-
-def _symmetric(matrix: Array) -> Array:
-    return (matrix + matrix.T) / 2
-
-
-def _eye(library: ArrayLibrary, like: Array) -> Array:
-    return library.unit_columns(len(like), np.arange(len(like)))

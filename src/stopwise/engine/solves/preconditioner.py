@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
 
 import numpy as np
 
 from stopwise._support.array_library import library_of
 from stopwise._support.arrays import Array
+from stopwise.engine.operators.centring import centred
 
 _EXHAUSTED = 1e-14
 """Trace left over, relative to the whole, below which more pivots would be rounding."""
@@ -35,35 +35,23 @@ class LowRank:
     features: Array
     values: Array
     vectors: Array
-    pivots: Array
-    trace_left: float
-    """Trace of the matrix less F F', before rows were taken out."""
     constant: Array | None = None
     mask: Array | None = None
 
     @property
     def rank(self) -> int:
-        """How many columns F has."""
         return int(self.features.shape[1])
 
-    @property
-    def rows(self) -> Array:
-        """F itself."""
-        return self._up(self.vectors @ self.vectors.T)
-
-    def inverse(self, block: Array, penalty: float) -> Array:
-        """(F F' + a I)^-1 block = (block - F V (Lambda + a)^-1 V' F' block) / a (Woodbury)."""
-        return self._apply(block, 1 / (self.values + penalty)) / penalty
-
     def inverse_root(self, block: Array, penalty: float) -> Array:
-        """(F F' + a I)^-1/2 block: the factor (1 - sqrt(a / (Lambda + a))) / Lambda, without cancellation."""
-        root = (penalty / (self.values + penalty)) ** 0.5
-        return self._apply(block, 1 / ((self.values + penalty) * (1 + root))) / float(penalty**0.5)
+        """(F F' + a I)^-1/2 block = (block - F V g V' F' block) / sqrt(a) (Woodbury).
 
-    def _apply(self, block: Array, weights: Array) -> Array:
+        g = (1 - sqrt(a / (Lambda + a))) / Lambda, written without cancellation.
+        """
+        root = (penalty / (self.values + penalty)) ** 0.5
+        weights = 1 / ((self.values + penalty) * (1 + root))
         inside = self.vectors.T @ self._down(block)
         inside = (inside.T * weights).T if block.ndim == 2 else inside * weights
-        return block - self._up(self.vectors @ inside)
+        return (block - self._up(self.vectors @ inside)) / float(penalty**0.5)
 
     def _down(self, block: Array) -> Array:
         """F' block."""
@@ -91,31 +79,13 @@ def _by_row(factors: Array, block: Array) -> Array:
     return factors[:, None] * block if block.ndim == 2 else factors * block
 
 
-def centred(block: Array, constant: Array | None) -> Array:
-    """H block = block - q (q' block)."""
-    if constant is None:
-        return block
-    means = constant @ block
-    return cast(Array, block - (constant[:, None] * means if block.ndim == 2 else constant * means))
-
-
-def low_rank(
-    columns: Callable[[Array], Array], diagonal: Array, rank: int, seed: int = 0, *, constant: Array | None = None
-) -> LowRank:
-    """F from about `rank` random pivots of a matrix, given by its columns and diagonal before H is applied."""
-    features, pivots, left = randomly_pivoted(columns, diagonal, rank, np.random.default_rng([20250101, seed]))
-    return stand_in_of(features, features.T @ features, pivots, left, constant)
-
-
-def stand_in_of(
-    features: Array, gram: Array, pivots: Array, trace_left: float, constant: Array | None, mask: Array | None = None
-) -> LowRank:
+def stand_in_of(features: Array, gram: Array, constant: Array | None, mask: Array | None = None) -> LowRank:
     """F F' from features whose `gram` (masked features' inner products) is at hand."""
     if constant is not None:
         mean = features.T @ (constant if mask is None else constant * mask)
         gram = gram - mean[:, None] * mean[None, :]
     values, vectors = library_of(features).eigh((gram + gram.T) / 2)
-    return LowRank(features, values.clip(0.0), vectors, pivots, trace_left, constant, mask)
+    return LowRank(features, values.clip(0.0), vectors, constant, mask)
 
 
 def randomly_pivoted(
@@ -141,7 +111,7 @@ def randomly_pivoted(
         if lower is None:
             break
         # By its small inverse: triangular solves with a million columns take a second each on a device.
-        inverse = library.solve_lower(lower, library.unit_columns(len(accepted), np.arange(len(accepted))))
+        inverse = library.solve_lower(lower, library.eye(len(accepted)))
         new = block[:, accepted] @ inverse.T
         rows[:, count : count + len(accepted)] = new
         left = (left - (new * new).sum(1)).clip(0.0)

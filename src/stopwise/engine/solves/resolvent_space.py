@@ -9,14 +9,15 @@ the density of all eigenvalues, by Gauss quadrature (stochastic Lanczos: Ubaru, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from stopwise._support.array_library import library_of
 from stopwise._support.arrays import Array
-from stopwise.engine.solves.shifted_descent import Resolvent
+from stopwise.engine.solves.shifted_descent import Resolvent, ResolventPolynomial
 from stopwise.filters import Filter
+from stopwise.path import Path
 from stopwise.spectrum import Basis, Density
 
 _SPENT = 1e-12
@@ -47,10 +48,19 @@ class ResolventSpace:
         """Of K, descending."""
         return np.maximum(self.penalty / self.n_samples * (1 / self.ritz - 1), 0.0)
 
-    @property
-    def basis(self) -> Basis:
-        """Ritz vectors on the host."""
-        return Basis(library_of(self.rows).host(self.rows + 0.0), self.rotation)
+    def path(self, bare: Path, middle: float, trace: float, density: Density) -> Path:
+        """The path around a clock reading, from one that knows the responses and the largest eigenvalue."""
+        order, largest = np.argsort(-self.eigenvalues), bare.spectrum.largest_bound
+        spectrum = replace(
+            bare.spectrum,
+            eigenvalues=np.minimum(self.eigenvalues[order], largest),
+            basis=Basis(library_of(self.rows).host(self.rows + 0.0), self.rotation[:, order]),
+            trace=trace,
+            density=density,
+            bound=density,
+        )
+        horizon = max(30 * middle, 30 / max(largest, 1e-280))
+        return replace(bare, spectrum=spectrum, coefficients=self.coordinates[order], horizon=horizon)
 
     def before_last_solve(self, filter: Filter, step_sums: Array) -> Array:
         """What one more solve with P turns into dual weights, one column per response."""
@@ -121,7 +131,6 @@ class GrowingSpace:
         return images @ at / own, float(np.sqrt((library.host((left**2).sum(0)) / sizes).max()))
 
     def space(self) -> ResolventSpace:
-        """The space as it is now."""
         library, penalty, n = self._library, self._resolvent.penalty, self._n_samples
         rows, applied = library.join(self._known), library.join(self._images)
         matrix = library.host(rows.T @ applied)
@@ -136,21 +145,19 @@ class GrowingSpace:
         return ResolventSpace(rows, ritz, rotation, coordinates, density, penalty, n, applied)
 
 
-def resolvent_space(
-    resolvent: Resolvent,
-    responses: Array,
-    n_samples: float,
-    steps: int,
-    probes: Array | None = None,
-    exact: int | None = None,
+def space_around(
+    growing: GrowingSpace, polynomial: ResolventPolynomial, reached: Array, ridge_steps: int
 ) -> ResolventSpace:
-    """`steps` solves with the responses (n, q) and, beside them, random probes (n, p), all centred.
+    """The space that holds the filter at clock readings `reached`, and the path around them.
 
-    The estimate at the resolvent's own reading takes the first `exact` of them (all, where none is given).
+    Ridge's estimate is its first solve alone: the others, `ridge_steps` in all, may be rough.
     """
-    growing = GrowingSpace(resolvent, responses, n_samples, probes)
+    steps, exact = (ridge_steps, 1) if polynomial.degree == 1 else (polynomial.degree, polynomial.degree)
+    going = reached[reached > 0]
+    if going.size and going.max() > 1.5 * going.min():  # several stops share one pole
+        steps = exact = steps + 6
     for made in range(1, steps):
-        if not growing.extend(rough=exact is not None and made >= exact):
+        if not growing.extend(rough=made >= exact):
             break
     return growing.space()
 
@@ -158,8 +165,9 @@ def resolvent_space(
 class _Walks:
     """Lanczos on u from each probe on its own, all probes in one block."""
 
-    def __init__(self, probes: Array, most: int = 10) -> None:
-        self.most = most
+    def __init__(self, probes: Array) -> None:
+        self.most = 10
+        """Steps at most."""
         self._library = library_of(probes)
         sizes = (probes * probes).sum(0) ** 0.5
         self._sizes = self._library.host(sizes)

@@ -41,6 +41,9 @@ class Resolvent(Protocol):
     def penalty(self) -> float:
         """a = n / step_sum of the ridge whose residual it makes."""
 
+    def inverse(self, block: Array, start: Array | None = None) -> Array:
+        """(A + a I)^-1 block on the range of H; solves that are iterations `start` from a guess."""
+
     def residual(self, block: Array, rough: int = 0) -> Array:
         """a (A + a I)^-1 block on the range of H; its last columns may be `rough` where solves are iterations."""
 
@@ -65,19 +68,11 @@ class ResolventPolynomial:
         """Of the unscaled matrix, where to solve."""
         return self.pole * n_samples / step_sum
 
-    def weighted(self, resolvent: Resolvent, block: Array, step_sum: float) -> Array:
-        """weight(K) block, weight = (1 - S) / lambda = (step_sum / pole) u p(u): n times the dual weights."""
-        return (step_sum / self.pole) * resolvent.residual(self._inner(resolvent, block))
 
-    def _inner(self, resolvent: Resolvent, block: Array) -> Array:
-        """p(u) block by the Chebyshev recurrence: one solve a degree."""
-        before, now = block, None
-        total = float(self.coefficients[0]) * block
-        for c in self.coefficients[1:]:
-            step = 2 * resolvent.residual(before if now is None else now) - (before if now is None else now)
-            before, now = (before, step) if now is None else (now, 2 * step - before)
-            total = total + float(c) * now
-        return total
+def middle_reading(reached: Array, largest: float) -> float:
+    """The geometric mean of the clock readings that are not zero; a first one where all are."""
+    going = reached[reached > 0]
+    return float(np.exp(np.log(going).mean())) if going.size else 1.0 / max(largest, 1e-280)
 
 
 def as_resolvents(

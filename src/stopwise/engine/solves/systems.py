@@ -10,18 +10,21 @@ column of the block for every row: a thousand times the products.) More folds fo
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from stopwise._support.array_library import ArrayLibrary, library_of
+from stopwise._support.array_library import library_of
 from stopwise._support.arrays import Array, Index
-from stopwise.engine.solves.costs import FOLD_ROWS, UNSEEN, fold_size, folds
-from stopwise.engine.solves.factor import Factor, centred_gram, factor
+from stopwise.engine.operators.centring import centred, centred_gram
+from stopwise.engine.solves.costs import FOLD_ROWS, UNSEEN, fold_size, folds_needed
+from stopwise.engine.solves.factor import Factor, factor
 from stopwise.engine.solves.preconditioned import Preconditioned, Product, Tally
-from stopwise.engine.solves.preconditioner import LowRank, centred, randomly_pivoted, stand_in_of
+from stopwise.engine.solves.preconditioner import LowRank, randomly_pivoted, stand_in_of
+from stopwise.engine.solves.shifted_descent import Resolvent
 
 _MOST_FOLDS, _MOST_LEFT_OUT = 20, 20_000
 """How many folds are made, and how many rows are left out in all of them together, at most."""
@@ -34,8 +37,81 @@ _SEARCH = 1e-3
 """How far fitted values may be off while penalties are compared, relative to the responses."""
 
 
-class FactorSystem:
-    """A held matrix. `matrix` makes A anew (weighted, centred, unscaled); `responses` (n, q) are weighted, centred."""
+class RidgeSystem(ABC):
+    """Ridge at any penalty, and residuals of rows left out there; `responses` (n, q) are weighted, centred.
+
+    What stands here is true where every row is left out, alone and exactly.
+    """
+
+    def __init__(self, responses: Array, n_samples: float) -> None:
+        self.responses, self.n_samples = responses, n_samples
+        self.library, self.tally = library_of(responses), Tally()
+
+    @abstractmethod
+    def multiply(self, block: Array) -> Array:
+        """A block."""
+
+    @abstractmethod
+    def at(self, penalty: float, tol: float = 1e-6) -> Resolvent:
+        """Solves at a penalty, of which iterations may leave `tol` of the responses."""
+
+    @abstractmethod
+    def left_out(self, penalty: float) -> Array:
+        """Residuals of `rows_left_out`, each predicted by others, in weighted coordinates, (m, q), on the host."""
+
+    @property
+    def rows_left_out(self) -> Array:
+        """Which rows `left_out` tells of."""
+        return np.arange(len(self.responses))
+
+    @property
+    def weight(self) -> float:
+        """Samples that the rows left out stand for."""
+        return self.n_samples
+
+    @property
+    def together(self) -> float:
+        """The share of rows left out at once; zero for each alone."""
+        return 0.0
+
+    def grow(self) -> bool:
+        """Leave more rows out; False where that cannot be."""
+        return False
+
+    def guessed(self) -> float:
+        """Standard error that guessed residuals add to differences of mean squared errors."""
+        return 0.0
+
+    def expect(self, penalty: float, share: float) -> None:
+        """About where the stop is, and its root mean squared left-out error over that of the responses."""
+
+    @property
+    def search_tol(self) -> float:
+        """How far fitted values may be off, relative to the responses, before it would be seen."""
+        return 1e-4
+
+    @property
+    def rounding(self) -> float:
+        """Of products, relative to the largest eigenvalue."""
+        return 1e-12
+
+    @property
+    def affordable(self) -> float:
+        """The smallest penalty that is read."""
+        return 0.0
+
+    @property
+    def factored(self) -> float | None:
+        """The penalty at which solves cost next to nothing, if there is one."""
+        return None
+
+    def start_vector(self, seed: int) -> Array:
+        """Where to look for the largest eigenvalue from."""
+        return self.library.take(np.random.default_rng([3, seed]).normal(size=len(self.responses)))
+
+
+class FactorSystem(RidgeSystem):
+    """A held matrix. `matrix` makes A anew (weighted, centred, unscaled), `product` multiplies with it."""
 
     def __init__(
         self,
@@ -46,25 +122,11 @@ class FactorSystem:
         product: Product,
         counts: Array | None = None,
     ) -> None:
-        self._counts = counts
-        self._matrix, self._constant, self._product = matrix, constant, product
-        self.responses, self.n_samples, self.weight = responses, n_samples, n_samples
-        self.tally = Tally()
+        super().__init__(responses, n_samples)
+        self._matrix, self._constant, self._product, self._counts = matrix, constant, product, counts
         self._last: Factor | None = None
-        self.library = library_of(responses)
-
-    @property
-    def together(self) -> float:
-        """The share of rows left out at once: each alone."""
-        return 0.0
-
-    @property
-    def rows_left_out(self) -> Array:
-        """Which rows `left_out` tells of: all."""
-        return np.arange(len(self.responses))
 
     def multiply(self, block: Array) -> Array:
-        """A block."""
         self.tally.columns += block.shape[1]
         return self._product(block)
 
@@ -76,35 +138,7 @@ class FactorSystem:
             self._last = factor(self._matrix, penalty, self._constant)
         return self._last
 
-    rounding = 1e-12
-    """Of products, relative to the largest eigenvalue."""
-
-    search_tol = 1e-4
-    """How far fitted values may be off, relative to the responses, before it would be seen."""
-
-    affordable = 0.0
-    """A factor takes as long at any penalty."""
-
-    def start_vector(self, seed: int) -> Array:
-        """Where to look for the largest eigenvalue from."""
-        return self.library.take(np.random.default_rng([3, seed]).normal(size=len(self.responses)))
-
-    factored: float | None = None
-    """No factor is kept for other penalties than its own."""
-
-    def guessed(self) -> float:
-        """No residual is guessed."""
-        return 0.0
-
-    def expect(self, penalty: float, share: float) -> None:
-        """A factor is as fine as float64 at any error."""
-
-    def grow(self) -> bool:
-        """Every row is left out already."""
-        return False
-
     def left_out(self, penalty: float) -> Array:
-        """Left-out residuals of every row and response, weighted coordinates, on the host."""
         return self.library.host(self.at(penalty).left_out(self.responses, self._counts) + 0.0)
 
 
@@ -134,7 +168,7 @@ def fold_rows(n_rows: int, seed: int, most: int = FOLD_ROWS) -> list[Index]:
     return [np.sort(order[k * size : (k + 1) * size]) for k in range(count)]
 
 
-class FoldSystem:
+class FoldSystem(RidgeSystem):
     """Rows are left out a fold at a time; `grow` takes more folds in where the stop needs them.
 
     `targets` (n, q) are the responses by row, unweighted; `roots` are square roots of weights. Where `gram.held` makes
@@ -155,29 +189,28 @@ class FoldSystem:
         products: float = math.inf,
     ) -> None:
         self.gram, self.targets, self.roots, self.intercept = gram, targets, roots, intercept
-        self.library: ArrayLibrary = library_of(targets)
-        self.tally, self.single, self._rank, self._seed = Tally(), single, rank, seed
-        self._products = products
-        self.n_samples = float((roots * roots).sum())
+        self.single, self._rank, self._seed, self._products = single, rank, seed, products
         self.whole = _Weighted(self, None)
+        super().__init__(self.whole.responses, float((roots * roots).sum()))
         self._folds = [_Fold(self, rows) for rows in fold_rows(len(targets), seed)]
-        self.search_tol = _SEARCH
-        self._used = min(folds(len(targets))[1], len(self._folds))
+        self._search_tol = _SEARCH
+        self._used = min(folds_needed(len(targets)), len(self._folds))
 
     @property
     def weight(self) -> float:
-        """Samples that the rows left out stand for."""
         return float(sum(fold.weight for fold in self._folds[: self._used]))
 
     @property
     def together(self) -> float:
-        """The share of rows left out at once."""
         return len(self._folds[0].rows) / len(self.targets)
 
     @property
     def rounding(self) -> float:
-        """Of products, relative to the largest eigenvalue."""
         return 1e-6 if self.single else 1e-12
+
+    @property
+    def search_tol(self) -> float:
+        return self._search_tol
 
     @property
     def affordable(self) -> float:
@@ -194,64 +227,46 @@ class FoldSystem:
         return max(least, self.whole.rounded) if only_single else least
 
     def start_vector(self, seed: int) -> Array:
-        """Where to look for the largest eigenvalue from: the stand-in's first eigenvector, or a random one."""
-        if self.gram.held is not None:
-            return self.library.take(np.random.default_rng([3, seed]).normal(size=len(self.targets)))
-        return self.whole.stand_in.first_vector
-
-    factored: float | None = None
-    """Solves are as dear at any penalty."""
-
-    def guessed(self) -> float:
-        """No residual is guessed."""
-        return 0.0
+        """The stand-in's first eigenvector, where there is one."""
+        return super().start_vector(seed) if self.gram.held is not None else self.whole.stand_in.first_vector
 
     def expect(self, penalty: float, share: float) -> None:
-        """About the root mean squared left-out error over that of the responses: what solves must be finer than."""
-        self.search_tol = min(max(UNSEEN * share, 1e-8), _SEARCH)
+        """Solves must be finer than the error."""
+        self._search_tol = min(max(UNSEEN * share, 1e-8), _SEARCH)
 
     def grow(self) -> bool:
-        """Twice as many folds; False where all are in use."""
+        """Twice as many folds."""
         before, self._used = self._used, min(2 * self._used, len(self._folds))
         return self._used > before
 
     @cached_property
-    def low_rank(self) -> tuple[Array, Array, float, Array]:
-        """Features of all rows, their pivots, the trace left over, and the features' inner products."""
+    def low_rank(self) -> tuple[Array, Array]:
+        """Features of all rows, and their inner products."""
         gram, roots = self.gram, self.roots
-        features, pivots, left = randomly_pivoted(
+        features, _, _ = randomly_pivoted(
             lambda at: roots[:, None] * gram.columns(at) * roots[at],
             gram.diagonal * roots**2,
             self._rank,
             np.random.default_rng([20250101, self._seed]),
         )
-        return features, pivots, left, features.T @ features
+        return features, features.T @ features
 
     @cached_property
     def error(self) -> float:
         """The length of a row of errors of products."""
         return self.gram.error()
 
-    @property
-    def responses(self) -> Array:
-        """Weighted, centred responses."""
-        return self.whole.responses
-
     def multiply(self, block: Array) -> Array:
-        """A block."""
-        return self.whole.multiply(block)
+        return self.whole.product_by(self.gram.product, block)
 
-    def at(self, penalty: float, tol: float = 1e-6) -> Preconditioned | Factor:
-        """Solves at a penalty on all rows."""
+    def at(self, penalty: float, tol: float = 1e-6) -> Resolvent:
         return self.whole.at(penalty, tol)
 
     @property
     def rows_left_out(self) -> Array:
-        """Which rows `left_out` tells of: those of the folds in use."""
         return np.concatenate([fold.rows for fold in self._folds[: self._used]])
 
     def left_out(self, penalty: float) -> Array:
-        """Left-out residuals of the folds in use, weighted coordinates, (m, q), on the host."""
         return np.concatenate([fold.left_out(penalty) for fold in self._folds[: self._used]])
 
 
@@ -304,17 +319,16 @@ class _Weighted:
         self.responses = self.centre(self.roots[:, None] * system.targets)
 
     def centre(self, block: Array) -> Array:
-        """H block."""
         return centred(block, self.constant)
 
     @cached_property
     def stand_in(self) -> LowRank:
         """The low-rank matrix below A, from the pivots of all rows."""
-        (features, pivots, left, gram), mask = self._system.low_rank, None
+        (features, gram), mask = self._system.low_rank, None
         if self._left_out is not None:
             few = features[self._left_out]
             gram, mask = gram - few.T @ few, self.roots / self._system.roots
-        return stand_in_of(features, gram, pivots, left, self.constant, mask)
+        return stand_in_of(features, gram, self.constant, mask)
 
     @cached_property
     def rounding(self) -> float:
@@ -332,32 +346,25 @@ class _Weighted:
         rough = self._system.single and penalty < 0.99 * self.rounded  # which may itself be asked for
         return gram.careful if rough and gram.careful is not None else gram.product
 
-    def _product(self, product: Product, block: Array) -> Array:
+    def product_by(self, product: Product, block: Array) -> Array:
+        """A block, by one way to multiply with G."""
         inner = self.roots[:, None] * self.centre(block)
         return self.centre(self.roots[:, None] * product(inner))
 
-    def multiply(self, block: Array) -> Array:
-        """A block."""
-        return self._product(self._system.gram.product, block)
-
-    def careful(self, block: Array) -> Array:
-        """A block in float64."""
-        return self._product(self._system.gram.careful or self._system.gram.product, block)
-
-    def at(self, penalty: float, tol: float) -> Preconditioned | Factor:
+    def at(self, penalty: float, tol: float) -> Resolvent:
         """Solves at a penalty: by a factor where a matrix is held, else by products (float64 where it is tiny)."""
-        held = self._system.gram.held
+        gram, held = self._system.gram, self._system.gram.held
         if held is not None:
             self._system.tally.products += 1
             return factor(lambda: centred_gram(held(), self.roots, self.constant), penalty, self.constant)
-        product = self.product(penalty)
+        product, careful = self.product(penalty), gram.careful or gram.product
         return Preconditioned(
-            lambda block: self._product(product, block),
+            lambda block: self.product_by(product, block),
             self.stand_in,
             penalty,
             self.centre,
             tol=tol,
-            careful=self.careful,
-            rounding=0.0 if product is self._system.gram.careful else self.rounding,
+            careful=lambda block: self.product_by(careful, block),
+            rounding=0.0 if product is gram.careful else self.rounding,
             tally=self._system.tally,
         )

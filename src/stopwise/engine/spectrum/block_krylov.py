@@ -16,12 +16,13 @@ The store holds tall blocks and does their algebra, so that a device or a cluste
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.engine.operators.eigenvalue_counts import Counting
+from stopwise.engine.operators.eigenvalue_counts import GROUPS, Counting
+from stopwise.engine.operators.running_sums import Line
 from stopwise.engine.spectrum.column_store import Block, NumpyStore, Store
 from stopwise.engine.spectrum.eigenpairs import clean_eigenvalues
 from stopwise.engine.spectrum.probe_traces import calibrated, pooled
@@ -31,8 +32,6 @@ __all__ = ["GROUPS", "BlockKrylov", "Multiplier", "NumpyStore", "Store", "with_d
 
 _CONVERGED = 1e-3
 """A Ritz pair counts as an eigenpair when its residual is below this share of its value."""
-GROUPS = 8
-"""Groups of probes that are left out in turn: replicas enough for a standard error to 25 percent."""
 _POLE_CYCLE = (10.0, 10.0, 3.0, 30.0)
 """Where a rational space puts its poles, in units of 1/step_sum at the stop: ten makes exp(-eta lambda) a polynomial of
 degree 15 in the smoother, to 2e-7."""
@@ -78,7 +77,7 @@ class BlockKrylov:
         self.steps = 0
         """Products of this space itself; `products` counts those of further probes too."""
         self.complete = False
-        self.rational = bool(getattr(self.operator, "rational", False))
+        self.rational = isinstance(self.operator, Line) and self.operator.rational
         """Grown by the operator's own `expand` instead of by K: residuals are then computed, not read off."""
         self.pole = 0.0
         self.poles: list[float] = []
@@ -135,7 +134,7 @@ class BlockKrylov:
         across = self.store.inner(image)
         self._extend_projection(across, first, last)
         if self.rational:
-            image = cast(Any, self.operator).expand(newest, self._next_pole())
+            image = cast(Line, self.operator).expand(cast(Array, newest), self._next_pole())
             across = self.store.inner(image)
         rest = self.store.remove(image, across)
         again = self.store.inner(rest)
@@ -297,16 +296,16 @@ class BlockKrylov:
         lifted = np.linalg.eigvalsh(np.diag(values[sure]) + outside.T @ outside)[::-1]
         return cast(Array, np.maximum(lifted, values[sure]))
 
-    def response_coordinates(self, vectors: Array) -> Array:
-        """The responses in Ritz vectors."""
-        return cast(Array, vectors.T @ self.coordinates()[:, : self.n_responses])
+    def response_coordinates(self) -> Array:
+        """The responses in the Ritz vectors of the last `spectrum`."""
+        return cast(Array, self._last_ritz[1].T @ self.coordinates()[:, : self.n_responses])
 
-    def estimate_residual(self, vectors: Array, weighted: Array) -> Array:
+    def estimate_residual(self, weighted: Array) -> Array:
         """|K a - f| for weights a given by Ritz coefficients, (m, g): what the space cannot see of the estimate."""
         if self.complete or not self._coupling.size:
             return np.zeros(weighted.shape[1])
+        values, vectors, _ = self._last_ritz
         if self.rational:
-            values, _, _ = self._last_ritz
             basis = self.store.basis(self.processed, vectors)
             gap = self.operator.multiply(basis.combine(weighted)) - basis.combine(values[:, None] * weighted)
             return cast(Array, np.linalg.norm(gap, axis=0))

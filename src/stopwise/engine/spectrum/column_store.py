@@ -1,7 +1,4 @@
-"""Where a Krylov space keeps its columns, and the algebra on them.
-
-A store holds tall orthonormal blocks; small results are numpy arrays. A device or a cluster brings its own.
-"""
+"""Where a Krylov space keeps its columns, and the algebra on them; a device brings its own."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeAlias, cast

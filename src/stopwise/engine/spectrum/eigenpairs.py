@@ -13,9 +13,7 @@ class IndefiniteMatrix(ValueError):
     """A Gram matrix with an eigenvalue that is negative beyond rounding."""
 
 
-def clean_eigenvalues(
-    values: Array, precision: float, what: str = "the kernel matrix", *, rounding: float = 0.0
-) -> Array:
+def clean_eigenvalues(values: Array, precision: float, *, rounding: float = 0.0) -> Array:
     """Rounding's tiny negatives set to zero; a really negative one is an error that names it.
 
     `rounding`: what the arithmetic before the eigenvalues could have left behind on its own (centring a matrix that
@@ -25,8 +23,8 @@ def clean_eigenvalues(
     largest, smallest = float(values.max(initial=0.0)), float(values.min(initial=0.0))
     if -smallest > np.sqrt(precision) * max(largest, -smallest * 1e-3):
         raise IndefiniteMatrix(
-            f"{what} is not positive semi-definite: its smallest eigenvalue is {smallest:g} (largest {largest:g}); "
-            "pass a positive semi-definite kernel"
+            f"the kernel matrix is not positive semi-definite: its smallest eigenvalue is {smallest:g} (largest "
+            f"{largest:g}); pass a positive semi-definite kernel"
         )
     return cast(Array, np.maximum(values, 0.0))
 

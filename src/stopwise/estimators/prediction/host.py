@@ -11,7 +11,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.threads import blas_threads, has_room, limit_of, thread_count, threads
-from stopwise.engine.line.systems import values_at
+from stopwise.engine.line.repeated_solves import values_at
 from stopwise.engine.solvers.line_solver import on_the_line
 from stopwise.estimators.fitted import LearnedFunction
 from stopwise.kernels import Kernel, Precomputed, take_rows

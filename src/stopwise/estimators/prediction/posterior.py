@@ -17,7 +17,7 @@ import scipy.linalg
 
 from stopwise._support.arrays import Array
 from stopwise.engine.landmarks.features import FeatureRows
-from stopwise.engine.line.systems import variance_at
+from stopwise.engine.line.repeated_solves import variance_at
 from stopwise.engine.line.transitions import StateSpace
 from stopwise.estimators.prediction.host import predict_in_tiles, reduce_in_tiles
 from stopwise.kernels import Kernel, Precomputed
