@@ -47,6 +47,7 @@ _COLUMNS = {
     "times": "{:.0f}x",
     "bracket": "{}",
     "residual": "{:.1e}",
+    "regret": "{:.1e}",
     "settled": "{}",
     "noise_std": "{:.4g}",
     "step_s": "{:.3g}",

@@ -61,19 +61,19 @@ def tell(row: Row) -> Row:
 
 def fit_row(what: str, n: int, model: Any, spent: float, peak: float) -> Row:
     """What a fit says about itself."""
-    stop = model.stop_
-    low, high = stop.details["bracket"]
+    stop, sure = model.stop_, model.stop_.certainty
     return {
         "what": what,
         "n": n,
         "seconds": spent,
         "GiB": peak,
-        "products": stop.details["products"],
-        "columns": stop.details["columns"],
+        "products": sure.products,
+        "columns": sure.columns,
         "T": stop.iteration,
-        "bracket": f"{low:.6g}..{high:.6g}",
-        "residual": stop.details["residual"],
-        "settled": stop.details["settled"],
+        "bracket": None if sure.bracket is None else "{:.6g}..{:.6g}".format(*sure.bracket),
+        "residual": sure.estimate_residual,
+        "regret": sure.regret,
+        "settled": sure.settled,
         "noise_std": float(model.noise_std_),
     }
 
