@@ -25,6 +25,7 @@ draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float
 gaussian, distances = kernels.Gaussian(2.0), ("difference", 2)
 cases = [
     (gaussian, 3, ("f16x3", 2)), (gaussian, 3, ("f16x3", 1)), (gaussian, 3, ("tf32x3", 2)),
+    (gaussian, 3, ("f16x3", 2, True)), (kernels.ProductLaplace(2.0), 3, ("difference", 2, True)),
     (gaussian, 1, distances), (kernels.Gaussian(10.0), 130, ("f16x3", 2)),
     (kernels.Laplace(2.0), 3, distances), (kernels.Laplace(2.0), 3, ("f16x3", 2)),
     (kernels.Matern(2.0, 2.5), 3, ("f16x3", 2)), (kernels.Polynomial(3), 3, ("f16x3", 2)),

@@ -20,7 +20,8 @@ from stopwise.engine.operators.operator import Operator
 from stopwise.kernels import Kernel
 from stopwise.kernels.forms import Form, form_of
 
-Precision = Literal["float32", "fast", "float64"]
+Precision = Literal["float32", "carried", "fast", "float64"]
+"""Of products: to float32's rounding; the same with the rounding of long sums carried along; three digits; exact."""
 WIDEST = 64
 """Wider blocks are multiplied in parts of this width."""
 
@@ -66,7 +67,7 @@ class Cross:
 
 
 class Cuda(Operator):
-    """K with fused tiles on the GPU. `precision`: "float32" (to rounding), "fast" (about 3 digits) or "float64".
+    """K with fused tiles on the GPU. `precision`: see `Precision`.
 
     `device` names another torch device; with "cpu" everything runs in plain torch tiles, as the tests do.
     """

@@ -27,9 +27,9 @@ _SHARP = 32.0
 """Norms past which the diagonal of a smooth kernel is marked as well: where all else is small, its rounding shows."""
 _PARTIAL_BYTES = 2 << 30
 """Memory for partial sums."""
-_TILES, _PROGRAMS = 1024, 1024
-"""Float32 totals run over at most so many tiles before they are set aside, and a chip is kept busy by so many programs;
-both as far as memory permits."""
+_TILES, _CARRIED_TILES, _PROGRAMS = 256, 1024, 1024
+"""Float32 totals run over at most so many tiles before they are set aside (more where rounding is carried along), and a
+chip is kept busy by so many programs; both as far as memory permits."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,14 @@ def can_fuse(device: Device) -> bool:
 def pick_scheme(form: Form, rows: Tensor, origin: Tensor, precision: str) -> Scheme:
     """Float16 pieces where they are exact enough and in range, else differences, else three-pass TF32."""
     pieces: Literal[1, 2] = 1 if precision == "fast" else 2
+    carried = precision == "carried"
     if form.separable:
-        return Scheme("difference", pieces)
+        return Scheme("difference", pieces, carried)
     largest = largest_entry(form, rows, origin)
     distances = any(isinstance(leaf, SquaredDistance) for leaf in form.leaves)
     if distances and rows.shape[1] <= _FEW and (form.rough or largest > _FLAT):
-        return Scheme("difference", pieces)
-    return Scheme("f16x3" if largest < _HALF_LIMIT else "tf32x3", pieces)
+        return Scheme("difference", pieces, carried)
+    return Scheme("f16x3" if largest < _HALF_LIMIT else "tf32x3", pieces, carried)
 
 
 def block_width(n_columns: int, scheme: Scheme) -> int:
@@ -112,7 +113,8 @@ class FusedTiles:
         """How many parts the walk over columns is cut into: enough programs, short sums, little memory."""
         tiles = padded(self.n_right) // launch.columns
         programs = padded(self.n_left) // launch.rows
-        wanted = max(-(-tiles // _TILES), -(-_PROGRAMS // programs))
+        longest = _CARRIED_TILES if self.scheme.carried else _TILES
+        wanted = max(-(-tiles // longest), -(-_PROGRAMS // programs))
         bytes_each = padded(self.n_left) * width * self.scheme.pieces * 4
         return max(1, min(wanted, tiles, _PARTIAL_BYTES // bytes_each))
 

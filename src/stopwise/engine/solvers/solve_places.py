@@ -227,7 +227,7 @@ class DevicePlace(Place):
     def sampled(self, *, held: bool) -> FoldSystem:
         problem, exact = self.problem, self.operator
         single = self.plan.precision != "float64" and self.plan.tol > 0
-        fast = self._operator("float32") if single else exact
+        fast = self._operator("carried") if single else exact
         if not held:
             self.operator = fast  # an intercept as fine as the solves
         gram = RawGram(
