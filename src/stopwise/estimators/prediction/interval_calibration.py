@@ -98,7 +98,6 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
     noise, variance = (counts / fitted.path.row_weights[asked])[:, None], posterior.variance(some, clock)
     path, copies = fitted.path.along(Ridge()), _copies(fitted.path)
     vectors = landmark_vectors(path, asked)
-    residuals = residuals_of(path, fitted.step_sums, asked, vectors)
     if vectors is None and known is None:
         left, kept = path_left(path, fitted.step_sums, asked), np.ones_like(variance)
     else:
@@ -110,7 +109,7 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
     elif vectors is not None or has_all_pairs(path):
         missed = left_out_residuals(fitted.path, fitted.step_sums, asked, vectors)
     else:
-        missed = without_itself(residuals, left)
+        missed = without_itself(residuals_of(path, fitted.step_sums, asked, vectors), left)
     observed = missed / _scale(noise + beside, itself, kept)
     given = None
     if copies is not None:  # one of them left out, and predicted as a new observation of weight one is
