@@ -52,8 +52,20 @@ def test_noise_with_a_long_tail_has_no_outliers_but_one_beside_it_has():
         sw.KernelGradientRegressor(sw.kernels.Gaussian(0.2)).fit(X, y)
     X, y, _ = wave(2_000, 5)
     y[123] += 5
-    with pytest.warns(TrustWarning, match=r"row 123 \(counted"):
-        sw.KernelGradientRegressor(sw.kernels.Gaussian(0.2)).fit(X, y)
+    for solver in ("dense", "factor"):
+        with pytest.warns(TrustWarning, match=r"row 123 \(counted"):
+            sw.KernelGradientRegressor(sw.kernels.Gaussian(0.2), solver=solver).fit(X, y)
+
+
+@pytest.mark.parametrize("off", [0.5, 2.0])
+def test_an_outlier_is_off_by_more_than_the_responses_spread(off):
+    X, y, _ = wave(500, 6)
+    y = np.sin(6 * X[:, 0])
+    y[77] += off * y.std()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        sw.KernelGradientRegressor(sw.kernels.Matern(0.5)).fit(X, y + 1e-3 * np.cos(1e6 * X[:, 0]))
+    assert any("row 77 (" in str(warning.message) for warning in caught) == (off > 1)
 
 
 def test_extrapolation_is_said_once_and_only_where_it_matters():
@@ -99,11 +111,11 @@ def test_interpolation_is_doubted_only_where_rows_left_out_are_missed():
         )
 
 
-def test_a_space_of_few_columns_names_no_outliers_but_speaks_of_tails():
+def test_where_others_are_drawn_towards_outliers_none_is_named_but_tails_are_spoken_of():
     rng = np.random.default_rng(2)
     X = rng.uniform(-1, 1, size=(500, 2))
     y = np.sin(9 * X[:, 0]) * np.cos(9 * X[:, 1]) + 0.05 * rng.normal(size=500)
-    y[:5] += 3  # with approximate leverages two sound rows would be named beside these
+    y[:5] += 3  # rows beside these are predicted from them, and lie between
     with pytest.warns(TrustWarning, match="heavy-tailed") as caught:
         model = sw.KernelRidgeRegressor(sw.kernels.Laplace(1.0), solver="factor").fit(X, y)
     assert len(caught) == 1

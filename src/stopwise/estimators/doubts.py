@@ -28,8 +28,8 @@ _FALL = {"short": 0.05, "long": 0.25}
 _TAIL, _TAIL_SHARE, _TAIL_ROWS = 0.01, 0.5, 100
 _MOST_WORK = 2e10
 """Multiplications: a second or two."""
-_VISIBLE = 0.05
-"""An outlier is off by at least this share of the responses' own spread; rows left out are predicted well below it."""
+_NEARLY_EXACT = 0.05
+"""Error on rows left out, as a share of the responses' spread, below which a fit that interpolates is right to."""
 _OUTLYING, _OUTLIER_SHARE, _OUTLIER_ROWS = 8.0, 0.05, 20
 """Standard deviations from which on a row is an outlier, the share of rows that may be, and of how many at least."""
 _MEDIAN = 0.6745
@@ -108,7 +108,7 @@ def _of_stop(path: Path, stop: Stop, sigma: float, kept_rows: Array | None = Non
         return reasons
     freedom = float(path.degrees_of_freedom(stop.step_sum)) / n
     if sigma < _QUIET * spread and freedom > _FULL and n >= _MANY:
-        if _left_out_error(stop) < _VISIBLE * spread:
+        if _left_out_error(stop) < _NEARLY_EXACT * spread:
             return reasons  # rows left out are predicted as well: there is next to no noise
         reasons.append(
             f"the fit interpolates: the noise level is estimated at {sigma / spread:.1g} of y's spread and "
@@ -140,27 +140,32 @@ def outliers(path: Path, step_sum: float) -> Array:
 
     Residuals are ridge's over their own scale, their level the median's: eight of those are met once in 10^15 rows.
     Outliers stand apart: where more rows lie in the octave before, the noise has a long tail, and they belong to it.
-    A space of fewer columns than the fit has degrees of freedom (solves) knows no leverages, and so names none.
+    A space of fewer columns than the fit has degrees of freedom (solves) knows no leverages: there the residuals
+    of the rows that were left out stand for themselves.
     """
+    if path.left_out is not None and path.left_out_rows is not None:
+        return _standing_apart(path, path.left_out_rows, np.abs(path.left_out))
+    rows = np.arange(len(path.row_weights))
     if path.spectrum.eigenvalues.size < float(path.degrees_of_freedom(step_sum)):
-        return np.zeros(0, dtype=np.int64)
+        return rows[:0]
     ridge, at = path.along(Ridge()), np.asarray(step_sum)
     left = np.maximum(ridge.leverage_left(at), 1e-12)
-    counts = 1.0 if ridge.counts is None else ridge.counts
-    ratios = np.abs(ridge.residual_rows(at)) * np.sqrt(ridge.row_weights / (counts * left))
-    return _standing_apart(path, ratios)
+    return _standing_apart(path, rows, np.abs(ridge.residual_rows(at)) * np.sqrt(ridge.row_weights / left))
 
 
-def _standing_apart(path: Path, ratios: Array) -> Array:
-    """Rows, the furthest first, whose residual over its scale is beyond noise of the others' level, after a gap."""
+def _standing_apart(path: Path, rows: Array, residuals: Array) -> Array:
+    """Those of some rows, the furthest first, whose residual is beyond noise of the others' level, after a gap.
+
+    They are off by more than the responses' own spread: a constant would predict them better.
+    """
+    ratios = residuals if path.counts is None else residuals / np.sqrt(path.counts[rows])
     level = float(np.median(ratios)) / _MEDIAN
-    # Beside responses of unit size a tiny gap is the kernel's, where there is next to no noise: not an outlier.
-    visible = _VISIBLE * math.sqrt(float(path.energy) / path.n_samples)
-    bound = max(_OUTLYING * level, visible)
+    spread = math.sqrt(float(path.energy) / path.n_samples) * np.sqrt(path.row_weights[rows])
+    bound = np.maximum(_OUTLYING * level, spread)
     found = np.flatnonzero(ratios > bound)
     few = level > 0 and found.size <= _OUTLIER_SHARE * ratios.size
     apart = np.count_nonzero(ratios > bound / 2) < 2 * found.size
-    return found[np.argsort(-ratios[found])] if few and apart else found[:0]
+    return rows[found[np.argsort(-ratios[found])]] if few and apart else rows[:0]
 
 
 def outlier_lines(path: Path, stop: Stop, kept_rows: Array | None) -> list[str]:
@@ -186,8 +191,9 @@ def _of_tails(path: Path, stop: Stop) -> list[str]:
     """
     if path.n_samples < _TAIL_ROWS:
         return []
-    residuals = np.abs(path.residual_rows(np.asarray(stop.step_sum)))
-    if stop.evidence.allowance is not None and not _standing_apart(path, residuals).size:
+    residuals, rows = np.abs(path.residual_rows(np.asarray(stop.step_sum))), np.arange(len(path.row_weights))
+    apart = _standing_apart(path, rows, residuals * np.sqrt(path.row_weights))
+    if stop.evidence.allowance is not None and not apart.size:
         return []
     squared = np.sort(residuals**2)
     few = max(1, round(_TAIL * squared.size))

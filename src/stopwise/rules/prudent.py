@@ -169,12 +169,10 @@ class Prudent(Rule):
         grid = clock_grid(ridge)
         grid = _thinned(grid[grid <= CEILING / (1.0 if data is None else data.kernel_scale)])
         means = errors.mean(grid)
-        if self.allowance > 0 and constant_stands(means, lambda: errors.excess(grid, errors(grid[:1])[0])):
-            best, lowest = 0.0, float(means[0])
-        else:
-            best, lowest = lowest_on_log_scale(grid, means, lambda t: float(errors.mean(np.array([t]))[0]))
+        best, lowest = lowest_on_log_scale(grid, means, lambda t: float(errors.mean(np.array([t]))[0]))
         at_best = errors(np.array([best]))[0]
-        earliest = self._earliest(errors, grid, best, at_best)
+        stands = self.allowance > 0 and constant_stands(means, lambda: errors.excess(grid, errors(grid[:1])[0]))
+        earliest = float(grid[0]) if stands else self._earliest(errors, grid, best, at_best)
         above, spread = errors.excess(np.array([earliest]), at_best)
         return stop_at(
             path.filter,

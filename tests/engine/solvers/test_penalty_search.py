@@ -110,5 +110,6 @@ def test_a_dip_after_a_rise_from_the_constant_fit_must_be_clearly_below_it(gain,
     given = PenaltySearch(left_out, weight=400.0, total=400.0, smallest=1e-4, largest=1e6)
     found = given.run((start,), also=tuple(np.log(np.geomspace(1e-4, 1e6, 21))))
     assert found.at_start == stands
-    assert found.lowest_read == pytest.approx(BEST, rel=0.1)
-    assert found.lowest == pytest.approx(1.0 if stands else 1 - gain, rel=1e-3)
+    assert found.lowest_penalty == pytest.approx(BEST, rel=0.1)
+    assert found.lowest == pytest.approx(1 - gain, rel=1e-3)
+    assert found.criterion == pytest.approx(1.0 if stands else found.lowest, rel=1e-3)

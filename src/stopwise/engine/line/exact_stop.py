@@ -68,9 +68,9 @@ class ExactStop:
         low, high = math.log(smallest), math.log(max(largest, smallest))
         grid = np.linspace(low, high, max(2, math.ceil((high - low) / _STRIDE)))
         errors = self.errors(grid)
-        best = high if self._constant_stands(errors) else self._lowest(grid, errors.sum(axis=0))
+        best = self._lowest(grid, errors.sum(axis=0))
         at_best = self.errors(np.array([best]))[:, 0]
-        stop = self._earliest(grid, errors, best, at_best)
+        stop = high if self._constant_stands(errors) else self._earliest(grid, errors, best, at_best)
         above, spread = self.excess(self.errors(np.array([stop])), at_best)
         lowest = float(at_best.sum()) / self.rows.n_samples
         return FoundPenalty(

@@ -168,7 +168,7 @@ class _Readings:
     def ends_early(self, found: FoundPenalty) -> bool:
         """Whether the smallest error is at the smallest penalty read, so that a smaller one may be better."""
         assert self.places is not None
-        return bool(math.log(found.lowest_read) < self.places[1])
+        return bool(math.log(found.lowest_penalty) < self.places[1])
 
 
 def _no_more(penalty: float) -> NoReturn:

@@ -55,8 +55,6 @@ class FoundPenalty:
     """The smallest penalty allowed is the best."""
     unread: float = 0.0
     """The part of the regret that penalties below what is affordable have: more rows would not lower it."""
-    lowest_read: float = 0.0
-    """Penalty of the smallest error read, from which `lowest_penalty` differs where the constant fit stands."""
     left_out: Array | None = field(default=None, repr=False, compare=False)
     """Residuals of the rows left out at the penalty, where they are kept."""
 
@@ -159,13 +157,12 @@ class PenaltySearch:
         """
         places = sorted(self.known)
         best, stop, (grid, _, means) = self._decide()
-        lowest = float(grid[int(np.argmin(means))])
-        minima = _minima(grid, means) if several else sorted({lowest, best})
+        minima = _minima(grid, means) if several else [best]
         if minima[0] <= places[0] + _FINE and places[0] > low:
             return max(places[0] - _LENGTHEN * max(places[1] - places[0], self.stride), low)
         if max(minima[-1], stop) >= places[-1] - _FINE and places[-1] < high:
             return min(places[-1] + (self.stride if minima[-1] >= places[-1] - _FINE else 2 * self.stride), high)
-        for place in (lowest, best, stop):
+        for place in (best, stop):
             if self._unread(place) > self.agree:
                 return place
         for place in minima:
@@ -223,16 +220,16 @@ class PenaltySearch:
     def _decide(self) -> tuple[float, float, tuple[Array, Array, Array]]:
         """Log penalties of the smallest error and of the stop; and the grid with squares and mean errors on it.
 
-        Both are the largest penalty's where the constant fit stands.
+        The stop is the largest penalty where the constant fit stands.
         """
         grid = self._grid()
         squares = self._squares(self._interpolated(grid))
         means = squares.sum(1) / self.weight
-        if self.allowance > 0 and grid[-1] >= self._range[1] - 1e-9 and self._constant_stands():
-            return float(grid[-1]), float(grid[-1]), (grid, squares, means)
         at = int(np.argmin(means))
         above, spread = self._excess(squares, squares[at])
         stop = int(np.flatnonzero(above <= self.allowance * spread)[-1])
+        if self.allowance > 0 and grid[-1] >= self._range[1] - 1e-9 and self._constant_stands():
+            stop = len(grid) - 1
         return float(grid[at]), float(grid[stop]), (grid, squares, means)
 
     def _constant_stands(self) -> bool:
@@ -264,8 +261,7 @@ class PenaltySearch:
         sampled = max(float(loss.max()) - allowed, 0.0) if float(chance.max()) > 0 else 0.0
         between = [place for place in {best, stop} if min(abs(place - p) for p in self.known) > 1e-12]
         doubt = sum(map(self._doubt, between))
-        lowest_read = float(grid[int(np.argmin(means))])
-        ends_early = self.affordable > self.smallest and lowest_read <= low + _FINE
+        ends_early = self.affordable > self.smallest and best <= low + _FINE
         unread = self._last_gain() if ends_early else 0.0
         # Between readings a stop is known to a step of the grid; at an end of the range it is the end itself.
         at_an_end = stop <= low + 1e-9 or stop >= high - 1e-9
@@ -280,7 +276,6 @@ class PenaltySearch:
             unread=unread,
             at_start=stop >= high - 1e-9,
             at_end=stop <= low + 1e-9 and not ends_early,
-            lowest_read=math.exp(lowest_read),
             left_out=self._left_out_at(stop),
         )
 
