@@ -79,6 +79,31 @@ def test_the_half_width_holds_the_level_of_the_mixture():
             assert found[row] == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize("of_all", [40.0, 160.0, 4_000.0])
+def test_moments_are_those_of_the_mixture_about_the_fit_shrunk_to_the_table(of_all):
+    sample, new = sampled(of_all=of_all), np.random.default_rng(1).uniform(size=(5, 2))
+    others = OtherKernels(sample)
+    fit = others.own.means(new)[:, 0]
+    gaps, variances = np.zeros(5), np.zeros(5)
+    for model in others.models:
+        for at, share in enumerate(model.share):
+            mean, variance = process(sample, model, at, new)
+            gaps, variances = gaps + share * (mean - fit) ** 2, variances + share * variance
+    shrunk = 40 / of_all if of_all < 800 else 0  # a sample of less than a twentieth says nothing of all rows
+    np.testing.assert_allclose(others.moments(new), shrunk * np.stack([gaps, variances]), rtol=1e-4, atol=1e-6)
+
+
+def test_the_curve_of_a_linear_fit_is_as_uncertain_as_other_kernels_allow():
+    """A line fitted to a step under loud noise knows little of its own error."""
+    rng = np.random.default_rng([17, 200])
+    x, grid = rng.uniform(size=(200, 1)), np.linspace(0.02, 0.98, 9)[:, None]
+    model = sw.KernelGradientRegressor().fit(x, (x[:, 0] > 0.5) + rng.normal(size=200))
+    assert model.step_sum_ == 0
+    half = np.diff(model.predict_interval(grid, of="mean"))[:, 0] / 2
+    gaps, variances = model.uncertainty().others.moments(grid)[:, :, 0]
+    assert np.all(half >= norm.ppf(0.95) * np.sqrt(gaps + variances) * (1 - 1e-9))
+
+
 def test_the_fit_on_the_sample_is_the_fit_where_the_sample_is_all():
     rng = np.random.default_rng(3)
     X = rng.uniform(size=(60, 1))

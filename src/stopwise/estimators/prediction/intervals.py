@@ -121,12 +121,16 @@ class Uncertainty:
     def _calibrated(
         self, X: Array, level: float, of: Of, weights: Array | None, variance: Array | None = None
     ) -> Array:
-        """q s(x); of the curve also by how much other kernels differ from the fit, which left-out rows cannot show."""
+        """q s(x); of the curve at least what other kernels allow, and by how much they differ from the fit.
+
+        Left-out rows cannot show that.
+        """
         scale = self._scale(self.variance(X) if variance is None else variance, X, of, weights)
         half = scale * self.optimism * self._quantiles(level)
         if of == "new" or self.others is None:
             return half
-        return cast(Array, np.sqrt(half**2 + _normal(level) ** 2 * self.others.disagreement(X)))
+        gaps, variance = _normal(level) ** 2 * self.others.moments(X)
+        return cast(Array, np.sqrt(np.maximum(half**2, variance) + gaps))
 
     def _by_others(self, X: Array, level: float, of: Of, weights: Array | None) -> Array:
         """The half-width of the mixture of other kernels, with the noise of a new observation as left-out rows show."""

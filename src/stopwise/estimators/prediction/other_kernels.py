@@ -141,12 +141,17 @@ class OtherKernels:
         log_likelihood = -0.5 * (freedom * np.log(noise) + np.log(grown).sum(axis=1))
         return Model(posterior, coordinates, level, step_sums, noise, log_likelihood)
 
-    def disagreement(self, new: Array) -> Array:
-        """The mean square of what other kernels say less what the fit says, (m,), shrunk to the size of the table."""
-        share, out = self.own.posterior.free.total / self.sample.n_observations, np.zeros(len(new))
+    def moments(self, new: Array) -> Array:
+        """Mean squares under other kernels, (2, m), shrunk to the size of the table.
+
+        Of what they say less what the fit says, and of how far from that the curve may be.
+        """
+        share, out = self.own.posterior.free.total / self.sample.n_observations, np.zeros((2, len(new)))
         if share >= _NEGLIGIBLE:
             for part in _tiles(new):
-                out[part] = share * (self._gaps(new[part]) ** 2 @ self._shares)
+                deviations = np.hstack([model.deviations(new[part]) for model in self.models])
+                out[0, part] = share * (self._gaps(new[part]) ** 2 @ self._shares)
+                out[1, part] = share * (deviations**2 @ self._shares)
         return out
 
     def half_width(self, new: Array, level: float, noise_std: Array) -> Array:
@@ -183,9 +188,9 @@ class Others:
         """The nearest point of the box."""
         return np.clip(rows, *self.box)
 
-    def disagreement(self, rows: Array) -> Array:
-        """As of one, (m, q)."""
-        return np.column_stack([each.disagreement(rows) for each in self.responses])
+    def moments(self, rows: Array) -> Array:
+        """As of one, (2, m, q)."""
+        return np.stack([each.moments(rows) for each in self.responses], axis=-1)
 
     def half_width(self, rows: Array, level: float, noise_std: Array) -> Array:
         """As of one, (m, q)."""
