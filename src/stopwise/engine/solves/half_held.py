@@ -7,6 +7,7 @@ factor side by side take twice that.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import cast
 
 import numpy as np
@@ -49,9 +50,12 @@ class HalfHeld(Operator):
         self.square = self._made()
 
     def _made(self) -> Array:
+        """The Gram matrix in the upper half, and its mean row in float64: dual weights may be large, and an intercept
+        is their product with it."""
         square = np.empty((self.n_rows, self.n_rows), dtype=self.dtype, order="F")
+        weights, sums = self.root_weights[self.order] ** 2, np.zeros(self.n_rows)
 
-        def fill(part: slice) -> None:
+        def fill(part: slice) -> Array:
             first, last = part.start, part.stop
             tile = self._entries(self.order[:last], self.order[first:last])
             scale = max(float(tile.max()), -float(tile.min()))
@@ -59,14 +63,18 @@ class HalfHeld(Operator):
                 raise ValueError("the Gram matrix holds NaN or infinity: rescale the covariates or the kernel")
             refuse_asymmetry(float(np.abs(tile[first:] - tile[first:].T).max()), scale, self.dtype)
             square[:last, first:last] = tile
+            along = tile @ weights[first:last]
+            along[first:] += weights[:first] @ tile[:first]
+            return cast(Array, along)
 
         parts = list(spans(self.n_rows, TILE))[::-1]  # the longest first
         count = min(thread_count(self._n_jobs), len(parts))
-        if count <= 1:
-            list(map(fill, parts))
-            return square
-        with blas_threads(1), threads(count) as pool:
-            list(pool.map(fill, parts))
+        with blas_threads(1 if count > 1 else None), threads(count) if count > 1 else nullcontext() as pool:
+            for along in map(fill, parts) if pool is None else pool.map(fill, parts):
+                sums[: len(along)] += along
+        image = np.empty(self.n_rows)
+        image[self.order] = sums
+        self.mean_image = self.root_weights * image / self.n_samples**1.5
         return square
 
     def in_float64(self) -> None:
