@@ -146,7 +146,7 @@ def fits(seed: int, deadline: float, sizes: tuple[int, ...] = (10_000, 100_000, 
         if time.monotonic() < deadline:
 
             def default() -> Any:
-                return sw.KernelGradientRegressor(KERNEL, solver="cuda")
+                return sw.KernelGradientRegressor(KERNEL)
 
             out.append(guarded("default rule", n, lambda n=n: whole_fit("default rule", n, seed + n, default)))
     return out
