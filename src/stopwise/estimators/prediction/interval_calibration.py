@@ -45,7 +45,7 @@ from stopwise.problem import make_problem, make_trend
 STANDING_ROWS, LEFT_OUT_ROWS = 1_000, 2_000
 """Where eigenpairs of all rows are not at hand: rows that stand for all in the estimate's variance, and rows left
 out to calibrate it. Time and memory then do not grow with the number of rows."""
-_LEFT_OUT_OF_LANDMARKS = 1_000
+_LEFT_OUT_OF_LANDMARKS = 800
 """Rows left out where that takes two products with the landmarks for each: the share that an interval of level .9
 covers then has a standard error of one percent, and calibrating takes less than predicting 100,000 rows."""
 _VARYING_ROWS = 600
