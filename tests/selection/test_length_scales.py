@@ -84,10 +84,10 @@ def test_the_prior_pulls_length_scales_together_more_with_fewer_rows(monkeypatch
 
 def test_learning_only_ever_goes_downhill():
     sample, start = sample_of(), Learned(np.zeros(3), 1.0, 0.0)
-    found = learn(sample, K.Gaussian(), start, max_steps=30)
+    found = learn(sample, K.Gaussian(), start, HOST, max_steps=30)
     assert found.value < Evidence(sample, K.Gaussian(), HOST)(np.append(start.logs, 1.0))[0]
     assert found.scales[0] < 0.5 * found.scales[1:].min()
-    one = learn(sample, K.Gaussian(), start, max_steps=30, together=True)
+    one = learn(sample, K.Gaussian(), start, HOST, max_steps=30, together=True)
     assert np.ptp(one.scales) == 0
     assert found.value < one.value
 

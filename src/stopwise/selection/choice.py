@@ -105,7 +105,7 @@ def search_for(problem: Problem, search: Search) -> Chosen:
     keep_freed_memory()
     features = look_at_features(problem.covariates, problem.weights, problem.shared_scales)
     if not features.kept.size:
-        nothing = Selection((), features.table(None, False), "no feature varies: the fit is constant")
+        nothing = Selection((), features.table(np.zeros(0), False), "no feature varies: the fit is constant")
         return Chosen(search.kernels[0].with_length_scale(1.0), problem, None, nothing)
     best, tried = search.best(make_sample(problem, features, search.budget.more_rows + search.budget.unseen_rows))
     if features.kept.size < problem.covariates.shape[1]:
@@ -116,5 +116,5 @@ def search_for(problem: Problem, search: Search) -> Chosen:
     scores = np.full(varies.size, np.nan)
     scores[varies] = best.fair_scores
     problem = problem.with_trend(best.sample.slopes) if best.linear else problem
-    kernel, starts = best.in_units(features.spread), best.result.starts if np.all(varies) else None
+    kernel, starts = best.in_units(features.spread), best.starts if np.all(varies) else None
     return Chosen(kernel, problem, kept, table, scores, starts=starts)

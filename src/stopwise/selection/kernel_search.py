@@ -22,10 +22,9 @@ from stopwise._support.torch import has_gpu, pick_device
 from stopwise.kernels.gradients import median_distance
 from stopwise.kernels.separable import Separable
 from stopwise.kernels.stationary import Stationary
-from stopwise.selection.candidates import Candidate, Part, best_first, judge
+from stopwise.selection.candidates import LEAST_ROWS, Candidate, Part, best_first, judge, not_refuted
 from stopwise.selection.learning import Learned, chosen_slopes, learn, learn_shares
 from stopwise.selection.rows import Sample
-from stopwise.selection.unseen_rows import LEAST_ROWS, not_refuted
 
 DEVICE_ROWS = 3_000
 """From here on a GPU that is there pays: loading torch takes seconds."""
@@ -117,7 +116,7 @@ class Search:
             return self._by_odds(finalists), tried
         trusted = finalists if self.forced else not_refuted(finalists, rows, self.library)
         if self._may_be_linear(sample) and sample.n_rows >= self.budget.rows_per_slope * len(np.unique(sample.groups)):
-            tried.append(judge(sample.with_linear(), [], self.library, per_feature=False))
+            tried.append(judge(sample.with_linear(), [], self.library))
             if _suffices(tried[-1], best_first(trusted)[0], len(tried)):
                 # What slopes leave may still curve: the smoothest kernel, at a scale that slopes do not explain.
                 return self._typical(sample.with_linear(), self.kernels[0]), [*tried, *finalists]
@@ -127,7 +126,7 @@ class Search:
     def _typical(self, rows: Sample, kernel: Stationary) -> Candidate:
         """A kernel at the median distance."""
         scales = np.full(rows.covariates.shape[1], median_distance(rows.covariates))
-        return judge(rows, [Part(1.0, kernel, scales)], self.library, per_feature=False)
+        return judge(rows, [Part(1.0, kernel, scales)], self.library)
 
     def _listed(self, sample: Sample) -> list[Candidate]:
         """Every candidate, its length scales learned on the sample: from rough kernels to smooth ones.
@@ -156,7 +155,7 @@ class Search:
         return [candidate for each in reversed(found) for candidate in each]
 
     def _learn(self, sample: Sample, kernel: Stationary, start: Learned, steps: int, together: bool = False) -> Learned:
-        return learn(sample, kernel, start, max_steps=steps, together=together, library=self.library)
+        return learn(sample, kernel, start, self.library, max_steps=steps, together=together)
 
     def _with_linear(self, sample: Sample, kernel: Stationary, found: Learned, per_feature: bool) -> list[Candidate]:
         """A candidate, and the same with a linear part where that is allowed."""
@@ -176,11 +175,11 @@ class Search:
         unit = median_distance(sample.covariates) * (math.sqrt(d) if isinstance(kernel, Separable) else 1.0)
         low, high = _FINE_GRID if d <= _FEW_FEATURES else _GRID
         scales = [np.full(d, unit * 2.0**power) for power in range(low, high + 1, 2)]
-        tried = [judge(sample, [Part(1.0, kernel, each)], HOST, per_feature=False) for each in scales]
+        tried = [judge(sample, [Part(1.0, kernel, each)], HOST) for each in scales]
         at = min(range(len(tried)), key=lambda i: (round(tried[i].score, 9), -i))
         edge = {0: "short", len(tried) - 1: "long"}.get(at)
         fall = tried[1 if at == 0 else at - 1].score - tried[at].score if edge else 0.0
-        log_ratio = math.log(max(tried[at].result.ratio / sample.n_samples, 1e-3))
+        log_ratio = math.log(tried[at].row_ratio)
         return Learned(cast(Array, -np.log(scales[at])), log_ratio, tried[at].score, edge, fall)
 
     def _finalists(self, tried: Sequence[Candidate], sample: Sample) -> list[Candidate]:
@@ -232,8 +231,7 @@ class Search:
         if len(some) == 1 or best.sample.n_distinct > self.budget.summed_rows:
             return best
         grams = [c.parts[0].gram(best.sample, self.library) for c in some]
-        ratio = max(best.result.ratio / best.sample.n_samples, 1e-3)
-        shares = learn_shares(best.sample, grams, ratio, self.library)
+        shares = learn_shares(best.sample, grams, best.row_ratio, self.library)
         order = np.argsort(-shares, kind="stable")
         return best_first([best, self._sum([some[i] for i in order], shares[order])])[0]
 

@@ -67,7 +67,7 @@ def choose_for_loss(
     table = _told(table, judged, best, len(sample.y))
     if isinstance(best, Radial):  # an average keeps the table of what was proposed
         scales = np.broadcast_to(np.asarray(best.length_scale, dtype=np.float64), features.spread.size)
-        table = replace(table, features=features.table(scales / features.spread, True))
+        table = replace(table, features=features.table(scales, True))
     count = enough_landmarks(len(rows.y), len(sample.y), path.chosen.degrees_of_freedom / loss.width)
     return replace(proposed, kernel=best, table=table, landmarks=count)
 

@@ -73,7 +73,7 @@ def choose_on_line(problem: Problem, given: Kernel | None, block: int | None = N
     tie = "" if best.score == min(each.score for each in found) else ", up to what the rows can tell,"
     told = f"{kernel.name} has the lowest score{tie} on {rows.n_places:,} places of one covariate"
     column = look_at_features(problem.covariates, problem.weights)
-    features = column.table(best.length_scale / column.spread, False)
+    features = column.table(np.array([best.length_scale]), False)
     return kernel, Selection(tuple(table), features, told, best.n_places, rows.n_places, problem.n_samples)
 
 
