@@ -28,6 +28,10 @@ from stopwise.selection.rows import Sample
 
 DEVICE_ROWS = 3_000
 """From here on a GPU that is there pays: loading torch takes seconds."""
+SMALL_ROWS = 60
+"""A smaller sample gets one length scale for all features, no linear part, and an average over kernels."""
+ROWS_PER_SLOPE = 5
+"""A linear part needs so many rows for each slope, and alone so many for each length scale that it stands for."""
 SHARES = 64
 """Posterior shares of kernels are multiples of 1/64: smaller ones change nothing that a small sample could show."""
 NEAR = 2.0
@@ -62,12 +66,8 @@ class Budget:
     """With so many others the best may share its place, and with the best that has one length scale,"""
     summed_rows: int = 2500
     """up to so many rows: beyond, chance is small and a sum of kernels costs as many times more."""
-    small_rows: int = 60
-    """A smaller sample gets one length scale for all features, no linear part, and an average over kernels."""
     product_features: float = 50
     """With more features, products of kernels have one length scale: a gradient takes a pass by feature."""
-    rows_per_slope: int = 5
-    """A linear part needs so many rows for each slope, and alone so many for each length scale that it stands for."""
 
 
 def effort(n_rows: int) -> tuple[Budget, ArrayLibrary]:
@@ -108,18 +108,21 @@ class Search:
             return best, [best]
         sample = rows.first(self.budget.more_rows)
         if self.linear:
-            slopes = chosen_slopes(sample, sample.n_rows // self.budget.rows_per_slope)
-            rows, sample = replace(rows, slopes=slopes), replace(sample, slopes=slopes)
+            sample = replace(sample, slopes=chosen_slopes(sample, sample.n_rows // ROWS_PER_SLOPE))
         tried = self._listed(sample.first(self.budget.rows))
         finalists = self._finalists(tried, sample)
-        if sample.n_rows < self.budget.small_rows:
+        if sample.n_rows < SMALL_ROWS:
             return self._by_odds(finalists), tried
         trusted = finalists if self.forced else not_refuted(finalists, rows, self.library)
-        if self._may_be_linear(sample) and sample.n_rows >= self.budget.rows_per_slope * len(np.unique(sample.groups)):
-            tried.append(judge(sample.with_linear(), [], self.library))
-            if _suffices(tried[-1], best_first(trusted)[0], len(tried)):
+        if self._may_be_linear(sample) and sample.n_rows >= ROWS_PER_SLOPE * len(np.unique(sample.groups)):
+            line = judge(sample.with_linear(), [], self.library)
+            tried.append(line)
+            # Half of the prior odds: of as many kernels the best is flattered. A score is two likelihoods.
+            flattery = 4 * math.log(len(tried)) / line.sample.n_samples
+            rival = best_first(trusted)[0].fair_scores.mean() + flattery
+            if line.log_error < 0 and line.fair_scores.mean() <= rival:
                 # What slopes leave may still curve: the smoothest kernel, at a scale that slopes do not explain.
-                return self._typical(sample.with_linear(), self.kernels[0]), [*tried, *finalists]
+                return self._typical(line.sample, self.kernels[0]), [*tried, *finalists]
         best = self._best_or_sum(trusted)  # what unseen rows speak against has no share either
         return best, [*tried, *(c for c in finalists if c not in tried)]
 
@@ -128,45 +131,44 @@ class Search:
         scales = np.full(rows.covariates.shape[1], median_distance(rows.covariates))
         return judge(rows, [Part(1.0, kernel, scales)], self.library)
 
+    def _may_be_linear(self, sample: Sample) -> bool:
+        slopes = int(sample.slopes.sum())
+        enough = sample.n_rows >= max(ROWS_PER_SLOPE * slopes, SMALL_ROWS)
+        return self.linear and sample.intercept and slopes > 0 and enough
+
     def _listed(self, sample: Sample) -> list[Candidate]:
         """Every candidate, its length scales learned on the sample: from rough kernels to smooth ones.
 
         The rougher a kernel, the wider the slopes that lead to its best length scales; the next one starts there.
         """
         d, budget = sample.covariates.shape[1], self.budget
+        samples = [sample, sample.with_linear()] if self._may_be_linear(sample) else [sample]
         typical = Learned(np.full(d, -math.log(median_distance(sample.covariates))), math.log(30.0), 0.0)
         starts = [typical]
-        found: list[list[Candidate]] = []
-        many_allowed = self.per_feature and d > 1 and (self.forced or sample.n_rows >= budget.small_rows)
+        found: list[Candidate] = []
+        many_allowed = self.per_feature and d > 1 and (self.forced or sample.n_rows >= SMALL_ROWS)
         for kernel in reversed(self.kernels):
             product = isinstance(kernel, Separable)
             if product and d == 1 and len(self.kernels) > 1:
                 continue  # the same function as the kernel of the distance
             first = self._first_scale(sample.first(min(300, budget.rows // 2)), kernel)
-            one = self._learn(sample, kernel, first, budget.steps_together, together=True)
-            judged = self._with_linear(sample, kernel, one, False)
+            learned = [self._learn(sample, kernel, first, budget.steps_together, together=True)]
             if many_allowed and not (product and d > budget.product_features):
                 # Where few features matter, one length scale for all may fit nothing, and its start leads nowhere.
-                begun = [self._learn(sample, kernel, each, budget.first_steps) for each in (one, *starts)]
+                begun = [self._learn(sample, kernel, each, budget.first_steps) for each in (*learned, *starts)]
                 best = min(begun, key=lambda found: round(found.value, 9))
-                starts = [typical, self._learn(sample, kernel, best, budget.steps)]
-                judged += self._with_linear(sample, kernel, starts[1], True)
-            found.append(judged)
-        return [candidate for each in reversed(found) for candidate in each]
+                learned.append(self._learn(sample, kernel, best, budget.steps))
+                starts = [typical, learned[1]]
+            found = [
+                self._judge(each, kernel, one, many > 0) for many, one in enumerate(learned) for each in samples
+            ] + found
+        return found
 
     def _learn(self, sample: Sample, kernel: Stationary, start: Learned, steps: int, together: bool = False) -> Learned:
         return learn(sample, kernel, start, self.library, max_steps=steps, together=together)
 
-    def _with_linear(self, sample: Sample, kernel: Stationary, found: Learned, per_feature: bool) -> list[Candidate]:
-        """A candidate, and the same with a linear part where that is allowed."""
-        both = [sample, sample.with_linear()] if self._may_be_linear(sample) else [sample]
-        parts = [Part(1.0, kernel, found.scales)]
-        return [judge(each, parts, self.library, per_feature=per_feature, learned=found) for each in both]
-
-    def _may_be_linear(self, sample: Sample) -> bool:
-        n, slopes = sample.n_rows, int(sample.slopes.sum())
-        enough = n >= max(self.budget.rows_per_slope * slopes, self.budget.small_rows)
-        return self.linear and sample.intercept and slopes > 0 and enough
+    def _judge(self, sample: Sample, kernel: Stationary, found: Learned, per_feature: bool) -> Candidate:
+        return judge(sample, [Part(1.0, kernel, found.scales)], self.library, per_feature=per_feature, learned=found)
 
     def _first_scale(self, sample: Sample, kernel: Stationary) -> Learned:
         """A start from the grid."""
@@ -179,8 +181,7 @@ class Search:
         at = min(range(len(tried)), key=lambda i: (round(tried[i].score, 9), -i))
         edge = {0: "short", len(tried) - 1: "long"}.get(at)
         fall = tried[1 if at == 0 else at - 1].score - tried[at].score if edge else 0.0
-        log_ratio = math.log(tried[at].row_ratio)
-        return Learned(cast(Array, -np.log(scales[at])), log_ratio, tried[at].score, edge, fall)
+        return Learned(cast(Array, -np.log(scales[at])), math.log(tried[at].row_ratio), tried[at].score, edge, fall)
 
     def _finalists(self, tried: Sequence[Candidate], sample: Sample) -> list[Candidate]:
         """The best few and the best with one length scale on all rows of the sample, some of them learned further."""
@@ -194,22 +195,24 @@ class Search:
             best = [min((c for c in ranked if c.kernel.name == name), key=lambda c: c.evidence) for name in names]
             further = len(best)
         some = sample.first(budget.most_for_each)
-        each = [self._again(c, some, further=i < further) for i, c in enumerate(_and_one_scale(best, ranked))]
+        found = self._again(_and_one_scale(best, ranked), some, further)
         if some is sample:
-            return each
-        few = _and_one_scale(best_first(each)[: budget.learned_further], best_first(each))
-        return [self._again(c, sample, further=i < budget.learned_further) for i, c in enumerate(few)]
+            return found
+        ranked = best_first(found)
+        return self._again(_and_one_scale(ranked[: budget.learned_further], ranked), sample, budget.learned_further)
 
-    def _again(self, candidate: Candidate, sample: Sample, *, further: bool) -> Candidate:
-        """The same kernel on more rows, its length scales learned further there or not."""
-        found, kernel = cast(Learned, candidate.learned), candidate.kernel
-        sample = sample.with_linear() if candidate.linear else sample
-        if further:
-            # A feature that few rows found no use for is brought near again: from afar it has no slope to follow.
-            near = replace(found, logs=np.maximum(found.logs, found.logs.max() - NEAR))
-            found = self._learn(sample, kernel, near, self.budget.more_steps, together=not candidate.per_feature)
-        parts = [Part(1.0, kernel, found.scales)]
-        return judge(sample, parts, self.library, per_feature=candidate.per_feature, learned=found)
+    def _again(self, candidates: Sequence[Candidate], rows: Sample, further: int) -> list[Candidate]:
+        """The same kernels on more rows, the length scales of the first ones learned further there."""
+        out = []
+        for i, candidate in enumerate(candidates):
+            found, sample = cast(Learned, candidate.learned), rows.with_linear() if candidate.linear else rows
+            if i < further:
+                # A feature that few rows found no use for is brought near again: from afar it has no slope to follow.
+                near = replace(found, logs=np.maximum(found.logs, found.logs.max() - NEAR))
+                together = not candidate.per_feature
+                found = self._learn(sample, candidate.kernel, near, self.budget.more_steps, together)
+            out.append(self._judge(sample, candidate.kernel, found, candidate.per_feature))
+        return out
 
     def _by_odds(self, finalists: Sequence[Candidate]) -> Candidate:
         """For a small sample: all kernels, each with its posterior share by the evidence.
@@ -249,10 +252,3 @@ class Search:
 def _and_one_scale(some: list[Candidate], ranked: Sequence[Candidate]) -> list[Candidate]:
     """Some, and the best with one length scale where it is not among them."""
     return some + [c for c in ranked if not c.per_feature and c not in some][:1]
-
-
-def _suffices(line: Candidate, best: Candidate, tried: int) -> bool:
-    """Whether least squares alone does as well as the best of so many, once what flatters that is added."""
-    # Half of the prior odds: of as many kernels the best is flattered. A score is two likelihoods.
-    among = 4 * math.log(tried) / line.sample.n_samples
-    return line.log_error < 0 and bool(line.fair_scores.mean() <= best.fair_scores.mean() + among)
