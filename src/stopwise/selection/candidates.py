@@ -145,7 +145,7 @@ class Candidate:
         Each of its two terms is minus two log likelihoods over n, lowered by p / n (Wilks); by 1 / q of that for each
         of q responses that share the length scales. The left-out error is also flattered by slopes that were picked.
         """
-        scales = len(np.unique(self.sample.groups)) if self.per_feature else 1
+        scales = self.sample.n_groups if self.per_feature else 1
         picking = self.sample.picking if self.linear else 0.0
         flattery = 2 * (scales / max(1, self.best.size) + picking) / self.sample.n_samples
         return cast(Array, self.evidences + self.log_errors + flattery)
@@ -190,9 +190,10 @@ class Candidate:
 
     def in_units(self, spread: Array) -> Kernel:
         """The kernel on features in their own units, of which one standard deviation is `spread`."""
-        kernels: list[Kernel] = [part.kernel.with_length_scale(part.scales * spread) for part in self.parts]
-        shares = [part.share for part in self.parts]
-        return reduce(add, [k if share == 1 else share * k for share, k in zip(shares, kernels, strict=True)])
+        kernels = [part.kernel.with_length_scale(part.scales * spread) for part in self.parts]
+        if len(kernels) == 1:
+            return kernels[0]
+        return reduce(add, [part.share * kernel for part, kernel in zip(self.parts, kernels, strict=True)])
 
 
 def judge(

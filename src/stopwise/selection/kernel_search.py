@@ -114,7 +114,7 @@ class Search:
         if sample.n_rows < SMALL_ROWS:
             return self._by_odds(finalists), tried
         trusted = finalists if self.forced else not_refuted(finalists, rows, self.library)
-        if self._may_be_linear(sample) and sample.n_rows >= ROWS_PER_SLOPE * len(np.unique(sample.groups)):
+        if self._may_be_linear(sample) and sample.n_rows >= ROWS_PER_SLOPE * sample.n_groups:
             line = judge(sample.with_linear(), [], self.library)
             tried.append(line)
             # Half of the prior odds: of as many kernels the best is flattered. A score is two likelihoods.

@@ -168,40 +168,38 @@ def chosen_slopes(sample: Sample, most: int) -> Array:
     should still be able to follow its one column of delays. Columns that share a length scale enter together, one
     group after the other, as long as the evidence of least squares grows.
     """
-    groups, number = np.unique(sample.groups, return_inverse=True)
-    if len(sample.groups) <= most:
-        return np.ones(len(sample.groups), dtype=bool)
+    groups = sample.groups
+    if len(groups) <= most:
+        return np.ones(len(groups), dtype=bool)
     columns, rest = sample.root_weights[:, None] * sample.covariates, sample.free_responses
     columns = columns - sample.fixed @ (sample.fixed.T @ columns)
     entered: list[int] = []
     count, best = 0, float(_evidence(sample, np.zeros((1, rest.shape[1])), np.zeros(1), 0.0)[0])
-    while len(entered) < groups.size:
-        picking = math.log(math.comb(groups.size, len(entered) + 1)) / max(1, rest.shape[1])
-        gains, widths = _gains(columns, rest, number)
+    while len(entered) < sample.n_groups:
+        picking = math.log(math.comb(sample.n_groups, len(entered) + 1)) / max(1, rest.shape[1])
+        gains, widths = _gains(columns, rest, groups)
         taken = (sample.free_responses**2).sum(axis=0) - (rest**2).sum(axis=0)
         scores = _evidence(sample, taken + gains, count + widths, picking)
         scores[entered] = scores[count + widths > most] = np.inf
         at = int(np.argmin(scores))
         if scores[at] >= best:
             break
-        basis = _span(columns[:, number == at])
+        basis = _span(columns[:, groups == at])
         best, count = float(scores[at]), count + basis.shape[1]
         rest, columns = rest - basis @ (basis.T @ rest), columns - basis @ (basis.T @ columns)
         entered.append(at)
-    return np.isin(number, entered)
+    return np.isin(groups, entered)
 
 
-def _gains(columns: Array, rest: Array, number: Array) -> tuple[Array, Array]:
+def _gains(columns: Array, rest: Array, groups: Array) -> tuple[Array, Array]:
     """The energy (D, q) that each group of columns takes out of the rest, and its dimension (D,)."""
-    squares = np.einsum("ij,ij->j", columns, columns)
-    there = squares > _NOTHING**2
-    sizes = np.bincount(number)
+    squares, sizes = np.einsum("ij,ij->j", columns, columns), np.bincount(groups)
     gains, widths = np.zeros((sizes.size, rest.shape[1])), np.zeros(sizes.size)
-    alone = there & (sizes[number] == 1)
-    gains[number[alone]] = (columns[:, alone].T @ rest) ** 2 / squares[alone, None]
-    widths[number[alone]] = 1
+    alone = (squares > _NOTHING**2) & (sizes[groups] == 1)
+    gains[groups[alone]] = (columns[:, alone].T @ rest) ** 2 / squares[alone, None]
+    widths[groups[alone]] = 1
     for group in np.flatnonzero(sizes > 1):
-        basis = _span(columns[:, number == group])
+        basis = _span(columns[:, groups == group])
         gains[group], widths[group] = ((basis.T @ rest) ** 2).sum(axis=0), basis.shape[1]
     return gains, widths
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
@@ -60,10 +60,6 @@ class Selection(Sequence[Row]):
     def __len__(self) -> int:
         return len(self.tried)
 
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Row]: ...
     def __getitem__(self, index: Any) -> Any:
         return self.tried[index]
 
@@ -100,17 +96,9 @@ def describe(problem: Problem, features: Features, best: Candidate, tried: Seque
         return Selection((), table, "no response varies: the fit is constant")
     unit = problem.spread() if problem.responses.shape[1] == 1 else 1.0
     rows = [_row(c, best, features, unit) for c in [best, *(c for c in tried if c is not best)]]
-    return Selection(
-        tuple(rows),
-        table,
-        sentence(rows),
-        n_rows=best.sample.n_rows,
-        n_samples=problem.n_samples,
-        n_distinct=best.sample.n_distinct,
-        linear=best.linear,
-        at_edge=best.learned.edge if best.learned else None,
-        edge_fall=best.learned.fall if best.learned else 0.0,
-    )
+    counts = best.sample.n_rows, best.sample.n_distinct, problem.n_samples
+    edge = (best.learned.edge, best.learned.fall) if best.learned else (None, 0.0)
+    return Selection(tuple(rows), table, sentence(rows), *counts, best.linear, *edge)
 
 
 def _row(candidate: Candidate, best: Candidate, features: Features, unit: float) -> Row:

@@ -94,7 +94,7 @@ class Sample:
     middle: Array
     unit: Array
     groups: Array
-    """For each column the number of the group with which it shares a length scale."""
+    """For each column the number, from 0, of the group with which it shares a length scale."""
     slopes: Array
     """Which columns a linear part has slopes for."""
     linear: bool = False
@@ -108,6 +108,11 @@ class Sample:
     def n_samples(self) -> float:
         """How many samples they stand for."""
         return float(self.weights.sum())
+
+    @property
+    def n_groups(self) -> int:
+        """How many groups of columns."""
+        return int(self.groups.max()) + 1
 
     @property
     def n_free(self) -> float:
@@ -142,7 +147,7 @@ class Sample:
     @property
     def picking(self) -> float:
         """log C(D, k) for each response: in how many ways k of D groups of columns may be picked to have slopes."""
-        ways = math.comb(np.unique(self.groups).size, np.unique(self.groups[self.slopes]).size)
+        ways = math.comb(self.n_groups, np.unique(self.groups[self.slopes]).size)
         return math.log(ways) / float(max(1, self.means.shape[1]))
 
     @cached_property
