@@ -8,11 +8,11 @@ import pytest
 import stopwise as sw
 from stopwise._support.array_library import HOST
 from stopwise.problem import make_problem
+from stopwise.sample import look_at_features, make_sample
 from stopwise.selection.candidates import Part, judge
 from stopwise.selection.choice import KERNELS, search_for
 from stopwise.selection.kernel_search import Budget, Search
 from stopwise.selection.learning import learn_shares
-from stopwise.selection.rows import look_at_features, make_sample
 
 
 def noisy(n: int = 120, seed: int = 2, noise: float = 0.5):

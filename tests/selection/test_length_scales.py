@@ -9,10 +9,10 @@ from scipy.stats import multivariate_normal
 import stopwise as sw
 from stopwise._support.array_library import HOST, library_on
 from stopwise.problem import make_problem
+from stopwise.sample import Sample, look_at_features, make_sample
 from stopwise.selection import learning
 from stopwise.selection.candidates import Part
 from stopwise.selection.learning import Evidence, Learned, learn
-from stopwise.selection.rows import Sample, look_at_features, make_sample
 from stopwise.views.facts import parts
 
 K = sw.kernels

@@ -10,10 +10,10 @@ import stopwise as sw
 from stopwise._support.array_library import HOST
 from stopwise.kernels.base import Scaled, parts
 from stopwise.problem import make_problem
+from stopwise.sample import look_at_features, make_sample
 from stopwise.selection.candidates import Part, judge
 from stopwise.selection.choice import KERNELS, search_for
 from stopwise.selection.kernel_search import Budget, Search
-from stopwise.selection.rows import look_at_features, make_sample
 
 ESTIMATORS = [sw.KernelGradientRegressor, sw.KernelRidgeRegressor]
 each_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda cls: cls.__name__)

@@ -6,8 +6,8 @@ import pytest
 import stopwise as sw
 from stopwise._support.array_library import HOST
 from stopwise.problem import make_problem
+from stopwise.sample import look_at_features, make_sample
 from stopwise.selection.candidates import Part, judge, not_refuted, unseen_losses
-from stopwise.selection.rows import look_at_features, make_sample
 
 
 def rows_of(X, y, limit=10_000, weights=None):

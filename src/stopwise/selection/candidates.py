@@ -33,8 +33,8 @@ from stopwise.engine.solves.search_start import SearchStart, start_from
 from stopwise.kernels import Kernel
 from stopwise.kernels.gradients import Values, gram_and_pullback
 from stopwise.kernels.stationary import Stationary
+from stopwise.sample import Sample
 from stopwise.selection.learning import Learned, cost_of_slopes
-from stopwise.selection.rows import Sample
 
 MAX_RATIO = 1e9
 """The largest signal-to-noise ratio nu at which kernels are compared: beyond, the evidence has lost too many digits."""

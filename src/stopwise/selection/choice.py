@@ -34,9 +34,9 @@ from stopwise.kernels import Gaussian, Kernel, Laplace, Matern, ProductLaplace, 
 from stopwise.kernels.stationary import Stationary
 from stopwise.losses import Loss
 from stopwise.problem import Problem, make_problem
+from stopwise.sample import Features, look_at_features, make_sample
 from stopwise.selection.kernel_search import Budget, Search, effort
 from stopwise.selection.result import Selection, describe
-from stopwise.selection.rows import Features, look_at_features, make_sample
 
 KERNELS: tuple[Stationary, ...] = (Gaussian(), Matern(), ProductMatern(), Laplace(), ProductLaplace())
 """Smooth ones first: an earlier one wins a tie."""

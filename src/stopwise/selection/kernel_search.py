@@ -22,9 +22,9 @@ from stopwise._support.torch import has_gpu, pick_device
 from stopwise.kernels.gradients import median_distance
 from stopwise.kernels.separable import Separable
 from stopwise.kernels.stationary import Stationary
+from stopwise.sample import Sample
 from stopwise.selection.candidates import LEAST_ROWS, Candidate, Part, best_first, judge, not_refuted
 from stopwise.selection.learning import Learned, chosen_slopes, learn, learn_shares
-from stopwise.selection.rows import Sample
 
 DEVICE_ROWS = 3_000
 """From here on a GPU that is there pays: loading torch takes seconds."""

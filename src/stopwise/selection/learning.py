@@ -20,7 +20,7 @@ from stopwise._support.array_library import ArrayLibrary
 from stopwise._support.arrays import Array
 from stopwise.kernels import Kernel
 from stopwise.kernels.gradients import Values, gram_and_pullback
-from stopwise.selection.rows import Sample
+from stopwise.sample import Sample
 
 PRIOR_SPREAD, ROWS_PER_SCALE = 1.0, 20
 """Standard deviation, in log units, of length scales about their mean; down to half with fewer rows for each."""

@@ -11,8 +11,8 @@ import numpy as np
 
 from stopwise._support.html_table import html_table, text_table
 from stopwise.problem import Problem
+from stopwise.sample import Features
 from stopwise.selection.candidates import Candidate
-from stopwise.selection.rows import Features
 
 Row = dict[str, Any]
 _SHOWN = (

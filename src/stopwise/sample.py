@@ -1,4 +1,4 @@
-"""The rows that selection looks at: distinct, standardised, in an order that does not depend on how they came.
+"""Some rows that stand for all: distinct, standardised, in an order that does not depend on how they came.
 
 Rows with the same covariates are merged into one with their mean response, their weights summed and the spread of
 their responses kept. So a row given twice and a row of weight two are the same sample, a shuffled table is the same
