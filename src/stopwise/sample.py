@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from stopwise._support.array_library import HOST, ArrayLibrary
 from stopwise._support.arrays import Array
 from stopwise.problem import Problem
 
@@ -98,6 +99,8 @@ class Sample:
     slopes: Array
     """Which columns a linear part has slopes for."""
     linear: bool = False
+    library: ArrayLibrary = HOST
+    """Where products of its matrices are made."""
 
     @property
     def n_rows(self) -> int:

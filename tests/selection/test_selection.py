@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 import stopwise as sw
-from stopwise._support.array_library import HOST
 from stopwise.kernels.base import Scaled, parts
 from stopwise.problem import make_problem
 from stopwise.sample import look_at_features, make_sample
@@ -79,7 +78,7 @@ def test_merged_copies_have_the_evidence_of_the_rows_written_out():
     problem = make_problem(X, y[:, None], None, intercept=True, seed=0)
     merged = make_sample(problem, look_at_features(X, None), 600)
     assert (merged.n_rows, merged.n_samples) == (20, 60)
-    score = judge(merged, [Part(1.0, sw.kernels.Gaussian(), np.ones(2))], HOST)
+    score = judge(merged, [Part(1.0, sw.kernels.Gaussian(), np.ones(2))])
     standard = (X - X.mean(axis=0)) / X.std(axis=0)
     gram = sw.kernels.Gaussian()(standard) / 60
     centring = np.eye(60) - 1 / 60
@@ -97,7 +96,7 @@ def test_leave_one_out_leaves_one_replicate_out():
     y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=len(X))
     problem = make_problem(X, y[:, None], None, intercept=True, seed=0)
     sample = make_sample(problem, look_at_features(X, None), 600)
-    ridge = judge(sample, [Part(1.0, sw.kernels.Matern(), np.ones(1))], HOST)
+    ridge = judge(sample, [Part(1.0, sw.kernels.Matern(), np.ones(1))])
     at, total = 20, 0.0
     penalty = sample.n_samples / ridge.ratios[at]
     gram = sw.kernels.Matern()((X - X.mean()) / X.std())
@@ -177,7 +176,7 @@ def test_left_out_rows_are_those_of_ridge_fitted_without_them(intercept, linear)
     sample = make_sample(problem, features, 600)
     sample = sample.with_linear() if linear else sample
     kernel = sw.kernels.ProductMatern(2.0)
-    ridge = judge(sample, [Part(1.0, sw.kernels.ProductMatern(), np.full(3, 2.0))], HOST)
+    ridge = judge(sample, [Part(1.0, sw.kernels.ProductMatern(), np.full(3, 2.0))])
     rows, at = features.standardise(X), int(ridge.best[0])
     gram, design = ridge.ratios[at] / 25 * kernel(rows), sample.design(rows)
     target = y - (y.mean() if intercept else 0.0)

@@ -25,7 +25,7 @@ from typing import cast
 
 import numpy as np
 
-from stopwise._support.array_library import HOST, ArrayLibrary
+from stopwise._support.array_library import HOST
 from stopwise._support.arrays import Array
 from stopwise._support.minimum import lowest_by_parabola
 from stopwise.engine.operators.centring import projected
@@ -54,14 +54,14 @@ class Part:
     kernel: Stationary
     scales: Array
 
-    def gram(self, sample: Sample, library: ArrayLibrary) -> Values:
-        """The kernel matrix of a sample, times the share, there."""
-        rows = library.take(sample.covariates / self.scales)
-        return self.share * gram_and_pullback(self.kernel, rows, library.module)[0]
+    def gram(self, sample: Sample) -> Values:
+        """The kernel matrix of a sample, times the share."""
+        rows = sample.library.take(sample.covariates / self.scales)
+        return self.share * gram_and_pullback(self.kernel, rows, sample.library.module)[0]
 
-    def between(self, new: Array, sample: Sample, library: ArrayLibrary) -> Values:
-        """The kernel between new rows and a sample's, times the share, there."""
-        new, rows = new / self.scales, sample.covariates / self.scales
+    def between(self, new: Array, sample: Sample) -> Values:
+        """The kernel between new rows and a sample's, times the share."""
+        new, rows, library = new / self.scales, sample.covariates / self.scales, sample.library
         if library is HOST:
             return self.share * self.kernel(new, rows)
         both = library.take(np.concatenate([new, rows]))
@@ -78,7 +78,6 @@ class Candidate:
     """
 
     parts: tuple[Part, ...]
-    per_feature: bool
     learned: Learned | None
     sample: Sample
     values: Array
@@ -178,6 +177,11 @@ class Candidate:
         return self.parts[0].scales
 
     @property
+    def per_feature(self) -> bool:
+        """Whether it has one length scale for each group of features."""
+        return self.learned is not None and self.learned.per_feature
+
+    @property
     def linear(self) -> bool:
         """Whether a linear part is left unpenalised."""
         return self.sample.linear
@@ -196,17 +200,10 @@ class Candidate:
         return reduce(add, [part.share * kernel for part, kernel in zip(self.parts, kernels, strict=True)])
 
 
-def judge(
-    sample: Sample,
-    parts: Sequence[Part],
-    library: ArrayLibrary,
-    *,
-    per_feature: bool = False,
-    learned: Learned | None = None,
-) -> Candidate:
+def judge(sample: Sample, parts: Sequence[Part], learned: Learned | None = None) -> Candidate:
     """Ridge with some kernels on a sample, every row left out in turn."""
-    root = library.take(sample.root_weights)
-    gram = sum((part.gram(sample, library) for part in parts), library.zeros(sample.n_rows, sample.n_rows))
+    library, root = sample.library, sample.library.take(sample.root_weights)
+    gram = sum((part.gram(sample) for part in parts), library.zeros(sample.n_rows, sample.n_rows))
     gram *= root[:, None]
     gram *= root[None, :] / sample.n_samples
     there, vectors = library.eigh(projected(gram, library.take(sample.fixed)))
@@ -225,7 +222,7 @@ def judge(
             errors[:, :, j] = (residual**2 + sample.within[:, j : j + 1]) * inverse
     errors = np.where(np.isnan(errors), np.inf, errors)
     ridge = values, vectors, coordinates, ratios, shrinkage, errors
-    return Candidate(tuple(parts), per_feature, learned, sample, *ridge)
+    return Candidate(tuple(parts), learned, sample, *ridge)
 
 
 def best_first(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -233,16 +230,16 @@ def best_first(candidates: Sequence[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda c: round(c.score, 9))
 
 
-def unseen_losses(candidate: Candidate, rows: Sample, unseen: Array, library: ArrayLibrary) -> tuple[Array, Array]:
+def unseen_losses(candidate: Candidate, rows: Sample, unseen: Array) -> tuple[Array, Array]:
     """Squared errors (u,) and -2 log densities (u,) of rows outside a sample, which is the first of `rows`.
 
     Both are means over responses. With F the free columns of the sample, t those of the new rows, D = diag(sqrt w) and
     V the eigenvectors less their part in F: `images` = (k(new, rows) - t F' D K) D V, `prior` = k(x, x) less what is
     free; |t|^2 is the variance of what is free, and t F'y its prediction.
     """
-    sample, new, n = candidate.sample, rows.covariates[unseen], candidate.sample.n_samples
-    gram = sum(part.gram(sample, library) for part in candidate.parts)
-    cross = sum(part.between(new, sample, library) for part in candidate.parts)
+    sample, library, new = candidate.sample, candidate.sample.library, rows.covariates[unseen]
+    gram = sum(part.gram(sample) for part in candidate.parts)
+    cross = sum(part.between(new, sample) for part in candidate.parts)
     root, fixed = library.take(sample.root_weights[:, None]), library.take(sample.fixed)
     design = sample.root_weights[:, None] * sample.design(sample.covariates)
     columns = sample.design(new) @ np.linalg.lstsq(design, sample.fixed, rcond=1e-10)[0]
@@ -255,7 +252,7 @@ def unseen_losses(candidate: Candidate, rows: Sample, unseen: Array, library: Ar
     truth = (rows.means[unseen] - sample.middle) / sample.unit - columns @ (sample.fixed.T @ sample.responses)
 
     def residuals(at: Array) -> tuple[Array, Array, Array]:
-        shrinkage, share = candidate.shrinkage[:, at], candidate.ratios[at] / n
+        shrinkage, share = candidate.shrinkage[:, at], candidate.ratios[at] / sample.n_samples
         return truth - images @ (share * shrinkage * candidate.coordinates), shrinkage, share
 
     errors = (residuals(candidate.best)[0] ** 2).mean(axis=1)
@@ -267,7 +264,7 @@ def unseen_losses(candidate: Candidate, rows: Sample, unseen: Array, library: Ar
     return cast(Array, errors), cast(Array, (np.log(variance) + residual**2 / variance).mean(axis=1))
 
 
-def not_refuted(finalists: list[Candidate], rows: Sample, library: ArrayLibrary) -> list[Candidate]:
+def not_refuted(finalists: list[Candidate], rows: Sample) -> list[Candidate]:
     """Those that rows outside the sample do not speak against, the best score first.
 
     No other predicts these rows better by a standard error, and of those left no other has them less surprising by one.
@@ -279,7 +276,7 @@ def not_refuted(finalists: list[Candidate], rows: Sample, library: ArrayLibrary)
     if unseen.size < LEAST_ROWS:
         return finalists
     ranked = best_first(finalists)
-    losses = {c: unseen_losses(c, rows, unseen, library) for c in ranked}
+    losses = {c: unseen_losses(c, rows, unseen) for c in ranked}
     if unseen.size < seen:
         one = [c for c in ranked if not c.per_feature]
         refuted = ranked[0].per_feature and one and _worse(losses[ranked[0]][0], losses[one[0]][0])

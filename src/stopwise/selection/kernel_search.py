@@ -103,8 +103,9 @@ class Search:
 
     def best(self, rows: Sample) -> tuple[Candidate, list[Candidate]]:
         """The best on rows of which the first are the sample, and everything tried."""
+        rows = replace(rows, library=self.library)
         if rows.n_rows < LEAST_ROWS or not rows.means.shape[1]:
-            best = self._typical(rows, self.kernels[min(1, len(self.kernels) - 1)])
+            best = _typical(rows, self.kernels[min(1, len(self.kernels) - 1)])
             return best, [best]
         sample = rows.first(self.budget.more_rows)
         if self.linear:
@@ -113,23 +114,18 @@ class Search:
         finalists = self._finalists(tried, sample)
         if sample.n_rows < SMALL_ROWS:
             return self._by_odds(finalists), tried
-        trusted = finalists if self.forced else not_refuted(finalists, rows, self.library)
+        trusted = finalists if self.forced else not_refuted(finalists, rows)
         if self._may_be_linear(sample) and sample.n_rows >= ROWS_PER_SLOPE * sample.n_groups:
-            line = judge(sample.with_linear(), [], self.library)
+            line = judge(sample.with_linear(), [])
             tried.append(line)
             # Half of the prior odds: of as many kernels the best is flattered. A score is two likelihoods.
             flattery = 4 * math.log(len(tried)) / line.sample.n_samples
             rival = best_first(trusted)[0].fair_scores.mean() + flattery
             if line.log_error < 0 and line.fair_scores.mean() <= rival:
                 # What slopes leave may still curve: the smoothest kernel, at a scale that slopes do not explain.
-                return self._typical(line.sample, self.kernels[0]), [*tried, *finalists]
+                return _typical(line.sample, self.kernels[0]), [*tried, *finalists]
         best = self._best_or_sum(trusted)  # what unseen rows speak against has no share either
         return best, [*tried, *(c for c in finalists if c not in tried)]
-
-    def _typical(self, rows: Sample, kernel: Stationary) -> Candidate:
-        """A kernel at the median distance."""
-        scales = np.full(rows.covariates.shape[1], median_distance(rows.covariates))
-        return judge(rows, [Part(1.0, kernel, scales)], self.library)
 
     def _may_be_linear(self, sample: Sample) -> bool:
         slopes = int(sample.slopes.sum())
@@ -152,36 +148,30 @@ class Search:
             if product and d == 1 and len(self.kernels) > 1:
                 continue  # the same function as the kernel of the distance
             first = self._first_scale(sample.first(min(300, budget.rows // 2)), kernel)
-            learned = [self._learn(sample, kernel, first, budget.steps_together, together=True)]
+            learned = [learn(sample, kernel, first, max_steps=budget.steps_together, together=True)]
             if many_allowed and not (product and d > budget.product_features):
                 # Where few features matter, one length scale for all may fit nothing, and its start leads nowhere.
-                begun = [self._learn(sample, kernel, each, budget.first_steps) for each in (*learned, *starts)]
+                begun = [learn(sample, kernel, each, max_steps=budget.first_steps) for each in (*learned, *starts)]
                 best = min(begun, key=lambda found: round(found.value, 9))
-                learned.append(self._learn(sample, kernel, best, budget.steps))
+                learned.append(learn(sample, kernel, best, max_steps=budget.steps))
                 starts = [typical, learned[1]]
-            found = [
-                self._judge(each, kernel, one, many > 0) for many, one in enumerate(learned) for each in samples
-            ] + found
+            found = [_judged(each, kernel, one) for one in learned for each in samples] + found
         return found
 
-    def _learn(self, sample: Sample, kernel: Stationary, start: Learned, steps: int, together: bool = False) -> Learned:
-        return learn(sample, kernel, start, self.library, max_steps=steps, together=together)
-
-    def _judge(self, sample: Sample, kernel: Stationary, found: Learned, per_feature: bool) -> Candidate:
-        return judge(sample, [Part(1.0, kernel, found.scales)], self.library, per_feature=per_feature, learned=found)
-
     def _first_scale(self, sample: Sample, kernel: Stationary) -> Learned:
-        """A start from the grid."""
-        d = sample.covariates.shape[1]
+        """A start from the grid, on the processor: few rows."""
+        d, sample = sample.covariates.shape[1], replace(sample, library=HOST)
         # A sum of d absolute differences is about sqrt(d) times the distance.
         unit = median_distance(sample.covariates) * (math.sqrt(d) if isinstance(kernel, Separable) else 1.0)
         low, high = _FINE_GRID if d <= _FEW_FEATURES else _GRID
         scales = [np.full(d, unit * 2.0**power) for power in range(low, high + 1, 2)]
-        tried = [judge(sample, [Part(1.0, kernel, each)], HOST) for each in scales]
+        tried = [judge(sample, [Part(1.0, kernel, each)]) for each in scales]
         at = min(range(len(tried)), key=lambda i: (round(tried[i].score, 9), -i))
         edge = {0: "short", len(tried) - 1: "long"}.get(at)
         fall = tried[1 if at == 0 else at - 1].score - tried[at].score if edge else 0.0
-        return Learned(cast(Array, -np.log(scales[at])), math.log(tried[at].row_ratio), tried[at].score, edge, fall)
+        return Learned(
+            cast(Array, -np.log(scales[at])), math.log(tried[at].row_ratio), tried[at].score, False, edge, fall
+        )
 
     def _finalists(self, tried: Sequence[Candidate], sample: Sample) -> list[Candidate]:
         """The best few and the best with one length scale on all rows of the sample, some of them learned further."""
@@ -209,9 +199,9 @@ class Search:
             if i < further:
                 # A feature that few rows found no use for is brought near again: from afar it has no slope to follow.
                 near = replace(found, logs=np.maximum(found.logs, found.logs.max() - NEAR))
-                together = not candidate.per_feature
-                found = self._learn(sample, candidate.kernel, near, self.budget.more_steps, together)
-            out.append(self._judge(sample, candidate.kernel, found, candidate.per_feature))
+                steps, together = self.budget.more_steps, not found.per_feature
+                found = learn(sample, candidate.kernel, near, max_steps=steps, together=together)
+            out.append(_judged(sample, candidate.kernel, found))
         return out
 
     def _by_odds(self, finalists: Sequence[Candidate]) -> Candidate:
@@ -233,8 +223,8 @@ class Search:
         some = _and_one_scale(alike[: 1 + self.budget.sharing], alike)
         if len(some) == 1 or best.sample.n_distinct > self.budget.summed_rows:
             return best
-        grams = [c.parts[0].gram(best.sample, self.library) for c in some]
-        shares = learn_shares(best.sample, grams, best.row_ratio, self.library)
+        grams = [c.parts[0].gram(best.sample) for c in some]
+        shares = learn_shares(best.sample, grams, best.row_ratio)
         order = np.argsort(-shares, kind="stable")
         return best_first([best, self._sum([some[i] for i in order], shares[order])])[0]
 
@@ -244,9 +234,17 @@ class Search:
         shares[0] += 1.0 - shares.sum()
         first = candidates[0]
         parts = [Part(float(s), c.kernel, c.scales) for s, c in zip(shares, candidates, strict=True) if s > 0]
-        if len(parts) < 2:
-            return first
-        return judge(first.sample, parts, self.library, per_feature=first.per_feature, learned=first.learned)
+        return judge(first.sample, parts, first.learned) if len(parts) > 1 else first
+
+
+def _judged(sample: Sample, kernel: Stationary, found: Learned) -> Candidate:
+    return judge(sample, [Part(1.0, kernel, found.scales)], found)
+
+
+def _typical(sample: Sample, kernel: Stationary) -> Candidate:
+    """A kernel at the median distance."""
+    scales = np.full(sample.covariates.shape[1], median_distance(sample.covariates))
+    return judge(sample, [Part(1.0, kernel, scales)])
 
 
 def _and_one_scale(some: list[Candidate], ranked: Sequence[Candidate]) -> list[Candidate]:

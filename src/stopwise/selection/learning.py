@@ -16,7 +16,6 @@ from typing import Any, cast
 import numpy as np
 from scipy.optimize import minimize
 
-from stopwise._support.array_library import ArrayLibrary
 from stopwise._support.arrays import Array
 from stopwise.kernels import Kernel
 from stopwise.kernels.gradients import Values, gram_and_pullback
@@ -42,11 +41,12 @@ def prior_variance(n_rows: float, n_scales: int) -> float:
 
 @dataclass(frozen=True)
 class Learned:
-    """Log inverse length scales (d,) of standardised features, log q, and the objective there."""
+    """Log inverse length scales (d,) of standardised features, one for all or `per_feature`; log q; the objective."""
 
     logs: Array
     log_ratio: float
     value: float
+    per_feature: bool = False
     edge: str | None = None
     """Which end of the grid the first length scale for all features lies at ("short" or "long"), if any,"""
     fall: float = 0.0
@@ -61,28 +61,28 @@ class Learned:
 class Likelihood:
     """-2 log evidence / n of y ~ N(F b, s^2 C), C = I + a signal matrix, and its derivative with respect to C."""
 
-    def __init__(self, sample: Sample, library: ArrayLibrary) -> None:
-        self.sample, self.library, root = sample, library, library.take(sample.root_weights)
-        self.responses, self.fixed = library.take(sample.responses), library.take(sample.fixed)
-        self.within: Values = library.take(sample.spread_within)
+    def __init__(self, sample: Sample) -> None:
+        take, self.sample = sample.library.take, sample
+        self.responses, self.fixed, self.within = map(take, (sample.responses, sample.fixed, sample.spread_within))
+        root = take(sample.root_weights)
         self.pairs = root[:, None] * root[None, :]
 
     def __call__(self, signal: Values) -> tuple[float, Values]:
         """Both at a signal matrix, which is overwritten, mean over responses; no slope where Cholesky fails."""
-        n, free, linalg = self.sample.n_samples, self.sample.n_free, self.library.module.linalg
-        self.library.add_to_diagonal(signal, 1.0)
-        solved = self.library.inverse(signal)
+        n, free, library = self.sample.n_samples, self.sample.n_free, self.sample.library
+        library.add_to_diagonal(signal, 1.0)
+        solved = library.inverse(signal)
         if solved is None:
-            return _FAILED, self.library.zeros(*signal.shape)
+            return _FAILED, library.zeros(*signal.shape)
         inverse, determinant = solved
         if self.fixed.shape[1]:  # P, and |C| |Q' C^-1 Q|
             image = inverse @ self.fixed
             mass = self.fixed.T @ image
-            inverse = inverse - image @ linalg.solve(mass, image.T)
-            determinant += float(linalg.slogdet(mass)[1])
+            inverse = inverse - image @ library.module.linalg.solve(mass, image.T)
+            determinant += float(library.module.linalg.slogdet(mass)[1])
         residual = inverse @ self.responses
         variance = (((self.responses * residual).sum(0) + self.within) / free).clip(min=1e-300)
-        value = (free * float(self.library.module.log(variance).mean()) + determinant) / n
+        value = (free * float(library.module.log(variance).mean()) + determinant) / n
         return value, (inverse - (residual / (variance * len(variance))) @ residual.T) / n
 
 
@@ -93,15 +93,15 @@ class Evidence:
     log q, q the signal-to-noise ratio of a single row.
     """
 
-    def __init__(self, sample: Sample, kernel: Kernel, library: ArrayLibrary) -> None:
-        self.likelihood, self.kernel, self.rows = Likelihood(sample, library), kernel, library.take(sample.covariates)
+    def __init__(self, sample: Sample, kernel: Kernel) -> None:
+        self.likelihood, self.kernel, self.rows = Likelihood(sample), kernel, sample.library.take(sample.covariates)
 
     def __call__(self, parameters: Array) -> tuple[float, Array]:
         """The value and its gradient."""
-        sample, library, logs = self.likelihood.sample, self.likelihood.library, parameters[:-1]
+        sample, logs = self.likelihood.sample, parameters[:-1]
         groups = sample.groups if logs.size > 1 else np.zeros_like(sample.groups)
-        rows = self.rows * library.take(np.exp(logs[groups]))
-        gram, pullback = gram_and_pullback(self.kernel, rows, library.module)
+        rows = self.rows * sample.library.take(np.exp(logs[groups]))
+        gram, pullback = gram_and_pullback(self.kernel, rows, sample.library.module)
         weights = math.exp(parameters[-1]) * self.likelihood.pairs
         value, sensitivity = self.likelihood(weights * gram)
         sensitivity = sensitivity * weights
@@ -112,21 +112,19 @@ class Evidence:
         return value + weight * float(gap @ gap), slope
 
 
-def learn(
-    sample: Sample, kernel: Kernel, start: Learned, library: ArrayLibrary, *, max_steps: int, together: bool = False
-) -> Learned:
+def learn(sample: Sample, kernel: Kernel, start: Learned, *, max_steps: int, together: bool = False) -> Learned:
     """L-BFGS from one start; `together`: one length scale for all features, else one per group of them."""
     groups = np.zeros_like(sample.groups) if together else sample.groups
     begin = np.append(start.logs[np.unique(groups, return_index=True)[1]], start.log_ratio)
     bounds = [_BOUNDS] * (begin.size - 1) + [_RATIO_BOUNDS]
-    found = _descend(Evidence(sample, kernel, library), begin, bounds, max_steps, maxcor=20, ftol=1e-6, gtol=1e-4)
+    found = _descend(Evidence(sample, kernel), begin, bounds, max_steps, maxcor=20, ftol=1e-6, gtol=1e-4)
     edge = (start.edge, start.fall) if together else (None, 0.0)
-    return Learned(found.x[:-1][groups], float(found.x[-1]), float(found.fun), *edge)
+    return Learned(found.x[:-1][groups], float(found.x[-1]), float(found.fun), not together, *edge)
 
 
-def learn_shares(sample: Sample, grams: Sequence[Values], ratio: float, library: ArrayLibrary) -> Array:
+def learn_shares(sample: Sample, grams: Sequence[Values], ratio: float) -> Array:
     """The shares of kernels in their sum with the highest evidence, from equal ones; `ratio` starts log q."""
-    likelihood = Likelihood(sample, library)
+    likelihood = Likelihood(sample)
     signals = [likelihood.pairs * gram for gram in grams]
 
     def objective(logs: Array) -> tuple[float, Array]:
