@@ -74,7 +74,7 @@ def test_a_kernel_asked_for_by_name_is_never_averaged():
 
 def chosen(X, y, **budget):
     problem = make_problem(X, y[:, None], None, intercept=True, seed=0)
-    return search_for(problem, Search(KERNELS, per_feature=True, linear=True, budget=Budget(**budget)))
+    return search_for(problem, Search(KERNELS, linear=True, budget=Budget(**budget)))
 
 
 @pytest.mark.parametrize("seed", [2, 4, 9])

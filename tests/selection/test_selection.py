@@ -292,7 +292,7 @@ def test_of_very_many_rows_each_kernel_is_learned_on_some_and_the_best_few_on_mo
     tables = {}
     for most in (200, 300):
         budget = Budget(rows=100, more_rows=300, unseen_rows=0, every_kernel=True, most_for_each=most)
-        tables[most] = search_for(problem, Search(KERNELS, True, budget=budget)).table
+        tables[most] = search_for(problem, Search(KERNELS, budget=budget)).table
     finalists = {most: [row["kernel"] for row in table if row["rows"] == 300] for most, table in tables.items()}
     assert len(finalists[300]) >= len(KERNELS)
     assert 2 <= len(finalists[200]) <= 4

@@ -114,7 +114,7 @@ def choose_kernel(problem: Problem, given: Kernel | None, relevance: bool | str,
 
     `linear`: whether a linear part may be left unpenalised, which the solver must be able to project out.
     """
-    if given is not None and not _needs_scale(given):
+    if given is not None and not (isinstance(given, Stationary) and given.needs_scale):
         kernel = given.resolved(problem.covariates)
         kernel.check(problem.covariates)
         return Chosen(kernel, problem)
@@ -122,24 +122,8 @@ def choose_kernel(problem: Problem, given: Kernel | None, relevance: bool | str,
         return _on_line(problem, states)
     with blas_threads(1):  # samples are small
         budget, library = effort(problem.n_rows)
-        menu = _menu(KERNELS, given, relevance)
-        return search_for(problem, Search(*menu, linear=linear and given is None, budget=budget, library=library))
-
-
-def _needs_scale(given: Kernel) -> bool:
-    return isinstance(given, Stationary) and given.needs_scale
-
-
-def _menu(
-    kernels: Sequence[Stationary], given: Kernel | None, relevance: bool | str
-) -> tuple[Sequence[Stationary], bool, bool]:
-    """What a search looks at: the kernels, whether with one length scale per feature, and whether only so.
-
-    A kernel asked for by name keeps one length scale unless more are asked for.
-    """
-    if given is not None:
-        kernels = (cast(Stationary, given).with_length_scale(1.0),)
-    return kernels, relevance is True or (relevance == "auto" and given is None), relevance is True
+        kernels = KERNELS if given is None else (given.with_length_scale(1.0),)
+        return search_for(problem, Search(kernels, relevance, linear and given is None, budget, library))
 
 
 def search_for(problem: Problem, search: Search) -> Chosen:
@@ -150,16 +134,15 @@ def search_for(problem: Problem, search: Search) -> Chosen:
         nothing = Selection((), features.table(np.zeros(0), False), "no feature varies: the fit is constant")
         return Chosen(search.kernels[0].with_length_scale(1.0), problem, None, nothing)
     best, tried = search.best(make_sample(problem, features, search.budget.more_rows + search.budget.unseen_rows))
-    if features.kept.size < problem.covariates.shape[1]:
-        problem = replace(problem, covariates=problem.covariates[:, features.kept])
-    table = describe(problem, features, best, tried)
-    kept = None if problem.covariates.shape[1] == len(table.features) else features.kept
+    kept = features.kept if features.kept.size < problem.covariates.shape[1] else None
+    if kept is not None:
+        problem = replace(problem, covariates=problem.covariates[:, kept])
     varies = np.ptp(problem.responses, axis=0) > 0
     scores = np.full(varies.size, np.nan)
     scores[varies] = best.fair_scores
+    table, kernel = describe(problem, features, best, tried), best.in_units(features.spread)
     problem = problem.with_trend(best.sample.slopes) if best.linear else problem
-    kernel, starts = best.in_units(features.spread), best.starts if np.all(varies) else None
-    return Chosen(kernel, problem, kept, table, scores, starts=starts)
+    return Chosen(kernel, problem, kept, table, scores, starts=best.starts if np.all(varies) else None)
 
 
 # ---- one covariate ----------------------------------------------------------------------------------------------
@@ -227,11 +210,11 @@ def choose_for_loss(
 ) -> Chosen:
     """The kernel for a loss; `targets` (n, q) stand for the responses where squares propose."""
     problem = make_problem(rows.covariates, targets, rows.weights, intercept=True, seed=seed)
-    if given is not None and not _needs_scale(given):
+    if given is not None and not (isinstance(given, Stationary) and given.needs_scale):
         return choose_kernel(problem, given, relevance)
     with blas_threads(1):
-        menu = _menu(tuple(LOSS_KERNELS.values()), given, relevance)
-        proposed = search_for(problem, Search(*menu, budget=LOSS_BUDGET))
+        kernels = tuple(LOSS_KERNELS.values()) if given is None else (given.with_length_scale(1.0),)
+        proposed = search_for(problem, Search(kernels, relevance, budget=LOSS_BUDGET))
         table = cast(Selection, proposed.table)
         x = rows.covariates if proposed.features is None else rows.covariates[:, proposed.features]
         n_judged, n_landmarks = JUDGED_CLASSES if loss.for_classes else JUDGED_NUMBERS

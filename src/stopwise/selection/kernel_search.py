@@ -92,11 +92,14 @@ def effort(n_rows: int) -> tuple[Budget, ArrayLibrary]:
 
 @dataclass(frozen=True)
 class Search:
-    """How the best of some kernels is found; `forced`: only with one length scale per feature."""
+    """How the best of some kernels is found.
+
+    `relevance`: with one length scale for all features (False), only with one per feature (True), or ("auto") with
+    either; a kernel asked for by name, so that it is alone, then keeps one. `linear`: whether slopes may be free.
+    """
 
     kernels: Sequence[Stationary]
-    per_feature: bool
-    forced: bool = False
+    relevance: bool | str = "auto"
     linear: bool = False
     budget: Budget = Budget()
     library: ArrayLibrary = HOST
@@ -114,7 +117,7 @@ class Search:
         finalists = self._finalists(tried, sample)
         if sample.n_rows < SMALL_ROWS:
             return self._by_odds(finalists), tried
-        trusted = finalists if self.forced else not_refuted(finalists, rows)
+        trusted = finalists if self.relevance is True else not_refuted(finalists, rows)
         if self._may_be_linear(sample) and sample.n_rows >= ROWS_PER_SLOPE * sample.n_groups:
             line = judge(sample.with_linear(), [])
             tried.append(line)
@@ -142,14 +145,14 @@ class Search:
         typical = Learned(np.full(d, -math.log(median_distance(sample.covariates))), math.log(30.0), 0.0)
         starts = [typical]
         found: list[Candidate] = []
-        many_allowed = self.per_feature and d > 1 and (self.forced or sample.n_rows >= SMALL_ROWS)
+        auto = self.relevance == "auto" and len(self.kernels) > 1 and sample.n_rows >= SMALL_ROWS
         for kernel in reversed(self.kernels):
             product = isinstance(kernel, Separable)
             if product and d == 1 and len(self.kernels) > 1:
                 continue  # the same function as the kernel of the distance
             first = self._first_scale(sample.first(min(300, budget.rows // 2)), kernel)
             learned = [learn(sample, kernel, first, max_steps=budget.steps_together, together=True)]
-            if many_allowed and not (product and d > budget.product_features):
+            if d > 1 and (self.relevance is True or auto) and not (product and d > budget.product_features):
                 # Where few features matter, one length scale for all may fit nothing, and its start leads nowhere.
                 begun = [learn(sample, kernel, each, max_steps=budget.first_steps) for each in (*learned, *starts)]
                 best = min(begun, key=lambda found: round(found.value, 9))
@@ -176,7 +179,7 @@ class Search:
     def _finalists(self, tried: Sequence[Candidate], sample: Sample) -> list[Candidate]:
         """The best few and the best with one length scale on all rows of the sample, some of them learned further."""
         budget = self.budget
-        ranked = best_first([c for c in tried if c.per_feature or not self.forced] or tried)
+        ranked = best_first([c for c in tried if c.per_feature or self.relevance is not True] or tried)
         if sample.n_rows <= budget.rows:
             return ranked
         best, further = ranked[: 1 + budget.sharing], budget.learned_further
