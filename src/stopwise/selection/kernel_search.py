@@ -116,7 +116,7 @@ class Search:
         tried = self._listed(sample.first(self.budget.rows))
         finalists = self._finalists(tried, sample)
         if sample.n_rows < SMALL_ROWS:
-            return self._by_odds(finalists), tried
+            return _by_odds(finalists), tried
         trusted = finalists if self.relevance is True else not_refuted(finalists, rows)
         if self._may_be_linear(sample) and sample.n_rows >= ROWS_PER_SLOPE * sample.n_groups:
             line = judge(sample.with_linear(), [])
@@ -150,7 +150,7 @@ class Search:
             product = isinstance(kernel, Separable)
             if product and d == 1 and len(self.kernels) > 1:
                 continue  # the same function as the kernel of the distance
-            first = self._first_scale(sample.first(min(300, budget.rows // 2)), kernel)
+            first = _first_scale(sample.first(min(300, budget.rows // 2)), kernel)
             learned = [learn(sample, kernel, first, max_steps=budget.steps_together, together=True)]
             if d > 1 and (self.relevance is True or auto) and not (product and d > budget.product_features):
                 # Where few features matter, one length scale for all may fit nothing, and its start leads nowhere.
@@ -160,21 +160,6 @@ class Search:
                 starts = [typical, learned[1]]
             found = [_judged(each, kernel, one) for one in learned for each in samples] + found
         return found
-
-    def _first_scale(self, sample: Sample, kernel: Stationary) -> Learned:
-        """A start from the grid, on the processor: few rows."""
-        d, sample = sample.covariates.shape[1], replace(sample, library=HOST)
-        # A sum of d absolute differences is about sqrt(d) times the distance.
-        unit = median_distance(sample.covariates) * (math.sqrt(d) if isinstance(kernel, Separable) else 1.0)
-        low, high = _FINE_GRID if d <= _FEW_FEATURES else _GRID
-        scales = [np.full(d, unit * 2.0**power) for power in range(low, high + 1, 2)]
-        tried = [judge(sample, [Part(1.0, kernel, each)]) for each in scales]
-        at = min(range(len(tried)), key=lambda i: (round(tried[i].score, 9), -i))
-        edge = {0: "short", len(tried) - 1: "long"}.get(at)
-        fall = tried[1 if at == 0 else at - 1].score - tried[at].score if edge else 0.0
-        return Learned(
-            cast(Array, -np.log(scales[at])), math.log(tried[at].row_ratio), tried[at].score, False, edge, fall
-        )
 
     def _finalists(self, tried: Sequence[Candidate], sample: Sample) -> list[Candidate]:
         """The best few and the best with one length scale on all rows of the sample, some of them learned further."""
@@ -207,15 +192,6 @@ class Search:
             out.append(_judged(sample, candidate.kernel, found))
         return out
 
-    def _by_odds(self, finalists: Sequence[Candidate]) -> Candidate:
-        """For a small sample: all kernels, each with its posterior share by the evidence.
-
-        The left-out errors of so few rows tell more of these rows than of kernels, and shares learned from them too.
-        """
-        ranked = sorted(finalists, key=lambda c: round(c.evidence, 9))
-        n, best = ranked[0].sample.n_samples, ranked[0].evidence
-        return self._sum(ranked, np.array([math.exp(-0.5 * n * (c.evidence - best)) for c in ranked]))
-
     def _best_or_sum(self, candidates: Sequence[Candidate]) -> Candidate:
         """The best, or where its score is lower a sum: of the best few and the best with one length scale.
 
@@ -229,15 +205,40 @@ class Search:
         grams = [c.parts[0].gram(best.sample) for c in some]
         shares = learn_shares(best.sample, grams, best.row_ratio)
         order = np.argsort(-shares, kind="stable")
-        return best_first([best, self._sum([some[i] for i in order], shares[order])])[0]
+        return best_first([best, _sum([some[i] for i in order], shares[order])])[0]
 
-    def _sum(self, candidates: Sequence[Candidate], weights: Array) -> Candidate:
-        """Candidates on the same rows as one kernel, in which each has a share; the first has the largest."""
-        shares = np.round(SHARES * weights / weights.sum()) / SHARES
-        shares[0] += 1.0 - shares.sum()
-        first = candidates[0]
-        parts = [Part(float(s), c.kernel, c.scales) for s, c in zip(shares, candidates, strict=True) if s > 0]
-        return judge(first.sample, parts, first.learned) if len(parts) > 1 else first
+
+def _first_scale(sample: Sample, kernel: Stationary) -> Learned:
+    """A start from the grid, on the processor: few rows."""
+    d, sample = sample.covariates.shape[1], replace(sample, library=HOST)
+    # A sum of d absolute differences is about sqrt(d) times the distance.
+    unit = median_distance(sample.covariates) * (math.sqrt(d) if isinstance(kernel, Separable) else 1.0)
+    low, high = _FINE_GRID if d <= _FEW_FEATURES else _GRID
+    scales = [np.full(d, unit * 2.0**power) for power in range(low, high + 1, 2)]
+    tried = [judge(sample, [Part(1.0, kernel, each)]) for each in scales]
+    at = min(range(len(tried)), key=lambda i: (round(tried[i].score, 9), -i))
+    edge = {0: "short", len(tried) - 1: "long"}.get(at)
+    fall = tried[1 if at == 0 else at - 1].score - tried[at].score if edge else 0.0
+    return Learned(cast(Array, -np.log(scales[at])), math.log(tried[at].row_ratio), tried[at].score, False, edge, fall)
+
+
+def _by_odds(finalists: Sequence[Candidate]) -> Candidate:
+    """For a small sample: all kernels, each with its posterior share by the evidence.
+
+    The left-out errors of so few rows tell more of these rows than of kernels, and shares learned from them too.
+    """
+    ranked = sorted(finalists, key=lambda c: round(c.evidence, 9))
+    n, best = ranked[0].sample.n_samples, ranked[0].evidence
+    return _sum(ranked, np.array([math.exp(-0.5 * n * (c.evidence - best)) for c in ranked]))
+
+
+def _sum(candidates: Sequence[Candidate], weights: Array) -> Candidate:
+    """Candidates on the same rows as one kernel, in which each has a share; the first has the largest."""
+    shares = np.round(SHARES * weights / weights.sum()) / SHARES
+    shares[0] += 1.0 - shares.sum()
+    first = candidates[0]
+    parts = [Part(float(s), c.kernel, c.scales) for s, c in zip(shares, candidates, strict=True) if s > 0]
+    return judge(first.sample, parts, first.learned) if len(parts) > 1 else first
 
 
 def _judged(sample: Sample, kernel: Stationary, found: Learned) -> Candidate:

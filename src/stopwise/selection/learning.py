@@ -21,6 +21,8 @@ from stopwise.kernels import Kernel
 from stopwise.kernels.gradients import Values, gram_and_pullback
 from stopwise.sample import Sample
 
+Objective = Callable[[Array], tuple[float, Array]]
+"""A value and its gradient."""
 PRIOR_SPREAD, ROWS_PER_SCALE = 1.0, 20
 """Standard deviation, in log units, of length scales about their mean; down to half with fewer rows for each."""
 _RATIO_BOUNDS = (-7.0, math.log(1e8))
@@ -139,11 +141,7 @@ def learn_shares(sample: Sample, grams: Sequence[Values], ratio: float) -> Array
 
 
 def _descend(
-    objective: Callable[[Array], tuple[float, Array]],
-    begin: Array,
-    bounds: list[tuple[float, float]],
-    steps: int,
-    **options: float,
+    objective: Objective, begin: Array, bounds: list[tuple[float, float]], steps: int, **options: float
 ) -> Any:
     begin = np.clip(begin, *np.transpose(bounds))
     return minimize(objective, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps} | options)
