@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import stopwise as sw
-from stopwise._support.array_library import library_on
+from stopwise._support.array_library import HOST, library_on
 from stopwise.problem import make_problem
 from stopwise.sample import Sample, look_at_features, make_sample
 from stopwise.selection import learning
@@ -57,6 +57,16 @@ def test_a_device_gives_the_same_numbers(kernel):
     part = Part(0.5, kernel, np.array([1.0, 2.0, 0.5]))
     here, there = (part.between(new, there) for there in places)
     np.testing.assert_allclose(there, here, rtol=1e-9, atol=1e-12)
+
+
+@each_kernel
+def test_a_matrix_that_cannot_be_factored_has_a_value_that_no_search_takes_and_no_slope(kernel, monkeypatch):
+    evidence, at = Evidence(sample_of(), kernel), np.array([0.5, 0.5, 0.5, 2.0])
+    usual = evidence(at)[0]
+    monkeypatch.setattr(type(HOST), "inverse", lambda *given: None)
+    value, slope = evidence(at)
+    assert value > usual + 1e6
+    np.testing.assert_array_equal(slope, np.zeros(4))
 
 
 def test_the_evidence_is_the_density_of_contrasts_under_a_gaussian(monkeypatch):
