@@ -34,6 +34,7 @@ ROOMS = {
     "noise": "how loud is the noise?",
     "rules": "when do we stop, and why?",
     "problem": "the data: checked, merged, centred",
+    "sample": "a few distinct rows, standardised",
     "engine": "how is all that had from n rows?",
     "landmarks": "the door to landmark sampling",
     "selection": 'what "auto" chooses',

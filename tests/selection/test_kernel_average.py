@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise._support.array_library import HOST
 from stopwise.problem import make_problem
-from stopwise.selection.candidates import left_out
+from stopwise.sample import look_at_features, make_sample
+from stopwise.selection.candidates import Part, judge
 from stopwise.selection.choice import KERNELS, search_for
 from stopwise.selection.kernel_search import Budget, Search
 from stopwise.selection.learning import learn_shares
-from stopwise.selection.rows import look_at_features, make_sample
 
 
 def noisy(n: int = 120, seed: int = 2, noise: float = 0.5):
@@ -75,7 +74,7 @@ def test_a_kernel_asked_for_by_name_is_never_averaged():
 
 def chosen(X, y, **budget):
     problem = make_problem(X, y[:, None], None, intercept=True, seed=0)
-    return search_for(problem, Search(KERNELS, per_feature=True, linear=True, budget=Budget(**budget)))
+    return search_for(problem, Search(KERNELS, linear=True, budget=Budget(**budget)))
 
 
 @pytest.mark.parametrize("seed", [2, 4, 9])
@@ -111,7 +110,7 @@ def test_left_out_rows_are_those_of_ridge_fitted_without_them(intercept):
     problem = make_problem(X, y[:, None], None, intercept=intercept, seed=0)
     features = look_at_features(X, None)
     sample = make_sample(problem, features, 100)
-    ridge = left_out(sample, sw.kernels.Gaussian(2.0)(sample.covariates), HOST)
+    ridge = judge(sample, [Part(1.0, sw.kernels.Gaussian(), np.full(3, 2.0))])
     ratio = ridge.ratios[ridge.best[0]]
     rows = features.standardise(X)
     gram, target = sw.kernels.Gaussian(2.0)(rows), y - (y.mean() if intercept else 0.0)
@@ -129,4 +128,4 @@ def test_left_out_rows_are_those_of_ridge_fitted_without_them(intercept):
             predicted = ratio / 25 * row @ np.linalg.solve(system, target[kept])
         place = np.argmin(np.abs(sample.covariates - rows[i]).sum(axis=1))
         errors[place] += (target[i] - predicted) ** 2
-    assert ridge.rows[:, 0] == pytest.approx(errors, rel=1e-6)
+    assert ridge.errors[:, 0] == pytest.approx(errors, rel=1e-6)

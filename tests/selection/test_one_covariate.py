@@ -5,7 +5,7 @@ import pytest
 
 import stopwise as sw
 from stopwise.engine.line.scores import ScaleFound
-from stopwise.selection.one_covariate import roughest_of_the_best
+from stopwise.selection.choice import roughest_of_the_best
 
 
 def found(states, score):

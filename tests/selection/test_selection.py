@@ -7,13 +7,12 @@ import pandas as pd
 import pytest
 
 import stopwise as sw
-from stopwise._support.array_library import HOST
 from stopwise.kernels.base import Scaled, parts
 from stopwise.problem import make_problem
-from stopwise.selection.candidates import left_out
+from stopwise.sample import look_at_features, make_sample
+from stopwise.selection.candidates import Part, judge
 from stopwise.selection.choice import KERNELS, search_for
 from stopwise.selection.kernel_search import Budget, Search
-from stopwise.selection.rows import look_at_features, make_sample
 
 ESTIMATORS = [sw.KernelGradientRegressor, sw.KernelRidgeRegressor]
 each_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda cls: cls.__name__)
@@ -79,13 +78,13 @@ def test_merged_copies_have_the_evidence_of_the_rows_written_out():
     problem = make_problem(X, y[:, None], None, intercept=True, seed=0)
     merged = make_sample(problem, look_at_features(X, None), 600)
     assert (merged.n_rows, merged.n_samples) == (20, 60)
-    score = left_out(merged, sw.kernels.Gaussian()(merged.covariates), HOST)
+    score = judge(merged, [Part(1.0, sw.kernels.Gaussian(), np.ones(2))])
     standard = (X - X.mean(axis=0)) / X.std(axis=0)
     gram = sw.kernels.Gaussian()(standard) / 60
     centring = np.eye(60) - 1 / 60
     values, vectors = np.linalg.eigh(centring @ gram @ centring)
     z = vectors.T @ ((y - y.mean()) / y.std())
-    for ratio, evidence in zip(score.ratios[::9], score.evidence_curve()[::9, 0], strict=True):
+    for ratio, evidence in zip(score.ratios[::9], score.evidence_curve[::9, 0], strict=True):
         s2 = (z**2 / (1 + ratio * np.maximum(values, 0))).sum() / 59
         written_out = (59 * np.log(s2) + np.log1p(ratio * np.maximum(values, 0)).sum()) / 60
         assert evidence == pytest.approx(written_out, rel=1e-8)
@@ -97,7 +96,7 @@ def test_leave_one_out_leaves_one_replicate_out():
     y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=len(X))
     problem = make_problem(X, y[:, None], None, intercept=True, seed=0)
     sample = make_sample(problem, look_at_features(X, None), 600)
-    ridge = left_out(sample, sw.kernels.Matern()(sample.covariates), HOST)
+    ridge = judge(sample, [Part(1.0, sw.kernels.Matern(), np.ones(1))])
     at, total = 20, 0.0
     penalty = sample.n_samples / ridge.ratios[at]
     gram = sw.kernels.Matern()((X - X.mean()) / X.std())
@@ -110,7 +109,7 @@ def test_leave_one_out_leaves_one_replicate_out():
         solved = np.linalg.solve(system, np.append(y[kept], 0.0))
         predicted = gram[np.ix_(out, kept)] @ solved[:-1] + solved[-1]
         total += float(((value - predicted) ** 2).sum())
-    assert ridge.errors[:, at, 0].sum() == pytest.approx(total, rel=1e-8)
+    assert ridge.left_out[:, at, 0].sum() == pytest.approx(total, rel=1e-8)
 
 
 @each_estimator
@@ -177,7 +176,7 @@ def test_left_out_rows_are_those_of_ridge_fitted_without_them(intercept, linear)
     sample = make_sample(problem, features, 600)
     sample = sample.with_linear() if linear else sample
     kernel = sw.kernels.ProductMatern(2.0)
-    ridge = left_out(sample, kernel(sample.covariates), HOST)
+    ridge = judge(sample, [Part(1.0, sw.kernels.ProductMatern(), np.full(3, 2.0))])
     rows, at = features.standardise(X), int(ridge.best[0])
     gram, design = ridge.ratios[at] / 25 * kernel(rows), sample.design(rows)
     target = y - (y.mean() if intercept else 0.0)
@@ -190,7 +189,7 @@ def test_left_out_rows_are_those_of_ridge_fitted_without_them(intercept, linear)
         solved = np.linalg.solve(system, np.append(target[kept], np.zeros(p)))
         predicted = gram[i, kept] @ solved[:24] + design[i] @ solved[24:]
         errors[np.argmin(np.abs(sample.covariates - rows[i]).sum(axis=1))] += (target[i] - predicted) ** 2
-    assert ridge.rows[:, 0] == pytest.approx(errors, rel=1e-6)
+    assert ridge.errors[:, 0] == pytest.approx(errors, rel=1e-6)
 
 
 def test_a_straight_truth_is_fitted_by_least_squares():
@@ -293,7 +292,7 @@ def test_of_very_many_rows_each_kernel_is_learned_on_some_and_the_best_few_on_mo
     tables = {}
     for most in (200, 300):
         budget = Budget(rows=100, more_rows=300, unseen_rows=0, every_kernel=True, most_for_each=most)
-        tables[most] = search_for(problem, Search(KERNELS, True, budget=budget)).table
+        tables[most] = search_for(problem, Search(KERNELS, budget=budget)).table
     finalists = {most: [row["kernel"] for row in table if row["rows"] == 300] for most, table in tables.items()}
     assert len(finalists[300]) >= len(KERNELS)
     assert 2 <= len(finalists[200]) <= 4

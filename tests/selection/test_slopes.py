@@ -8,8 +8,8 @@ import pytest
 
 import stopwise as sw
 from stopwise.problem import make_problem
+from stopwise.sample import look_at_features, make_sample
 from stopwise.selection.learning import chosen_slopes
-from stopwise.selection.rows import look_at_features, make_sample
 
 GROUPS = ((2, 3, 4), (6, 7))
 

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise._support.array_library import HOST
 from stopwise.problem import make_problem
-from stopwise.selection.candidates import Part, judge
-from stopwise.selection.rows import look_at_features, make_sample
-from stopwise.selection.unseen_rows import look_at, not_refuted
+from stopwise.sample import look_at_features, make_sample
+from stopwise.selection.candidates import Part, judge, not_refuted, unseen_losses
+from stopwise.selection.learning import Learned
 
 
 def rows_of(X, y, limit=10_000, weights=None):
@@ -45,19 +44,19 @@ def test_errors_and_surprises_are_those_of_kriging_written_out(linear, weighted)
     rows = rows_of(X, y, weights=rng.uniform(0.5, 2, 90) if weighted else None)
     sample = rows.first(40)
     sample = sample.with_linear() if linear else sample
-    candidate = judge(sample, [Part(1.0, sw.kernels.Matern(), np.array([1.0, 2.0]))], HOST, per_feature=True)
+    candidate = judge(sample, [Part(1.0, sw.kernels.Matern(), np.array([1.0, 2.0]))])
     unseen = np.arange(40, rows.n_rows)
-    found, result = look_at(candidate, rows, unseen, HOST), candidate.result
+    found = unseen_losses(candidate, rows, unseen)
     new, truth = rows.covariates[unseen], (rows.means[unseen] - sample.middle) / sample.unit
     errors, surprises = np.zeros((2, unseen.size, 2))
     for j in range(2):
-        errors[:, j] = (truth[:, j] - by_hand(candidate, result.ratios[result.best[j]], j, new)[0]) ** 2
-        likeliest = result.ratios[np.argmin(result.evidence_curve()[:, j])]
+        errors[:, j] = (truth[:, j] - by_hand(candidate, candidate.ratios[candidate.best[j]], j, new)[0]) ** 2
+        likeliest = candidate.ratios[np.argmin(candidate.evidence_curve[:, j])]
         mean, variance, level = by_hand(candidate, likeliest, j, new)
         variance = level * (variance + 1 / rows.weights[unseen])
         surprises[:, j] = np.log(variance) + (truth[:, j] - mean) ** 2 / variance
-    np.testing.assert_allclose(found.errors(), errors.mean(axis=1), rtol=1e-8)
-    np.testing.assert_allclose(found.surprises(), surprises.mean(axis=1), rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(found[0], errors.mean(axis=1), rtol=1e-8)
+    np.testing.assert_allclose(found[1], surprises.mean(axis=1), rtol=1e-8, atol=1e-8)
 
 
 def test_what_does_worse_on_unseen_rows_is_refuted(monkeypatch):
@@ -65,17 +64,17 @@ def test_what_does_worse_on_unseen_rows_is_refuted(monkeypatch):
     X = rng.normal(size=(600, 4))
     y = np.sin(X.sum(axis=1)) + 0.1 * rng.normal(size=600)
     rows = make_sample(make_problem(X, y[:, None], None, intercept=True, seed=0), look_at_features(X, None), 600)
-    sample, place = rows.first(200), HOST
-    good = judge(sample, [Part(1.0, sw.kernels.Gaussian(), np.full(4, 2.0))], place, per_feature=False)
-    wrong = judge(sample, [Part(1.0, sw.kernels.Gaussian(), np.array([2.0, 2.0, 2.0, 1e3]))], place, per_feature=True)
-    assert not_refuted([wrong, good], rows, place) == [good]
+    sample, many = rows.first(200), Learned(np.zeros(4), 0.0, 0.0, per_feature=True)
+    good = judge(sample, [Part(1.0, sw.kernels.Gaussian(), np.full(4, 2.0))])
+    wrong = judge(sample, [Part(1.0, sw.kernels.Gaussian(), np.array([2.0, 2.0, 2.0, 1e3]))], many)
+    assert not_refuted([wrong, good], rows) == [good]
     few = rows.first(300)  # of fewer than the sample, only the best by score is asked, if it has many length scales
-    assert not_refuted([wrong, good], few, place) == [good, wrong]
+    assert not_refuted([wrong, good], few) == [good, wrong]
     monkeypatch.setattr(
-        "stopwise.selection.unseen_rows.best_first", lambda all: sorted(all, key=lambda c: not c.per_feature)
+        "stopwise.selection.candidates.best_first", lambda all: sorted(all, key=lambda c: not c.per_feature)
     )
-    assert not_refuted([wrong, good], few, place) == [good]
-    assert not_refuted([wrong, good], rows.first(205), place) == [wrong, good]
+    assert not_refuted([wrong, good], few) == [good]
+    assert not_refuted([wrong, good], rows.first(205)) == [wrong, good]
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -88,10 +87,10 @@ def test_close_pairs_tell_a_rough_truth_from_noise_where_errors_do_not(seed):
     X = rng.normal(size=(600, 8))
     X = np.vstack([X, X[:15] + 0.02 * rng.normal(size=(15, 8))])
     y = np.linalg.cholesky(sw.kernels.Laplace(4.0)(X)) @ rng.normal(size=len(X))
-    rows, place = rows_of(X, y), HOST
+    rows = rows_of(X, y)
     sample, unseen = rows.first(300), np.arange(300, rows.n_rows)
     shapes = [Part(1.0, sw.kernels.Laplace(), np.full(8, 4.0)), Part(1.0, sw.kernels.Matern(), np.full(8, 3.0))]
-    rough, smooth = (judge(sample, [part], place, per_feature=False) for part in shapes)
-    worse = look_at(smooth, rows, unseen, place).errors() - look_at(rough, rows, unseen, place).errors()
+    rough, smooth = (judge(sample, [part]) for part in shapes)
+    worse = unseen_losses(smooth, rows, unseen)[0] - unseen_losses(rough, rows, unseen)[0]
     assert abs(worse.mean()) < worse.std() / np.sqrt(worse.size)
-    assert not_refuted([smooth, rough], rows, place) == [rough]
+    assert not_refuted([smooth, rough], rows) == [rough]

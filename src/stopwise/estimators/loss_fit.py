@@ -22,8 +22,7 @@ from stopwise.kernels import Kernel, Precomputed
 from stopwise.losses import Loss, Softmax, as_loss
 from stopwise.losses.base import spread_of, weighted_quantile
 from stopwise.rules import Critical, Fixed, LeaveOneOut, Prudent, Reason, Rule, Stop, as_rule
-from stopwise.selection.choice import Chosen
-from stopwise.selection.left_out_loss import choose_for_loss
+from stopwise.selection.choice import Chosen, choose_for_loss
 
 LEAST_SPREAD = 0.05
 """Residuals count as spread by at least this share of y's spread where a loss reads its scale off them: the path starts

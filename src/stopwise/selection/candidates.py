@@ -1,4 +1,4 @@
-"""What may be chosen, and how good it is: kernels with length scales, judged by ridge on a sample.
+"""What may be chosen, and how good it is: kernels with length scales, judged by ridge on a sample and on other rows.
 
 On distinct rows with weights w, D = diag(sqrt w), n = sum w, the model is y ~ N(F b, s^2 (I + nu K)), K = D Gram D / n.
 The fixed part F b (an intercept, or an intercept and a linear part) is projected out of both sides: its directions
@@ -6,6 +6,12 @@ cost degrees of freedom and no penalty. Replicates add their own spread to s^2 a
 evidence is that of the table with every row written out. One replicate (a row of responses) is left out at a time,
 with all its copies. The score is the evidence plus the log of the left-out error; the error's rows are kept, so that
 the difference of two candidates has a standard error.
+
+Rows outside the sample may speak against a candidate. It is a Gaussian process on the sample: in units of the noise
+variance, ridge at the ratio nu has prior covariance (nu / n) k less what is free, and predicts an unseen row of weight
+w with variance 1/w + v(x). Squared errors tell how well it predicts, each response at its best ratio; the log density,
+at the likeliest ratio, also whether its noise and its roughness are those of the rows: a smooth kernel with much noise
+and a rough one with little predict alike but for rows that lie close together.
 """
 
 from __future__ import annotations
@@ -19,115 +25,25 @@ from typing import cast
 
 import numpy as np
 
-from stopwise._support.array_library import HOST, ArrayLibrary
+from stopwise._support.array_library import HOST
 from stopwise._support.arrays import Array
 from stopwise._support.minimum import lowest_by_parabola
+from stopwise.engine.operators.centring import projected
 from stopwise.engine.solves.search_start import SearchStart, start_from
 from stopwise.kernels import Kernel
 from stopwise.kernels.gradients import Values, gram_and_pullback
 from stopwise.kernels.stationary import Stationary
+from stopwise.sample import Sample
 from stopwise.selection.learning import Learned, cost_of_slopes
-from stopwise.selection.rows import Sample
 
 MAX_RATIO = 1e9
 """The largest signal-to-noise ratio nu at which kernels are compared: beyond, the evidence has lost too many digits."""
+LEAST_ROWS = 8
+"""Fewer rows say nothing: unseen ones refute nothing, and of fewer distinct rows in all nothing is searched (Matern 3/2
+at the median distance)."""
 _CURVE_POINTS = 56
 _LEAST_LEFT = 1e-9
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """Ridge on a sample at a grid of ratios nu, each response judged at its own best one.
-
-    `ratios` is the grid (g,), `shrinkage` = 1 / (1 + nu lambda) (m, g), `errors` the squared left-out error of
-    every row by its weight, (m, g, q), in units of each response's variance. Only `vectors` stay where they were made.
-    """
-
-    sample: Sample
-    values: Array
-    vectors: Values
-    coordinates: Array
-    ratios: Array
-    shrinkage: Array
-    errors: Array
-
-    def evidence_curve(self) -> Array:
-        """-2 log likelihood / n at each ratio, (g, q)."""
-        n, free = self.sample.n_samples, self.sample.n_free
-        variance = (self.shrinkage.T @ self.coordinates**2 + self.sample.spread_within) / free
-        variance = np.maximum(variance, 1e-300)
-        determinant = np.log1p(np.outer(self.ratios, self.values)).sum(axis=1)
-        d = self.sample.fixed.shape[1] - int(self.sample.intercept)
-        slopes = cost_of_slopes(self.sample.fixed_energy, d, variance, self.sample.picking) if d else 0.0
-        return cast(Array, (free * np.log(variance) + determinant[:, None] + slopes) / n)
-
-    @property
-    def best(self) -> Array:
-        """For each response the index of the ratio with the smallest left-out error."""
-        return cast(Array, np.argmin(self.errors.sum(axis=0), axis=0))
-
-    @property
-    def rows(self) -> Array:
-        """Squared left-out errors of every row by its weight, (m, q), each response at its best ratio."""
-        return cast(Array, self.errors[:, self.best, np.arange(self.errors.shape[2])])
-
-    @property
-    def log_errors(self) -> Array:
-        """Log mean squared left-out error of each response."""
-        return cast(Array, np.log(np.maximum(self.rows.sum(axis=0) / self.sample.n_samples, 1e-300)))
-
-    @property
-    def evidences(self) -> Array:
-        """The evidence of each response at its own best ratio."""
-        return np.array([lowest_by_parabola(column)[0] for column in self.evidence_curve().T])
-
-    @property
-    def ratio(self) -> float:
-        """The ratio of the highest evidence (the median over responses)."""
-        return float(self.ratios[int(np.median([lowest_by_parabola(column)[1] for column in self.evidence_curve().T]))])
-
-    @property
-    def starts(self) -> tuple[SearchStart, ...] | None:
-        """For each response where a search for its stop on all rows starts.
-
-        None where the largest ratio is the best, since a stop may be far beyond, and where rows have no error.
-        """
-        if np.any(self.best == self.ratios.size - 1) or not np.isfinite(self.rows).all():
-            return None
-        n, errors = self.sample.n_samples, self.errors[:, ::-1]
-        places = np.log(n / self.ratios[::-1])
-        return tuple(start_from(places, errors[:, :, j].T, n) for j in range(errors.shape[2]))
-
-
-def left_out(sample: Sample, gram: Values, library: ArrayLibrary) -> LeftOut:
-    """Ridge with a kernel matrix, which is where `library` works and is overwritten, every row left out in turn."""
-    root = library.take(sample.root_weights)
-    gram *= root[:, None]
-    gram *= root[None, :] / sample.n_samples
-    where, vectors = library.eigh(projected(gram, library.take(sample.fixed)))
-    values = np.maximum(library.host(where), 0.0)
-    largest = max(float(values[-1]), 1e-300)
-    ratios = np.geomspace(1e-2 / largest, max(min(1e12 / largest, MAX_RATIO), 1e2 / largest), _CURVE_POINTS)
-    shrinkage = 1 / (1 + np.outer(values, ratios))
-    coordinates = library.host(vectors.T @ library.take(sample.free_responses))
-    leverage = 1 - library.host((vectors**2) @ library.take(shrinkage)) + (sample.fixed**2).sum(axis=1)[:, None]
-    left = 1 - leverage / sample.replicates[:, None]
-    inverse = np.where(left > _LEAST_LEFT, 1 / np.maximum(left, _LEAST_LEFT), np.inf) ** 2
-    errors = np.empty((*shrinkage.shape, coordinates.shape[1]))
-    for j in range(coordinates.shape[1]):
-        residual = library.host(vectors @ library.take(coordinates[:, j : j + 1] * shrinkage))
-        with np.errstate(invalid="ignore"):
-            errors[:, :, j] = (residual**2 + sample.within[:, j : j + 1]) * inverse
-    errors = np.where(np.isnan(errors), np.inf, errors)
-    return LeftOut(sample, values, vectors, coordinates, ratios, shrinkage, errors)
-
-
-def projected(matrix: Values, fixed: Values) -> Values:
-    """(I - Q Q') M (I - Q Q') for orthonormal columns Q; M is overwritten."""
-    image = matrix @ fixed
-    matrix -= fixed @ image.T
-    matrix -= (image - fixed @ (fixed.T @ image)) @ fixed.T
-    return matrix
+_LEAST_RATIO = 1e-3
 
 
 @dataclass(frozen=True)
@@ -138,14 +54,14 @@ class Part:
     kernel: Stationary
     scales: Array
 
-    def gram(self, sample: Sample, library: ArrayLibrary) -> Values:
-        """The kernel matrix of a sample, times the share, there."""
-        rows = library.take(sample.covariates / self.scales)
-        return self.share * gram_and_pullback(self.kernel, rows, library.module)[0]
+    def gram(self, sample: Sample) -> Values:
+        """The kernel matrix of a sample, times the share."""
+        rows = sample.library.take(sample.covariates / self.scales)
+        return self.share * gram_and_pullback(self.kernel, rows, sample.library.module)[0]
 
-    def between(self, new: Array, sample: Sample, library: ArrayLibrary) -> Values:
-        """The kernel between new rows and a sample's, times the share, there."""
-        new, rows = new / self.scales, sample.covariates / self.scales
+    def between(self, new: Array, sample: Sample) -> Values:
+        """The kernel between new rows and a sample's, times the share."""
+        new, rows, library = new / self.scales, sample.covariates / self.scales, sample.library
         if library is HOST:
             return self.share * self.kernel(new, rows)
         both = library.take(np.concatenate([new, rows]))
@@ -154,28 +70,67 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """Kernels with their shares (one, or an average of several), and how well they do on a sample."""
+    """Kernels with their shares (one, or an average of several), and ridge with them on a sample at a grid of ratios.
+
+    `values` (m,) and `vectors` are the eigenpairs of K, `coordinates` (m, q) the responses in them, `ratios` the grid
+    of nu, `shrinkage` = 1 / (1 + nu lambda) (m, g) and `left_out` the squared left-out error of every row by its
+    weight, (m, g, q), in units of each response's variance. Only `vectors` stay where they were made.
+    """
 
     parts: tuple[Part, ...]
-    per_feature: bool
+    learned: Learned | None
     sample: Sample
-    result: LeftOut
-    learned: Learned | None = None
+    values: Array
+    vectors: Values
+    coordinates: Array
+    ratios: Array
+    shrinkage: Array
+    left_out: Array
 
     @cached_property
-    def evidence(self) -> float:
-        """-2 log likelihood per sample, averaged over responses."""
-        return float(self.result.evidences.mean())
+    def evidence_curve(self) -> Array:
+        """-2 log likelihood / n at each ratio, (g, q)."""
+        sample, n, free = self.sample, self.sample.n_samples, self.sample.n_free
+        variance = np.maximum((self.shrinkage.T @ self.coordinates**2 + sample.spread_within) / free, 1e-300)
+        determinant = np.log1p(np.outer(self.ratios, self.values)).sum(axis=1)
+        d = sample.fixed.shape[1] - int(sample.intercept)
+        energy = ((sample.fixed.T @ sample.responses) ** 2).sum(axis=0)  # which is centred: of the slopes alone
+        slopes = cost_of_slopes(energy, d, variance, sample.picking) if d else 0.0
+        return cast(Array, (free * np.log(variance) + determinant[:, None] + slopes) / n)
+
+    @property
+    def likeliest(self) -> Array:
+        """For each response the index of the ratio with the highest evidence."""
+        return cast(Array, np.argmin(self.evidence_curve, axis=0))
 
     @cached_property
-    def log_error(self) -> float:
-        """Log mean squared error on left-out rows, averaged over responses; 0 is about the constant function's."""
-        return float(self.result.log_errors.mean())
+    def best(self) -> Array:
+        """For each response the index of the ratio with the smallest left-out error."""
+        return cast(Array, np.argmin(self.left_out.sum(axis=0), axis=0))
 
     @cached_property
     def errors(self) -> Array:
-        """Squared error on each left-out row by its weight, averaged over responses."""
-        return cast(Array, self.result.rows.mean(axis=1))
+        """Squared left-out errors of every row by its weight, (m, q), each response at its best ratio."""
+        return cast(Array, self.left_out[:, self.best, np.arange(self.best.size)])
+
+    @cached_property
+    def evidences(self) -> Array:
+        """-2 log likelihood per sample of each response, at its likeliest ratio."""
+        return np.array([lowest_by_parabola(column)[0] for column in self.evidence_curve.T])
+
+    @cached_property
+    def log_errors(self) -> Array:
+        """Log mean squared left-out error of each response; 0 is about the constant function's."""
+        return cast(Array, np.log(np.maximum(self.errors.sum(axis=0) / self.sample.n_samples, 1e-300)))
+
+    @property
+    def evidence(self) -> float:
+        """Averaged over responses, as the next."""
+        return float(self.evidences.mean())
+
+    @property
+    def log_error(self) -> float:
+        return float(self.log_errors.mean())
 
     @property
     def score(self) -> float:
@@ -189,10 +144,27 @@ class Candidate:
         Each of its two terms is minus two log likelihoods over n, lowered by p / n (Wilks); by 1 / q of that for each
         of q responses that share the length scales. The left-out error is also flattered by slopes that were picked.
         """
-        scales = len(np.unique(self.sample.groups)) if self.per_feature else 1
+        scales = self.sample.n_groups if self.per_feature else 1
         picking = self.sample.picking if self.linear else 0.0
-        flattery = 2 * (scales / max(1, self.sample.means.shape[1]) + picking) / self.sample.n_samples
-        return cast(Array, self.result.evidences + self.result.log_errors + flattery)
+        flattery = 2 * (scales / max(1, self.best.size) + picking) / self.sample.n_samples
+        return cast(Array, self.evidences + self.log_errors + flattery)
+
+    @property
+    def row_ratio(self) -> float:
+        """The signal-to-noise ratio of a single row with the highest evidence (the median over responses)."""
+        return max(float(self.ratios[int(np.median(self.likeliest))] / self.sample.n_samples), _LEAST_RATIO)
+
+    @property
+    def starts(self) -> tuple[SearchStart, ...] | None:
+        """For each response where a search for its stop on all rows starts.
+
+        None where the largest ratio is the best, since a stop may be far beyond, and where rows have no error.
+        """
+        if np.any(self.best == self.ratios.size - 1) or not np.isfinite(self.errors).all():
+            return None
+        n, errors = self.sample.n_samples, self.left_out[:, ::-1]
+        places = np.log(n / self.ratios[::-1])
+        return tuple(start_from(places, errors[:, :, j].T, n) for j in range(errors.shape[2]))
 
     @property
     def kernel(self) -> Stationary:
@@ -200,14 +172,19 @@ class Candidate:
         return self.parts[0].kernel
 
     @property
-    def linear(self) -> bool:
-        """Whether a linear part is left unpenalised."""
-        return self.sample.linear
-
-    @property
     def scales(self) -> Array:
         """Its length scales."""
         return self.parts[0].scales
+
+    @property
+    def per_feature(self) -> bool:
+        """Whether it has one length scale for each group of features."""
+        return self.learned is not None and self.learned.per_feature
+
+    @property
+    def linear(self) -> bool:
+        """Whether a linear part is left unpenalised."""
+        return self.sample.linear
 
     @property
     def name(self) -> str:
@@ -215,39 +192,102 @@ class Candidate:
         names = [part.kernel.name if part.share == 1 else f"{part.share:.2g} {part.kernel.name}" for part in self.parts]
         return " + ".join(["linear", *names] if self.linear else names)
 
-    def gap(self, other: Candidate) -> tuple[float, float]:
-        """By how much the left-out error is larger than another's, and the standard error of that difference.
-
-        A row that alone decides a slope of the linear part has no prediction when left out: its error is infinite.
-        """
-        difference = self.errors - other.errors
-        if not np.isfinite(difference).all():
-            return math.inf, math.inf
-        return float(difference.mean()), float(difference.std()) / math.sqrt(difference.size)
-
     def in_units(self, spread: Array) -> Kernel:
         """The kernel on features in their own units, of which one standard deviation is `spread`."""
-        kernels: list[Kernel] = [
-            kernel if part.share == 1 else part.share * kernel
-            for part in self.parts
-            for kernel in [part.kernel.with_length_scale(part.scales * spread)]
-        ]
-        return reduce(add, kernels)
+        kernels = [part.kernel.with_length_scale(part.scales * spread) for part in self.parts]
+        if len(kernels) == 1:
+            return kernels[0]
+        return reduce(add, [part.share * kernel for part, kernel in zip(self.parts, kernels, strict=True)])
 
 
-def judge(
-    sample: Sample,
-    parts: Sequence[Part],
-    library: ArrayLibrary,
-    *,
-    per_feature: bool,
-    learned: Learned | None = None,
-) -> Candidate:
-    """The score of kernels with given length scales on a sample."""
-    gram = sum((part.gram(sample, library) for part in parts), library.zeros(sample.n_rows, sample.n_rows))
-    return Candidate(tuple(parts), per_feature, sample, left_out(sample, gram, library), learned)
+def judge(sample: Sample, parts: Sequence[Part], learned: Learned | None = None) -> Candidate:
+    """Ridge with some kernels on a sample, every row left out in turn."""
+    library, root = sample.library, sample.library.take(sample.root_weights)
+    gram = sum((part.gram(sample) for part in parts), library.zeros(sample.n_rows, sample.n_rows))
+    gram *= root[:, None]
+    gram *= root[None, :] / sample.n_samples
+    there, vectors = library.eigh(projected(gram, library.take(sample.fixed)))
+    values = np.maximum(library.host(there), 0.0)
+    largest = max(float(values[-1]), 1e-300)
+    ratios = np.geomspace(1e-2 / largest, max(min(1e12 / largest, MAX_RATIO), 1e2 / largest), _CURVE_POINTS)
+    shrinkage = 1 / (1 + np.outer(values, ratios))
+    coordinates = library.host(vectors.T @ library.take(sample.free_responses))
+    leverage = 1 - library.host((vectors**2) @ library.take(shrinkage)) + (sample.fixed**2).sum(axis=1)[:, None]
+    left = 1 - leverage / sample.replicates[:, None]
+    inverse = np.where(left > _LEAST_LEFT, 1 / np.maximum(left, _LEAST_LEFT), np.inf) ** 2
+    errors = np.empty((*shrinkage.shape, coordinates.shape[1]))
+    for j in range(coordinates.shape[1]):
+        residual = library.host(vectors @ library.take(coordinates[:, j : j + 1] * shrinkage))
+        with np.errstate(invalid="ignore"):
+            errors[:, :, j] = (residual**2 + sample.within[:, j : j + 1]) * inverse
+    errors = np.where(np.isnan(errors), np.inf, errors)
+    ridge = values, vectors, coordinates, ratios, shrinkage, errors
+    return Candidate(tuple(parts), learned, sample, *ridge)
 
 
 def best_first(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Best score first; the one listed first (smoother, fewer length scales) where two tie."""
     return sorted(candidates, key=lambda c: round(c.score, 9))
+
+
+def unseen_losses(candidate: Candidate, rows: Sample, unseen: Array) -> tuple[Array, Array]:
+    """Squared errors (u,) and -2 log densities (u,) of rows outside a sample, which is the first of `rows`.
+
+    Both are means over responses. With F the free columns of the sample, t those of the new rows, D = diag(sqrt w) and
+    V the eigenvectors less their part in F: `images` = (k(new, rows) - t F' D K) D V, `prior` = k(x, x) less what is
+    free; |t|^2 is the variance of what is free, and t F'y its prediction.
+    """
+    sample, library, new = candidate.sample, candidate.sample.library, rows.covariates[unseen]
+    gram = sum(part.gram(sample) for part in candidate.parts)
+    cross = sum(part.between(new, sample) for part in candidate.parts)
+    root, fixed = library.take(sample.root_weights[:, None]), library.take(sample.fixed)
+    design = sample.root_weights[:, None] * sample.design(sample.covariates)
+    columns = sample.design(new) @ np.linalg.lstsq(design, sample.fixed, rcond=1e-10)[0]
+    seen = root * (candidate.vectors - fixed @ (fixed.T @ candidate.vectors))
+    weighted = root * fixed
+    pulled = weighted.T @ gram
+    both = library.host(cross @ weighted) - columns @ library.host(pulled @ weighted) / 2
+    images = library.host(cross @ seen - library.take(columns) @ (pulled @ seen))
+    prior = sum(part.share for part in candidate.parts) - 2 * (columns * both).sum(axis=1)
+    truth = (rows.means[unseen] - sample.middle) / sample.unit - columns @ (sample.fixed.T @ sample.responses)
+
+    def residuals(at: Array) -> tuple[Array, Array, Array]:
+        shrinkage, share = candidate.shrinkage[:, at], candidate.ratios[at] / sample.n_samples
+        return truth - images @ (share * shrinkage * candidate.coordinates), shrinkage, share
+
+    errors = (residuals(candidate.best)[0] ** 2).mean(axis=1)
+    residual, shrinkage, share = residuals(candidate.likeliest)
+    level = ((shrinkage * candidate.coordinates**2).sum(axis=0) + sample.spread_within) / sample.n_free
+    left = np.maximum(prior[:, None] - images**2 @ (share * shrinkage), 0.0)
+    own = 1 / rows.weights[unseen] + (columns**2).sum(axis=1)
+    variance = np.maximum(level, 1e-300) * (share * left + own[:, None])
+    return cast(Array, errors), cast(Array, (np.log(variance) + residual**2 / variance).mean(axis=1))
+
+
+def not_refuted(finalists: list[Candidate], rows: Sample) -> list[Candidate]:
+    """Those that rows outside the sample do not speak against, the best score first.
+
+    No other predicts these rows better by a standard error, and of those left no other has them less surprising by one.
+    Where such rows are fewer than the sample, they may refute length scales per feature alone, which are most easily
+    learned wrong, and by the best with one length scale.
+    """
+    seen = finalists[0].sample.n_rows
+    unseen = np.arange(seen, rows.n_rows)
+    if unseen.size < LEAST_ROWS:
+        return finalists
+    ranked = best_first(finalists)
+    losses = {c: unseen_losses(c, rows, unseen) for c in ranked}
+    if unseen.size < seen:
+        one = [c for c in ranked if not c.per_feature]
+        refuted = ranked[0].per_feature and one and _worse(losses[ranked[0]][0], losses[one[0]][0])
+        return one if refuted else ranked
+    for kind in (0, 1):
+        least = min((losses[c][kind] for c in ranked), key=lambda loss: float(loss.mean()))
+        ranked = [c for c in ranked if not _worse(losses[c][kind], least)]
+    return ranked
+
+
+def _worse(loss: Array, than: Array) -> bool:
+    """Whether one loss is larger than another by more than a standard error of the difference."""
+    gap = loss - than
+    return float(gap.mean()) > float(gap.std()) / math.sqrt(gap.size)

@@ -2,32 +2,63 @@
 
 Everything happens in standard deviations of the features and of y, so units do not matter; the kernel that comes out is
 in the features' own units.
+
+On one covariate Matern 1/2, 3/2 and 5/2 are scored on all rows: they have a finite state, so that evidence and left-out
+error of every row cost a few passes (a Gaussian has none). They are scored on bins that are an eighth as wide as the
+fit's detail, which no score can tell from single rows, each at its own best penalty; of kernels that the score can
+barely tell apart the roughest is taken.
+
+For another loss than squares, the search for squares proposes: its own choice, the best of each kernel with one length
+scale, and longer ones, up to nearly linear. Each is then walked along the clock with the loss itself on some hundred
+rows. As for squares the lowest sum of left-out loss and evidence wins (`LossPath.score`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.memory import keep_freed_memory
 from stopwise._support.threads import blas_threads
+from stopwise.engine.line.merged_rows import block_means, merge_rows
+from stopwise.engine.line.scores import ScaleFound, best_scale
+from stopwise.engine.loss_fits.loss_path import LossPath, walk
+from stopwise.engine.loss_fits.loss_rows import LossRows, enough_landmarks, kernel_problem
 from stopwise.engine.solves.search_start import SearchStart
 from stopwise.kernels import Gaussian, Kernel, Laplace, Matern, ProductLaplace, ProductMatern
 from stopwise.kernels.stationary import Stationary
-from stopwise.problem import Problem
-from stopwise.selection.kernel_search import Search, effort
-from stopwise.selection.one_covariate import choose_on_line, takes_line
+from stopwise.losses import Loss
+from stopwise.problem import Problem, make_problem
+from stopwise.sample import Features, look_at_features, make_sample
+from stopwise.selection.kernel_search import Budget, Search, effort
 from stopwise.selection.result import Selection, describe
-from stopwise.selection.rows import look_at_features, make_sample
 
 KERNELS: tuple[Stationary, ...] = (Gaussian(), Matern(), ProductMatern(), Laplace(), ProductLaplace())
 """Smooth ones first: an earlier one wins a tie."""
 OWN_KERNELS = 10
 """Up to so many responses may have a kernel each: the time grows with their number, and so does what sharing gains."""
+LEAST_PLACES, _PLACES = 300, 2_048
+"""On a line: with fewer distinct places the menu with the Gaussian is as quick, and no worse; bins of the first search.
+"""
+_BARELY = 4.0
+"""Scores, times the number of values, that differ by less tell nothing: a score is two log likelihoods, each times -2,
+and twice the log of a Bayes factor up to 2 is "not worth more than a bare mention" (Kass & Raftery 1995)."""
+LOSS_KERNELS: dict[str, Stationary] = {"gaussian": Gaussian(), "laplace": Laplace()}
+"""The smoothest and the roughest: an average of the two may be proposed as well."""
+LOSS_BUDGET = Budget(
+    rows=200, more_rows=200, unseen_rows=300, steps_together=4, first_steps=3, steps=6, sharing=1, learned_further=0
+)
+"""The search that proposes for a loss; it is a quarter of what squares get, since the loss itself judges."""
+JUDGED_CLASSES, JUDGED_NUMBERS = (400, 150), (800, 200)
+"""Rows and landmarks that candidates are judged on: of counts and residuals a few rows carry most of the loss."""
+LONGER, STRAIGHT = 4.0, 300.0
+"""How much longer than the best a Gaussian's length scale is tried, and how many standard deviations (times the root of
+their number) make it a linear kernel: curves are then penalised 10^5 times as much as lines."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +98,7 @@ def choose_kernels(
         return replace(choose_kernel(part, given, relevance, linear=linear), responses=(j,))
 
     few = 1 < len(everyone) <= OWN_KERNELS and not together
-    if few and takes_line(problem, given):  # one length scale from hundreds of rows: sharing gains nothing
+    if few and states_on_line(problem, given):  # one length scale from hundreds of rows: sharing gains nothing
         return [own(j) for j in everyone]
     shared = replace(choose_kernel(problem, given, relevance, linear=linear), responses=everyone)
     if not few or shared.scores is None:
@@ -83,21 +114,16 @@ def choose_kernel(problem: Problem, given: Kernel | None, relevance: bool | str,
 
     `linear`: whether a linear part may be left unpenalised, which the solver must be able to project out.
     """
-    if given is not None and not (isinstance(given, Stationary) and given.length_scale == "auto"):
+    if given is not None and not (isinstance(given, Stationary) and given.needs_scale):
         kernel = given.resolved(problem.covariates)
         kernel.check(problem.covariates)
         return Chosen(kernel, problem)
-    if takes_line(problem, given):
-        kernel, table = choose_on_line(problem, given, problem.block)
-        return Chosen(kernel, problem, None, table)
-    kernels = KERNELS if given is None else (given.with_length_scale(1.0),)
-    # A kernel asked for by name keeps one length scale unless more are asked for.
-    wanted = relevance is True or (relevance == "auto" and given is None)
+    if states := states_on_line(problem, given):
+        return _on_line(problem, states)
     with blas_threads(1):  # samples are small
         budget, library = effort(problem.n_rows)
-        linear = linear and given is None
-        search = Search(kernels, wanted, forced=relevance is True, linear=linear, budget=budget, library=library)
-        return search_for(problem, search)
+        kernels = KERNELS if given is None else (given.with_length_scale(1.0),)
+        return search_for(problem, Search(kernels, relevance, linear and given is None, budget, library))
 
 
 def search_for(problem: Problem, search: Search) -> Chosen:
@@ -105,16 +131,138 @@ def search_for(problem: Problem, search: Search) -> Chosen:
     keep_freed_memory()
     features = look_at_features(problem.covariates, problem.weights, problem.shared_scales)
     if not features.kept.size:
-        nothing = Selection((), features.table(None, False), "no feature varies: the fit is constant")
+        nothing = Selection((), features.table(np.zeros(0), False), "no feature varies: the fit is constant")
         return Chosen(search.kernels[0].with_length_scale(1.0), problem, None, nothing)
     best, tried = search.best(make_sample(problem, features, search.budget.more_rows + search.budget.unseen_rows))
-    if features.kept.size < problem.covariates.shape[1]:
-        problem = replace(problem, covariates=problem.covariates[:, features.kept])
-    table = describe(problem, features, best, tried)
-    kept = None if problem.covariates.shape[1] == len(table.features) else features.kept
+    kept = features.kept if features.kept.size < problem.covariates.shape[1] else None
+    if kept is not None:
+        problem = replace(problem, covariates=problem.covariates[:, kept])
     varies = np.ptp(problem.responses, axis=0) > 0
     scores = np.full(varies.size, np.nan)
     scores[varies] = best.fair_scores
+    table, kernel = describe(problem, features, best, tried), best.in_units(features.spread)
     problem = problem.with_trend(best.sample.slopes) if best.linear else problem
-    kernel, starts = best.in_units(features.spread), best.result.starts if np.all(varies) else None
-    return Chosen(kernel, problem, kept, table, scores, starts=starts)
+    return Chosen(kernel, problem, kept, table, scores, starts=best.starts if np.all(varies) else None)
+
+
+# ---- one covariate ----------------------------------------------------------------------------------------------
+
+
+def states_on_line(problem: Problem, given: Kernel | None) -> tuple[int, ...]:
+    """The states of the kernels to try on one covariate with places enough, and none elsewhere."""
+    states: tuple[int, ...] = (3, 2, 1) if given is None else (1,) if isinstance(given, Laplace) else ()
+    if isinstance(given, Matern):
+        states = (int(given.smoothness + 0.5),)
+    x = problem.covariates
+    if not states or not isinstance(x, np.ndarray) or x.shape[1] != 1 or len(x) < LEAST_PLACES:
+        return ()
+    varies = bool(np.any(problem.responses != problem.responses[0]))
+    return states if varies and np.unique(x[:, 0]).size >= LEAST_PLACES else ()
+
+
+def _on_line(problem: Problem, states: Sequence[int]) -> Chosen:
+    """The best of some kernels; neighbours that share their noise count as one observation, their mean."""
+    centred = problem.responses - problem.mean_response()
+    spread = np.sqrt(np.average(centred**2, axis=0, weights=problem.weights))
+    used = spread > 0
+    rows = merge_rows(problem.covariates[:, 0], centred[:, used] / spread[used], problem.weights, problem.counts)
+    n_values = rows.n_samples * rows.responses.shape[1]
+    if problem.block is not None:
+        # A rougher kernel would follow the noise that neighbours share: no tie is broken towards it.
+        rows, n_values = block_means(rows, problem.block), math.inf
+    found = [best_scale(rows, p, intercept=problem.intercept, most_places=_PLACES) for p in states]
+    best = roughest_of_the_best(found, n_values)
+    unit = problem.spread() if len(spread) == 1 else 1.0
+    table = tuple(
+        {
+            "kernel": each.kernel.name,
+            "per_feature": False,
+            "length_scale": [each.length_scale],
+            "rows": each.n_places,
+            "evidence": each.evidence,
+            "left_out_rmse": unit * math.exp(each.log_left_out / 2),
+            "score": each.score,
+            "chosen": each is best,
+        }
+        for each in sorted(found, key=lambda each: each is not best)
+    )
+    tie = "" if best.score == min(each.score for each in found) else ", up to what the rows can tell,"
+    told = f"{best.kernel.name} has the lowest score{tie} on {rows.n_places:,} places of one covariate"
+    features = look_at_features(problem.covariates, problem.weights).table(np.array([best.length_scale]), False)
+    counts = best.n_places, rows.n_places, problem.n_samples
+    return Chosen(best.kernel, problem, None, Selection(table, features, told, *counts))
+
+
+def roughest_of_the_best(found: Sequence[ScaleFound], n_values: float) -> ScaleFound:
+    """The kernel with the lowest score, or the roughest of those that `n_values` responses barely tell from it.
+
+    A penalty mends a kernel that is too rough, and none that is too smooth.
+    """
+    barely = min(each.score for each in found) + _BARELY / n_values
+    return min((each for each in found if each.score <= barely), key=lambda each: each.states)
+
+
+# ---- another loss -----------------------------------------------------------------------------------------------
+
+
+def choose_for_loss(
+    rows: LossRows, loss: Loss, targets: Array, given: Kernel | None, relevance: bool | str, intercept: bool, seed: int
+) -> Chosen:
+    """The kernel for a loss; `targets` (n, q) stand for the responses where squares propose."""
+    problem = make_problem(rows.covariates, targets, rows.weights, intercept=True, seed=seed)
+    if given is not None and not (isinstance(given, Stationary) and given.needs_scale):
+        return choose_kernel(problem, given, relevance)
+    with blas_threads(1):
+        kernels = tuple(LOSS_KERNELS.values()) if given is None else (given.with_length_scale(1.0),)
+        proposed = search_for(problem, Search(kernels, relevance, budget=LOSS_BUDGET))
+        table = cast(Selection, proposed.table)
+        x = rows.covariates if proposed.features is None else rows.covariates[:, proposed.features]
+        n_judged, n_landmarks = JUDGED_CLASSES if loss.for_classes else JUDGED_NUMBERS
+        picked = np.sort(np.random.default_rng(seed).permutation(len(rows.y))[:n_judged])
+        sample = LossRows(x[picked], rows.y[picked], rows.weights[picked])
+        if len(table) == 0 or len(np.unique(sample.y)) < 2:
+            return proposed
+        features = look_at_features(rows.covariates, rows.weights)
+        candidates = [proposed.kernel] if relevance is True else _candidates(proposed.kernel, table, features)
+        some = min(n_landmarks, len(sample.y))
+        settings = sample, loss, some, seed, intercept
+        judged = {each: walk(kernel_problem(each, *settings), final=False) for each in candidates}
+    best = min(candidates, key=lambda each: round(judged[each].score, 9))
+    table = _told(table, judged, best, len(sample.y))
+    if isinstance(best, Stationary):  # an average keeps the table of what was proposed
+        scales = np.broadcast_to(np.asarray(best.length_scale, dtype=np.float64), features.spread.size)
+        table = replace(table, features=features.table(scales, True))
+    freedom = judged[best].chosen.degrees_of_freedom / loss.width
+    count = enough_landmarks(len(rows.y), len(sample.y), freedom)
+    return replace(proposed, kernel=best, table=table, landmarks=count)
+
+
+def _candidates(proposed: Kernel, table: Selection, features: Features) -> list[Kernel]:
+    """The proposal, the best of each kernel with one length scale, and the first of these at longer ones."""
+    one_scale = [row for row in table if row["kernel"] in LOSS_KERNELS and not row["per_feature"]]
+    scored = [row for row in one_scale if row["score"] is not None and math.isfinite(row["score"])]
+    ranked = sorted(scored, key=lambda row: (-row["rows"], row["score"]))
+    best = {row["kernel"]: row for row in reversed(ranked)}
+    out = [proposed, *(LOSS_KERNELS[name].with_length_scale(row["length_scale"]) for name, row in best.items())]
+    if best:
+        smooth = best.get("gaussian", ranked[0])
+        out.append(LOSS_KERNELS[smooth["kernel"]].with_length_scale(LONGER * np.asarray(smooth["length_scale"])))
+        out.append(Gaussian(tuple(STRAIGHT * math.sqrt(features.spread.size) * features.spread)))
+    return list(dict.fromkeys(reversed(out)))
+
+
+def _told(table: Selection, judged: dict[Kernel, LossPath], best: Kernel, n_rows: int) -> Selection:
+    rows = [
+        {
+            "kernel": kernel.name,
+            "length_scale": list(np.atleast_1d(getattr(kernel, "length_scale", math.nan))),
+            "rows": n_rows,
+            "left_out_loss": path.lowest,
+            "score": path.score,
+            "chosen": kernel is best,
+        }
+        for kernel, path in sorted(judged.items(), key=lambda pair: pair[0] is not best)
+    ]
+    told = "left-out loss" if rows[0]["score"] == rows[0]["left_out_loss"] else "sum of left-out loss and evidence"
+    reason = f"{best.name} has the lowest {told}, {rows[0]['score']:.4g} a row, of {len(judged)} kernels"
+    return replace(table, tried=(*rows, *({**row, "chosen": False} for row in table.tried)), reason=reason)

@@ -22,13 +22,16 @@ from stopwise._support.torch import has_gpu, pick_device
 from stopwise.kernels.gradients import median_distance
 from stopwise.kernels.separable import Separable
 from stopwise.kernels.stationary import Stationary
-from stopwise.selection.candidates import Candidate, Part, best_first, judge
+from stopwise.sample import Sample
+from stopwise.selection.candidates import LEAST_ROWS, Candidate, Part, best_first, judge, not_refuted
 from stopwise.selection.learning import Learned, chosen_slopes, learn, learn_shares
-from stopwise.selection.rows import Sample
-from stopwise.selection.unseen_rows import LEAST_ROWS, not_refuted
 
 DEVICE_ROWS = 3_000
 """From here on a GPU that is there pays: loading torch takes seconds."""
+SMALL_ROWS = 60
+"""A smaller sample gets one length scale for all features, no linear part, and an average over kernels."""
+ROWS_PER_SLOPE = 5
+"""A linear part needs so many rows for each slope, and alone so many for each length scale that it stands for."""
 SHARES = 64
 """Posterior shares of kernels are multiples of 1/64: smaller ones change nothing that a small sample could show."""
 NEAR = 2.0
@@ -63,12 +66,8 @@ class Budget:
     """With so many others the best may share its place, and with the best that has one length scale,"""
     summed_rows: int = 2500
     """up to so many rows: beyond, chance is small and a sum of kernels costs as many times more."""
-    small_rows: int = 60
-    """A smaller sample gets one length scale for all features, no linear part, and an average over kernels."""
     product_features: float = 50
     """With more features, products of kernels have one length scale: a gradient takes a pass by feature."""
-    rows_per_slope: int = 5
-    """A linear part needs so many rows for each slope, and alone so many for each length scale that it stands for."""
 
 
 def effort(n_rows: int) -> tuple[Budget, ArrayLibrary]:
@@ -93,41 +92,48 @@ def effort(n_rows: int) -> tuple[Budget, ArrayLibrary]:
 
 @dataclass(frozen=True)
 class Search:
-    """How the best of some kernels is found; `forced`: only with one length scale per feature."""
+    """How the best of some kernels is found.
+
+    `relevance`: with one length scale for all features (False), only with one per feature (True), or ("auto") with
+    either; a kernel asked for by name, so that it is alone, then keeps one. `linear`: whether slopes may be free.
+    """
 
     kernels: Sequence[Stationary]
-    per_feature: bool
-    forced: bool = False
+    relevance: bool | str = "auto"
     linear: bool = False
     budget: Budget = Budget()
     library: ArrayLibrary = HOST
 
     def best(self, rows: Sample) -> tuple[Candidate, list[Candidate]]:
         """The best on rows of which the first are the sample, and everything tried."""
+        rows = replace(rows, library=self.library)
         if rows.n_rows < LEAST_ROWS or not rows.means.shape[1]:
-            best = self._typical(rows, self.kernels[min(1, len(self.kernels) - 1)])
+            best = _typical(rows, self.kernels[min(1, len(self.kernels) - 1)])
             return best, [best]
         sample = rows.first(self.budget.more_rows)
         if self.linear:
-            slopes = chosen_slopes(sample, sample.n_rows // self.budget.rows_per_slope)
-            rows, sample = replace(rows, slopes=slopes), replace(sample, slopes=slopes)
+            sample = replace(sample, slopes=chosen_slopes(sample, sample.n_rows // ROWS_PER_SLOPE))
         tried = self._listed(sample.first(self.budget.rows))
         finalists = self._finalists(tried, sample)
-        if sample.n_rows < self.budget.small_rows:
-            return self._by_odds(finalists), tried
-        trusted = finalists if self.forced else not_refuted(finalists, rows, self.library)
-        if self._may_be_linear(sample) and sample.n_rows >= self.budget.rows_per_slope * len(np.unique(sample.groups)):
-            tried.append(judge(sample.with_linear(), [], self.library, per_feature=False))
-            if _suffices(tried[-1], best_first(trusted)[0], len(tried)):
+        if sample.n_rows < SMALL_ROWS:
+            return _by_odds(finalists), tried
+        trusted = finalists if self.relevance is True else not_refuted(finalists, rows)
+        if self._may_be_linear(sample) and sample.n_rows >= ROWS_PER_SLOPE * sample.n_groups:
+            line = judge(sample.with_linear(), [])
+            tried.append(line)
+            # Half of the prior odds: of as many kernels the best is flattered. A score is two likelihoods.
+            flattery = 4 * math.log(len(tried)) / line.sample.n_samples
+            rival = best_first(trusted)[0].fair_scores.mean() + flattery
+            if line.log_error < 0 and line.fair_scores.mean() <= rival:
                 # What slopes leave may still curve: the smoothest kernel, at a scale that slopes do not explain.
-                return self._typical(sample.with_linear(), self.kernels[0]), [*tried, *finalists]
+                return _typical(line.sample, self.kernels[0]), [*tried, *finalists]
         best = self._best_or_sum(trusted)  # what unseen rows speak against has no share either
         return best, [*tried, *(c for c in finalists if c not in tried)]
 
-    def _typical(self, rows: Sample, kernel: Stationary) -> Candidate:
-        """A kernel at the median distance."""
-        scales = np.full(rows.covariates.shape[1], median_distance(rows.covariates))
-        return judge(rows, [Part(1.0, kernel, scales)], self.library, per_feature=False)
+    def _may_be_linear(self, sample: Sample) -> bool:
+        slopes = int(sample.slopes.sum())
+        enough = sample.n_rows >= max(ROWS_PER_SLOPE * slopes, SMALL_ROWS)
+        return self.linear and sample.intercept and slopes > 0 and enough
 
     def _listed(self, sample: Sample) -> list[Candidate]:
         """Every candidate, its length scales learned on the sample: from rough kernels to smooth ones.
@@ -135,58 +141,30 @@ class Search:
         The rougher a kernel, the wider the slopes that lead to its best length scales; the next one starts there.
         """
         d, budget = sample.covariates.shape[1], self.budget
+        samples = [sample, sample.with_linear()] if self._may_be_linear(sample) else [sample]
         typical = Learned(np.full(d, -math.log(median_distance(sample.covariates))), math.log(30.0), 0.0)
         starts = [typical]
-        found: list[list[Candidate]] = []
-        many_allowed = self.per_feature and d > 1 and (self.forced or sample.n_rows >= budget.small_rows)
+        found: list[Candidate] = []
+        auto = self.relevance == "auto" and len(self.kernels) > 1 and sample.n_rows >= SMALL_ROWS
         for kernel in reversed(self.kernels):
             product = isinstance(kernel, Separable)
             if product and d == 1 and len(self.kernels) > 1:
                 continue  # the same function as the kernel of the distance
-            first = self._first_scale(sample.first(min(300, budget.rows // 2)), kernel)
-            one = self._learn(sample, kernel, first, budget.steps_together, together=True)
-            judged = self._with_linear(sample, kernel, one, False)
-            if many_allowed and not (product and d > budget.product_features):
+            first = _first_scale(sample.first(min(300, budget.rows // 2)), kernel)
+            learned = [learn(sample, kernel, first, max_steps=budget.steps_together, together=True)]
+            if d > 1 and (self.relevance is True or auto) and not (product and d > budget.product_features):
                 # Where few features matter, one length scale for all may fit nothing, and its start leads nowhere.
-                begun = [self._learn(sample, kernel, each, budget.first_steps) for each in (one, *starts)]
+                begun = [learn(sample, kernel, each, max_steps=budget.first_steps) for each in (*learned, *starts)]
                 best = min(begun, key=lambda found: round(found.value, 9))
-                starts = [typical, self._learn(sample, kernel, best, budget.steps)]
-                judged += self._with_linear(sample, kernel, starts[1], True)
-            found.append(judged)
-        return [candidate for each in reversed(found) for candidate in each]
-
-    def _learn(self, sample: Sample, kernel: Stationary, start: Learned, steps: int, together: bool = False) -> Learned:
-        return learn(sample, kernel, start, max_steps=steps, together=together, library=self.library)
-
-    def _with_linear(self, sample: Sample, kernel: Stationary, found: Learned, per_feature: bool) -> list[Candidate]:
-        """A candidate, and the same with a linear part where that is allowed."""
-        both = [sample, sample.with_linear()] if self._may_be_linear(sample) else [sample]
-        parts = [Part(1.0, kernel, found.scales)]
-        return [judge(each, parts, self.library, per_feature=per_feature, learned=found) for each in both]
-
-    def _may_be_linear(self, sample: Sample) -> bool:
-        n, slopes = sample.n_rows, int(sample.slopes.sum())
-        enough = n >= max(self.budget.rows_per_slope * slopes, self.budget.small_rows)
-        return self.linear and sample.intercept and slopes > 0 and enough
-
-    def _first_scale(self, sample: Sample, kernel: Stationary) -> Learned:
-        """A start from the grid."""
-        d = sample.covariates.shape[1]
-        # A sum of d absolute differences is about sqrt(d) times the distance.
-        unit = median_distance(sample.covariates) * (math.sqrt(d) if isinstance(kernel, Separable) else 1.0)
-        low, high = _FINE_GRID if d <= _FEW_FEATURES else _GRID
-        scales = [np.full(d, unit * 2.0**power) for power in range(low, high + 1, 2)]
-        tried = [judge(sample, [Part(1.0, kernel, each)], HOST, per_feature=False) for each in scales]
-        at = min(range(len(tried)), key=lambda i: (round(tried[i].score, 9), -i))
-        edge = {0: "short", len(tried) - 1: "long"}.get(at)
-        fall = tried[1 if at == 0 else at - 1].score - tried[at].score if edge else 0.0
-        log_ratio = math.log(max(tried[at].result.ratio / sample.n_samples, 1e-3))
-        return Learned(cast(Array, -np.log(scales[at])), log_ratio, tried[at].score, edge, fall)
+                learned.append(learn(sample, kernel, best, max_steps=budget.steps))
+                starts = [typical, learned[1]]
+            found = [_judged(each, kernel, one) for one in learned for each in samples] + found
+        return found
 
     def _finalists(self, tried: Sequence[Candidate], sample: Sample) -> list[Candidate]:
         """The best few and the best with one length scale on all rows of the sample, some of them learned further."""
         budget = self.budget
-        ranked = best_first([c for c in tried if c.per_feature or not self.forced] or tried)
+        ranked = best_first([c for c in tried if c.per_feature or self.relevance is not True] or tried)
         if sample.n_rows <= budget.rows:
             return ranked
         best, further = ranked[: 1 + budget.sharing], budget.learned_further
@@ -195,31 +173,24 @@ class Search:
             best = [min((c for c in ranked if c.kernel.name == name), key=lambda c: c.evidence) for name in names]
             further = len(best)
         some = sample.first(budget.most_for_each)
-        each = [self._again(c, some, further=i < further) for i, c in enumerate(_and_one_scale(best, ranked))]
+        found = self._again(_and_one_scale(best, ranked), some, further)
         if some is sample:
-            return each
-        few = _and_one_scale(best_first(each)[: budget.learned_further], best_first(each))
-        return [self._again(c, sample, further=i < budget.learned_further) for i, c in enumerate(few)]
+            return found
+        ranked = best_first(found)
+        return self._again(_and_one_scale(ranked[: budget.learned_further], ranked), sample, budget.learned_further)
 
-    def _again(self, candidate: Candidate, sample: Sample, *, further: bool) -> Candidate:
-        """The same kernel on more rows, its length scales learned further there or not."""
-        found, kernel = cast(Learned, candidate.learned), candidate.kernel
-        sample = sample.with_linear() if candidate.linear else sample
-        if further:
-            # A feature that few rows found no use for is brought near again: from afar it has no slope to follow.
-            near = replace(found, logs=np.maximum(found.logs, found.logs.max() - NEAR))
-            found = self._learn(sample, kernel, near, self.budget.more_steps, together=not candidate.per_feature)
-        parts = [Part(1.0, kernel, found.scales)]
-        return judge(sample, parts, self.library, per_feature=candidate.per_feature, learned=found)
-
-    def _by_odds(self, finalists: Sequence[Candidate]) -> Candidate:
-        """For a small sample: all kernels, each with its posterior share by the evidence.
-
-        The left-out errors of so few rows tell more of these rows than of kernels, and shares learned from them too.
-        """
-        ranked = sorted(finalists, key=lambda c: round(c.evidence, 9))
-        n, best = ranked[0].sample.n_samples, ranked[0].evidence
-        return self._sum(ranked, np.array([math.exp(-0.5 * n * (c.evidence - best)) for c in ranked]))
+    def _again(self, candidates: Sequence[Candidate], rows: Sample, further: int) -> list[Candidate]:
+        """The same kernels on more rows, the length scales of the first ones learned further there."""
+        out = []
+        for i, candidate in enumerate(candidates):
+            found, sample = cast(Learned, candidate.learned), rows.with_linear() if candidate.linear else rows
+            if i < further:
+                # A feature that few rows found no use for is brought near again: from afar it has no slope to follow.
+                near = replace(found, logs=np.maximum(found.logs, found.logs.max() - NEAR))
+                steps, together = self.budget.more_steps, not found.per_feature
+                found = learn(sample, candidate.kernel, near, max_steps=steps, together=together)
+            out.append(_judged(sample, candidate.kernel, found))
+        return out
 
     def _best_or_sum(self, candidates: Sequence[Candidate]) -> Candidate:
         """The best, or where its score is lower a sum: of the best few and the best with one length scale.
@@ -231,30 +202,55 @@ class Search:
         some = _and_one_scale(alike[: 1 + self.budget.sharing], alike)
         if len(some) == 1 or best.sample.n_distinct > self.budget.summed_rows:
             return best
-        grams = [c.parts[0].gram(best.sample, self.library) for c in some]
-        ratio = max(best.result.ratio / best.sample.n_samples, 1e-3)
-        shares = learn_shares(best.sample, grams, ratio, self.library)
+        grams = [c.parts[0].gram(best.sample) for c in some]
+        shares = learn_shares(best.sample, grams, best.row_ratio)
         order = np.argsort(-shares, kind="stable")
-        return best_first([best, self._sum([some[i] for i in order], shares[order])])[0]
+        return best_first([best, _sum([some[i] for i in order], shares[order])])[0]
 
-    def _sum(self, candidates: Sequence[Candidate], weights: Array) -> Candidate:
-        """Candidates on the same rows as one kernel, in which each has a share; the first has the largest."""
-        shares = np.round(SHARES * weights / weights.sum()) / SHARES
-        shares[0] += 1.0 - shares.sum()
-        first = candidates[0]
-        parts = [Part(float(s), c.kernel, c.scales) for s, c in zip(shares, candidates, strict=True) if s > 0]
-        if len(parts) < 2:
-            return first
-        return judge(first.sample, parts, self.library, per_feature=first.per_feature, learned=first.learned)
+
+def _first_scale(sample: Sample, kernel: Stationary) -> Learned:
+    """A start from the grid, on the processor: few rows."""
+    d, sample = sample.covariates.shape[1], replace(sample, library=HOST)
+    # A sum of d absolute differences is about sqrt(d) times the distance.
+    unit = median_distance(sample.covariates) * (math.sqrt(d) if isinstance(kernel, Separable) else 1.0)
+    low, high = _FINE_GRID if d <= _FEW_FEATURES else _GRID
+    scales = [np.full(d, unit * 2.0**power) for power in range(low, high + 1, 2)]
+    tried = [judge(sample, [Part(1.0, kernel, each)]) for each in scales]
+    at = min(range(len(tried)), key=lambda i: (round(tried[i].score, 9), -i))
+    edge = {0: "short", len(tried) - 1: "long"}.get(at)
+    fall = tried[1 if at == 0 else at - 1].score - tried[at].score if edge else 0.0
+    return Learned(cast(Array, -np.log(scales[at])), math.log(tried[at].row_ratio), tried[at].score, False, edge, fall)
+
+
+def _by_odds(finalists: Sequence[Candidate]) -> Candidate:
+    """For a small sample: all kernels, each with its posterior share by the evidence.
+
+    The left-out errors of so few rows tell more of these rows than of kernels, and shares learned from them too.
+    """
+    ranked = sorted(finalists, key=lambda c: round(c.evidence, 9))
+    n, best = ranked[0].sample.n_samples, ranked[0].evidence
+    return _sum(ranked, np.array([math.exp(-0.5 * n * (c.evidence - best)) for c in ranked]))
+
+
+def _sum(candidates: Sequence[Candidate], weights: Array) -> Candidate:
+    """Candidates on the same rows as one kernel, in which each has a share; the first has the largest."""
+    shares = np.round(SHARES * weights / weights.sum()) / SHARES
+    shares[0] += 1.0 - shares.sum()
+    first = candidates[0]
+    parts = [Part(float(s), c.kernel, c.scales) for s, c in zip(shares, candidates, strict=True) if s > 0]
+    return judge(first.sample, parts, first.learned) if len(parts) > 1 else first
+
+
+def _judged(sample: Sample, kernel: Stationary, found: Learned) -> Candidate:
+    return judge(sample, [Part(1.0, kernel, found.scales)], found)
+
+
+def _typical(sample: Sample, kernel: Stationary) -> Candidate:
+    """A kernel at the median distance."""
+    scales = np.full(sample.covariates.shape[1], median_distance(sample.covariates))
+    return judge(sample, [Part(1.0, kernel, scales)])
 
 
 def _and_one_scale(some: list[Candidate], ranked: Sequence[Candidate]) -> list[Candidate]:
     """Some, and the best with one length scale where it is not among them."""
     return some + [c for c in ranked if not c.per_feature and c not in some][:1]
-
-
-def _suffices(line: Candidate, best: Candidate, tried: int) -> bool:
-    """Whether least squares alone does as well as the best of so many, once what flatters that is added."""
-    # Half of the prior odds: of as many kernels the best is flattered. A score is two likelihoods.
-    among = 4 * math.log(tried) / line.sample.n_samples
-    return line.log_error < 0 and bool(line.fair_scores.mean() <= best.fair_scores.mean() + among)

@@ -9,19 +9,20 @@ features is the same objective with its gradient added up. The arithmetic runs i
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 from scipy.optimize import minimize
 
-from stopwise._support.array_library import HOST, ArrayLibrary
 from stopwise._support.arrays import Array
 from stopwise.kernels import Kernel
 from stopwise.kernels.gradients import Values, gram_and_pullback
-from stopwise.selection.rows import Sample
+from stopwise.sample import Sample
 
+Objective = Callable[[Array], tuple[float, Array]]
+"""A value and its gradient."""
 PRIOR_SPREAD, ROWS_PER_SCALE = 1.0, 20
 """Standard deviation, in log units, of length scales about their mean; down to half with fewer rows for each."""
 _RATIO_BOUNDS = (-7.0, math.log(1e8))
@@ -42,11 +43,12 @@ def prior_variance(n_rows: float, n_scales: int) -> float:
 
 @dataclass(frozen=True)
 class Learned:
-    """Log inverse length scales (d,) of standardised features, log q, and the objective there."""
+    """Log inverse length scales (d,) of standardised features, one for all or `per_feature`; log q; the objective."""
 
     logs: Array
     log_ratio: float
     value: float
+    per_feature: bool = False
     edge: str | None = None
     """Which end of the grid the first length scale for all features lies at ("short" or "long"), if any,"""
     fall: float = 0.0
@@ -61,34 +63,28 @@ class Learned:
 class Likelihood:
     """-2 log evidence / n of y ~ N(F b, s^2 C), C = I + a signal matrix, and its derivative with respect to C."""
 
-    def __init__(self, sample: Sample, library: ArrayLibrary = HOST) -> None:
-        self.sample, self.library, root = sample, library, library.take(sample.root_weights)
-        self.responses, self.fixed = library.take(sample.responses), library.take(sample.fixed)
-        self.within: Values = library.take(sample.spread_within)
+    def __init__(self, sample: Sample) -> None:
+        take, self.sample = sample.library.take, sample
+        self.responses, self.fixed, self.within = map(take, (sample.responses, sample.fixed, sample.spread_within))
+        root = take(sample.root_weights)
         self.pairs = root[:, None] * root[None, :]
 
-    def __call__(self, signal: Values) -> tuple[float, Values] | None:
-        """Both at a signal matrix, which is overwritten; None where Cholesky fails."""
-        self.library.add_to_diagonal(signal, 1.0)
-        solved = self.library.inverse(signal)
-        return None if solved is None else self._value(*self._free(*solved))
-
-    def _free(self, inverse: Values, determinant: float) -> tuple[Values, float]:
-        """P and the log determinant of C over the complement of what is not penalised: |C| |Q' C^-1 Q|."""
-        if not self.fixed.shape[1]:
-            return inverse, determinant
-        image = inverse @ self.fixed
-        mass = self.fixed.T @ image
-        share = self.library.module.linalg.solve(mass, image.T)
-        return inverse - image @ share, determinant + float(self.library.module.linalg.slogdet(mass)[1])
-
-    def _value(self, inverse: Values, determinant: float) -> tuple[float, Values]:
-        """Mean over responses of (m log s^2 + log|C|) / n, and its derivative."""
-        n, free = self.sample.n_samples, self.sample.n_free
+    def __call__(self, signal: Values) -> tuple[float, Values]:
+        """Both at a signal matrix, which is overwritten, mean over responses; no slope where Cholesky fails."""
+        n, free, library = self.sample.n_samples, self.sample.n_free, self.sample.library
+        library.add_to_diagonal(signal, 1.0)
+        solved = library.inverse(signal)
+        if solved is None:
+            return _FAILED, library.zeros(*signal.shape)
+        inverse, determinant = solved
+        if self.fixed.shape[1]:  # P, and |C| |Q' C^-1 Q|
+            image = inverse @ self.fixed
+            mass = self.fixed.T @ image
+            inverse = inverse - image @ library.module.linalg.solve(mass, image.T)
+            determinant += float(library.module.linalg.slogdet(mass)[1])
         residual = inverse @ self.responses
-        variance = ((self.responses * residual).sum(0) + self.within) / free
-        variance = variance.clip(min=1e-300)
-        value = (free * float(self.library.module.log(variance).mean()) + determinant) / n
+        variance = (((self.responses * residual).sum(0) + self.within) / free).clip(min=1e-300)
+        value = (free * float(library.module.log(variance).mean()) + determinant) / n
         return value, (inverse - (residual / (variance * len(variance))) @ residual.T) / n
 
 
@@ -99,77 +95,56 @@ class Evidence:
     log q, q the signal-to-noise ratio of a single row.
     """
 
-    def __init__(self, sample: Sample, kernel: Kernel, library: ArrayLibrary = HOST) -> None:
-        self.likelihood, self.kernel = Likelihood(sample, library), kernel
-        self.sample, self.library, self.rows = sample, library, library.take(sample.covariates)
+    def __init__(self, sample: Sample, kernel: Kernel) -> None:
+        self.likelihood, self.kernel, self.rows = Likelihood(sample), kernel, sample.library.take(sample.covariates)
 
     def __call__(self, parameters: Array) -> tuple[float, Array]:
         """The value and its gradient."""
-        groups = self.sample.groups if len(parameters) > 2 else np.zeros_like(self.sample.groups)
-        logs = parameters[:-1]
-        value, each, along_ratio = self._likelihood(np.exp(logs[groups]), math.exp(parameters[-1]))
-        gradient = np.bincount(groups, each)
-        if len(parameters) == 2:
-            return value, np.append(gradient, along_ratio)
+        sample, logs = self.likelihood.sample, parameters[:-1]
+        groups = sample.groups if logs.size > 1 else np.zeros_like(sample.groups)
+        rows = self.rows * sample.library.take(np.exp(logs[groups]))
+        gram, pullback = gram_and_pullback(self.kernel, rows, sample.library.module)
+        weights = math.exp(parameters[-1]) * self.likelihood.pairs
+        value, sensitivity = self.likelihood(weights * gram)
+        sensitivity = sensitivity * weights
+        each = np.bincount(groups, pullback(sensitivity).tolist())
         gap = logs - logs.mean()
-        weight = 1 / (self.sample.n_samples * prior_variance(self.sample.n_rows, logs.size))
-        return value + weight * float(gap @ gap), np.append(gradient + 2 * weight * gap, along_ratio)
-
-    def _likelihood(self, rates: Array, q: float) -> tuple[float, Array, float]:
-        gram, pullback = gram_and_pullback(self.kernel, self.rows * self.library.take(rates), self.library.module)
-        weights = q * self.likelihood.pairs
-        found = self.likelihood(weights * gram)
-        if found is None:
-            return _FAILED, np.zeros(len(rates)), 0.0
-        sensitivity = found[1] * weights
-        along_ratio = float((sensitivity * gram).sum())
-        return found[0], np.asarray(pullback(sensitivity).tolist()), along_ratio
+        weight = 1 / (sample.n_samples * prior_variance(sample.n_rows, logs.size))
+        slope = np.append(each + 2 * weight * gap, float((sensitivity * gram).sum()))
+        return value + weight * float(gap @ gap), slope
 
 
-def learn_shares(sample: Sample, grams: Sequence[Values], ratio: float, library: ArrayLibrary = HOST) -> Array:
+def learn(sample: Sample, kernel: Kernel, start: Learned, *, max_steps: int, together: bool = False) -> Learned:
+    """L-BFGS from one start; `together`: one length scale for all features, else one per group of them."""
+    groups = np.zeros_like(sample.groups) if together else sample.groups
+    begin = np.append(start.logs[np.unique(groups, return_index=True)[1]], start.log_ratio)
+    bounds = [_BOUNDS] * (begin.size - 1) + [_RATIO_BOUNDS]
+    found = _descend(Evidence(sample, kernel), begin, bounds, max_steps, maxcor=20, ftol=1e-6, gtol=1e-4)
+    edge = (start.edge, start.fall) if together else (None, 0.0)
+    return Learned(found.x[:-1][groups], float(found.x[-1]), float(found.fun), not together, *edge)
+
+
+def learn_shares(sample: Sample, grams: Sequence[Values], ratio: float) -> Array:
     """The shares of kernels in their sum with the highest evidence, from equal ones; `ratio` starts log q."""
-    likelihood = Likelihood(sample, library)
+    likelihood = Likelihood(sample)
     signals = [likelihood.pairs * gram for gram in grams]
 
     def objective(logs: Array) -> tuple[float, Array]:
         parts = [math.exp(log) * signal for log, signal in zip(logs, signals, strict=True)]
-        found = likelihood(sum(parts[1:], parts[0] + 0.0))
-        if found is None:
-            return _FAILED, np.zeros(len(parts))
-        return found[0], np.array([float((found[1] * part).sum()) for part in parts])
+        value, sensitivity = likelihood(sum(parts[1:], parts[0] + 0.0))
+        return value, np.array([float((sensitivity * part).sum()) for part in parts])
 
-    begin = np.clip(np.full(len(grams), math.log(ratio / len(grams))), *_SHARE_BOUNDS)
-    options = {"maxiter": _SHARE_STEPS}
-    found: Any = minimize(
-        objective, begin, jac=True, method="L-BFGS-B", bounds=[_SHARE_BOUNDS] * len(grams), options=options
-    )
+    begin = np.full(len(grams), math.log(ratio / len(grams)))
+    found = _descend(objective, begin, [_SHARE_BOUNDS] * len(grams), _SHARE_STEPS)
     weights = np.exp(found.x - found.x.max())
     return cast(Array, weights / weights.sum())
 
 
-def learn(
-    sample: Sample,
-    kernel: Kernel,
-    start: Learned,
-    *,
-    max_steps: int,
-    together: bool = False,
-    library: ArrayLibrary = HOST,
-) -> Learned:
-    """L-BFGS from one start; `together`: one length scale for all features, else one per group of them."""
-    groups = np.zeros_like(sample.groups) if together else sample.groups
-    first = start.logs[np.unique(groups, return_index=True)[1]]
-    begin = np.append(np.clip(first, *_BOUNDS), np.clip(start.log_ratio, *_RATIO_BOUNDS))
-    found: Any = minimize(
-        Evidence(sample, kernel, library),
-        begin,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[_BOUNDS] * len(first) + [_RATIO_BOUNDS],
-        options={"maxiter": max_steps, "maxcor": 20, "ftol": 1e-6, "gtol": 1e-4},
-    )
-    edge = (start.edge, start.fall) if together else (None, 0.0)
-    return Learned(found.x[:-1][groups], float(found.x[-1]), float(found.fun), *edge)
+def _descend(
+    objective: Objective, begin: Array, bounds: list[tuple[float, float]], steps: int, **options: float
+) -> Any:
+    begin = np.clip(begin, *np.transpose(bounds))
+    return minimize(objective, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps} | options)
 
 
 def cost_of_slopes(energy: Array, count: Array | int, variance: Array, picking: float) -> Array:
@@ -189,40 +164,38 @@ def chosen_slopes(sample: Sample, most: int) -> Array:
     should still be able to follow its one column of delays. Columns that share a length scale enter together, one
     group after the other, as long as the evidence of least squares grows.
     """
-    groups, number = np.unique(sample.groups, return_inverse=True)
-    if len(sample.groups) <= most:
-        return np.ones(len(sample.groups), dtype=bool)
+    groups = sample.groups
+    if len(groups) <= most:
+        return np.ones(len(groups), dtype=bool)
     columns, rest = sample.root_weights[:, None] * sample.covariates, sample.free_responses
     columns = columns - sample.fixed @ (sample.fixed.T @ columns)
     entered: list[int] = []
     count, best = 0, float(_evidence(sample, np.zeros((1, rest.shape[1])), np.zeros(1), 0.0)[0])
-    while len(entered) < groups.size:
-        picking = math.log(math.comb(groups.size, len(entered) + 1)) / max(1, rest.shape[1])
-        gains, widths = _gains(columns, rest, number)
+    while len(entered) < sample.n_groups:
+        picking = math.log(math.comb(sample.n_groups, len(entered) + 1)) / max(1, rest.shape[1])
+        gains, widths = _gains(columns, rest, groups)
         taken = (sample.free_responses**2).sum(axis=0) - (rest**2).sum(axis=0)
         scores = _evidence(sample, taken + gains, count + widths, picking)
         scores[entered] = scores[count + widths > most] = np.inf
         at = int(np.argmin(scores))
         if scores[at] >= best:
             break
-        basis = _span(columns[:, number == at])
+        basis = _span(columns[:, groups == at])
         best, count = float(scores[at]), count + basis.shape[1]
         rest, columns = rest - basis @ (basis.T @ rest), columns - basis @ (basis.T @ columns)
         entered.append(at)
-    return np.isin(number, entered)
+    return np.isin(groups, entered)
 
 
-def _gains(columns: Array, rest: Array, number: Array) -> tuple[Array, Array]:
+def _gains(columns: Array, rest: Array, groups: Array) -> tuple[Array, Array]:
     """The energy (D, q) that each group of columns takes out of the rest, and its dimension (D,)."""
-    squares = np.einsum("ij,ij->j", columns, columns)
-    there = squares > _NOTHING**2
-    sizes = np.bincount(number)
+    squares, sizes = np.einsum("ij,ij->j", columns, columns), np.bincount(groups)
     gains, widths = np.zeros((sizes.size, rest.shape[1])), np.zeros(sizes.size)
-    alone = there & (sizes[number] == 1)
-    gains[number[alone]] = (columns[:, alone].T @ rest) ** 2 / squares[alone, None]
-    widths[number[alone]] = 1
+    alone = (squares > _NOTHING**2) & (sizes[groups] == 1)
+    gains[groups[alone]] = (columns[:, alone].T @ rest) ** 2 / squares[alone, None]
+    widths[groups[alone]] = 1
     for group in np.flatnonzero(sizes > 1):
-        basis = _span(columns[:, number == group])
+        basis = _span(columns[:, groups == group])
         gains[group], widths[group] = ((basis.T @ rest) ** 2).sum(axis=0), basis.shape[1]
     return gains, widths
 

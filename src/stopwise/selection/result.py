@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
+
+import numpy as np
 
 from stopwise._support.html_table import html_table, text_table
 from stopwise.problem import Problem
+from stopwise.sample import Features
 from stopwise.selection.candidates import Candidate
-from stopwise.selection.rows import Features
 
 Row = dict[str, Any]
 _SHOWN = (
@@ -58,15 +60,8 @@ class Selection(Sequence[Row]):
     def __len__(self) -> int:
         return len(self.tried)
 
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Row]: ...
     def __getitem__(self, index: Any) -> Any:
         return self.tried[index]
-
-    def __iter__(self) -> Iterator[Row]:
-        return iter(self.tried)
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         """The names of the columns that people see, and the rows as text."""
@@ -96,25 +91,26 @@ class Selection(Sequence[Row]):
 
 def describe(problem: Problem, features: Features, best: Candidate, tried: Sequence[Candidate]) -> Selection:
     """The table of everything tried, in user units, the chosen one first."""
+    table = features.table(best.scales * features.spread, best.per_feature)
     if not best.sample.means.shape[1]:
-        return Selection((), features.table(best.scales, False), "no response varies: the fit is constant")
+        return Selection((), table, "no response varies: the fit is constant")
     unit = problem.spread() if problem.responses.shape[1] == 1 else 1.0
     rows = [_row(c, best, features, unit) for c in [best, *(c for c in tried if c is not best)]]
-    return Selection(
-        tuple(rows),
-        features.table(best.scales, best.per_feature),
-        sentence(rows),
-        n_rows=best.sample.n_rows,
-        n_samples=problem.n_samples,
-        n_distinct=best.sample.n_distinct,
-        linear=best.linear,
-        at_edge=best.learned.edge if best.learned else None,
-        edge_fall=best.learned.fall if best.learned else 0.0,
-    )
+    counts = best.sample.n_rows, best.sample.n_distinct, problem.n_samples
+    edge = (best.learned.edge, best.learned.fall) if best.learned else (None, 0.0)
+    return Selection(tuple(rows), table, sentence(rows), *counts, best.linear, *edge)
 
 
 def _row(candidate: Candidate, best: Candidate, features: Features, unit: float) -> Row:
-    row: Row = {
+    excess, excess_error = None, None
+    if candidate.sample.n_rows == best.sample.n_rows:
+        mean = max(float(best.errors.mean()), 1e-300)
+        gap = (candidate.errors - best.errors).mean(axis=1) / mean
+        # A row that alone decides a slope of the linear part has no prediction when left out: its error is infinite.
+        known = bool(np.isfinite(gap).all())
+        excess = float(gap.mean()) if known else math.inf
+        excess_error = float(gap.std()) / math.sqrt(gap.size) if known else math.inf
+    return {
         "kernel": candidate.name,
         "per_feature": candidate.per_feature,
         "linear": candidate.linear,
@@ -123,16 +119,11 @@ def _row(candidate: Candidate, best: Candidate, features: Features, unit: float)
         "rows": candidate.sample.n_rows,
         "evidence": candidate.evidence,
         "left_out_rmse": unit * math.exp(candidate.log_error / 2),
-        "excess": None,
-        "excess_error": None,
+        "excess": excess,
+        "excess_error": excess_error,
         "score": candidate.score,
         "chosen": candidate is best,
     }
-    if candidate.sample.n_rows == best.sample.n_rows:
-        gap, error = candidate.gap(best)
-        mean = max(float(best.errors.mean()), 1e-300)
-        row |= {"excess": gap / mean, "excess_error": error / mean}
-    return row
 
 
 def sentence(rows: Sequence[Row]) -> str:

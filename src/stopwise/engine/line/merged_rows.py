@@ -104,3 +104,12 @@ def in_bins(rows: LineRows, count: int) -> LineRows:
     deviations = rows.deviations + (rows.responses - mean[bin_of])[rows.place_of]
     place_of = bin_of[rows.place_of]
     return LineRows(covariate, weights, mean, within, counts, place_of, rows.row_weights, deviations, rows.row_counts)
+
+
+def block_means(rows: LineRows, size: int) -> LineRows:
+    """The means of blocks of so many neighbouring places as observations of equal precision.
+
+    Where neighbours share their noise, what differs inside a block says nothing of it.
+    """
+    means = in_bins(rows, max(2, rows.n_places // size))
+    return merge_rows(means.covariate, means.responses, np.ones(means.n_places))

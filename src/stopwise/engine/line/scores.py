@@ -17,6 +17,7 @@ from stopwise._support.minimum import lowest_by_parabola, vertex
 from stopwise.engine.line.fits import LineFit, fit_at
 from stopwise.engine.line.merged_rows import LineRows, in_bins, merge_rows
 from stopwise.engine.line.transitions import StateSpace, Stationary, WithSharedNoise
+from stopwise.kernels import Kernel, Laplace, Matern
 
 MAX_RATIO = 1e10
 """The largest n / penalty that is looked at: what fits better beyond is rounding."""
@@ -95,6 +96,13 @@ class ScaleFound:
     """n / penalty at the smallest left-out error."""
     freedom: float
     n_places: int
+
+    @property
+    def kernel(self) -> Kernel:
+        """Matern (states - 1/2) there; of one state it is Laplace's."""
+        if self.states == 1:
+            return Laplace(self.length_scale)
+        return Matern(self.length_scale, smoothness=self.states - 0.5)
 
 
 def best_scale(rows: LineRows, states: int, *, intercept: bool, most_places: int) -> ScaleFound:

@@ -1,8 +1,11 @@
-"""An intercept taken out: H = I - q q', q = sqrt(w / n), of blocks and of Gram matrices, numpy's or torch's."""
+"""What is not penalised taken out, of blocks and of Gram matrices, numpy's or torch's.
+
+An intercept: H = I - q q', q = sqrt(w / n); or a linear part beside it: I - Q Q' for orthonormal columns Q.
+"""
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 from stopwise._support.arrays import Array
 from stopwise._support.memory import row_tiles
@@ -26,6 +29,14 @@ def centred_gram(gram: Array, root_weights: Array | None = None, constant: Array
         subtract_outer(gram, constant, image)
         subtract_outer(gram, image - constant * (constant @ image), constant)
     return gram
+
+
+def projected(matrix: Any, fixed: Any) -> Any:
+    """(I - Q Q') M (I - Q Q') for a symmetric matrix M, which is overwritten, and orthonormal columns Q."""
+    image = matrix @ fixed
+    matrix -= fixed @ image.T
+    matrix -= (image - fixed @ (fixed.T @ image)) @ fixed.T
+    return matrix
 
 
 def subtract_outer(matrix: Array, left: Array, right: Array) -> None:

@@ -1,12 +1,14 @@
 """The matrix held in memory: the reference for all other operators."""
 
+from typing import cast
+
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
 from stopwise._support.arrays import Array
 from stopwise._support.memory import row_tiles
-from stopwise.engine.operators.centring import centred_gram
+from stopwise.engine.operators.centring import centred_gram, projected
 from stopwise.engine.operators.operator import Operator
 
 _ASYMMETRY = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-4}
@@ -59,12 +61,7 @@ class Dense(Operator):
         root = None if self.weights is None else self.root_weights.astype(dtype)
         constant = self.constant_direction.astype(dtype) if self.centred and self.fixed is None else None
         matrix = centred_gram(self.gram / dtype.type(self.n_samples), root, constant)
-        if self.fixed is not None:
-            fixed = self.fixed.astype(dtype)
-            image = matrix @ fixed
-            matrix -= fixed @ image.T
-            matrix -= (image - fixed @ (fixed.T @ image)) @ fixed.T
-        return matrix
+        return matrix if self.fixed is None else cast(Array, projected(matrix, self.fixed.astype(dtype)))
 
     def eigh(self) -> tuple[Array, Array]:
         """All eigenvalues, descending and as they come from LAPACK, with their eigenvectors."""

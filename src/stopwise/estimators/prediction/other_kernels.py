@@ -25,8 +25,8 @@ from stopwise.kernels.base import parts
 from stopwise.kernels.gradients import median_distance
 from stopwise.kernels.stationary import Stationary
 from stopwise.problem import Problem, Trend, make_trend
+from stopwise.sample import look_at_features, make_sample
 from stopwise.selection.candidates import MAX_RATIO
-from stopwise.selection.rows import look_at_features, make_sample
 
 SAMPLE_ROWS = 200
 _KERNELS: tuple[Stationary, ...] = (Gaussian(), Matern(), Laplace())

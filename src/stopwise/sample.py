@@ -1,4 +1,4 @@
-"""The rows that selection looks at: distinct, standardised, in an order that does not depend on how they came.
+"""Some rows that stand for all: distinct, standardised, in an order that does not depend on how they came.
 
 Rows with the same covariates are merged into one with their mean response, their weights summed and the spread of
 their responses kept. So a row given twice and a row of weight two are the same sample, a shuffled table is the same
@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from stopwise._support.array_library import HOST, ArrayLibrary
 from stopwise._support.arrays import Array
 from stopwise.problem import Problem
 
@@ -35,18 +36,15 @@ class Features:
         """Kept columns (already picked), centred and divided by their spread."""
         return cast(Array, (columns.astype(np.float64) - self.centre) / self.spread)
 
-    def table(self, scales: Array | None, per_feature: bool) -> tuple[dict[str, Any], ...]:
-        """For each column its spread, length scale and relevance (the largest is 1), or why it was left out."""
-        rows: dict[int, dict[str, Any]] = {
-            j: {"feature": j, "used": False, "why": why} for j, why in self.dropped.items()
-        }
-        for position, column in enumerate(self.kept):
-            spread = float(self.spread[position])
-            row = rows[int(column)] = {"feature": int(column), "used": True, "spread": spread}
-            if scales is not None:
-                row["length_scale"] = float(scales[position]) * spread
-                row["relevance"] = float(scales.min() / scales[position]) if per_feature else 1.0
-        return tuple(rows[j] for j in sorted(rows))
+    def table(self, lengths: Array, per_feature: bool) -> tuple[dict[str, Any], ...]:
+        """For each column its spread, length scale (in its own units) and relevance, or why it was left out."""
+        rates = self.spread / lengths
+        relevance = rates / rates.max(initial=0.0) if per_feature else np.ones(rates.size)
+        rows: list[dict[str, Any]] = [{"feature": j, "used": False, "why": why} for j, why in self.dropped.items()]
+        for j, *values in zip(self.kept, self.spread, lengths, relevance, strict=True):
+            numbers = zip(("spread", "length_scale", "relevance"), map(float, values), strict=True)
+            rows.append({"feature": int(j), "used": True, **dict(numbers)})
+        return tuple(sorted(rows, key=lambda row: cast(int, row["feature"])))
 
 
 def look_at_features(covariates: Array, weights: Array | None, shared: tuple[tuple[int, ...], ...] = ()) -> Features:
@@ -97,10 +95,12 @@ class Sample:
     middle: Array
     unit: Array
     groups: Array
-    """For each column the number of the group with which it shares a length scale."""
+    """For each column the number, from 0, of the group with which it shares a length scale."""
     slopes: Array
     """Which columns a linear part has slopes for."""
     linear: bool = False
+    library: ArrayLibrary = HOST
+    """Where products of its matrices are made."""
 
     @property
     def n_rows(self) -> int:
@@ -111,6 +111,11 @@ class Sample:
     def n_samples(self) -> float:
         """How many samples they stand for."""
         return float(self.weights.sum())
+
+    @property
+    def n_groups(self) -> int:
+        """How many groups of columns."""
+        return int(self.groups.max()) + 1
 
     @property
     def n_free(self) -> float:
@@ -142,15 +147,10 @@ class Sample:
         """`responses` less their part in the span of `fixed`."""
         return cast(Array, self.responses - self.fixed @ (self.fixed.T @ self.responses))
 
-    @cached_property
-    def fixed_energy(self) -> Array:
-        """Sum of squares of the responses' part in the span of `fixed` beyond the constant, per response."""
-        return cast(Array, ((self.fixed.T @ self.responses) ** 2).sum(axis=0))
-
     @property
     def picking(self) -> float:
         """log C(D, k) for each response: in how many ways k of D groups of columns may be picked to have slopes."""
-        ways = math.comb(np.unique(self.groups).size, np.unique(self.groups[self.slopes]).size)
+        ways = math.comb(self.n_groups, np.unique(self.groups[self.slopes]).size)
         return math.log(ways) / float(max(1, self.means.shape[1]))
 
     @cached_property
@@ -158,14 +158,12 @@ class Sample:
         """Sum of squares of all replicates about their means, per response."""
         return cast(Array, self.within.sum(axis=0))
 
-    def part(self, index: Any) -> Sample:
-        """Some of the rows, centred and scaled anew."""
-        names = ("covariates", "weights", "means", "within", "replicates")
-        return _settled(replace(self, **{name: getattr(self, name)[index] for name in names}))
-
     def first(self, count: int) -> Sample:
-        """The first rows of the (already shuffled) sample."""
-        return self if count >= self.n_rows else self.part(slice(count))
+        """The first rows of the (already shuffled) sample, centred and scaled anew."""
+        if count >= self.n_rows:
+            return self
+        names = ("covariates", "weights", "means", "within", "replicates")
+        return _settled(replace(self, **{name: getattr(self, name)[:count] for name in names}))
 
     def with_linear(self) -> Sample:
         """The same rows with the linear part left unpenalised."""
@@ -191,22 +189,16 @@ def _orthonormal(columns: Array) -> Array:
     return cast(Array, vectors[:, values > 1e-10 * values[0]])
 
 
-def _canonical_order(columns: Array) -> Array:
-    """Lexicographic order of rows, each column oriented by its skewness: the same for any shift, scale or row order."""
-    lean = (columns**3).mean(axis=0)
-    oriented = np.where(lean < -1e-12, -columns, columns)
-    return cast(Array, np.lexsort(oriented.T[::-1]))
-
-
 def make_sample(problem: Problem, features: Features, limit: int) -> Sample:
     """At most `limit` distinct rows of a problem, drawn with the problem's seed."""
     raw = problem.covariates[:, features.kept]
-    order = _canonical_order(features.standardise(raw))
-    ordered = raw[order]
+    columns, given = features.standardise(raw), np.ones(len(raw))
+    # Lexicographic, each column oriented by its skewness: the same order for any shift, scale or order of rows.
+    order = np.lexsort(np.where((columns**3).mean(axis=0) < -1e-12, -columns, columns).T[::-1])
+    ordered, responses = raw[order], problem.responses[order]
+    weights = (given if problem.weights is None else problem.weights)[order]
+    counts = (given if problem.counts is None else problem.counts)[order]
     starts = np.flatnonzero(np.append(True, np.any(ordered[1:] != ordered[:-1], axis=1)))
-    weights = (np.ones(len(raw)) if problem.weights is None else problem.weights)[order]
-    counts = (np.ones(len(raw)) if problem.counts is None else problem.counts)[order]
-    responses = problem.responses[order]
     totals = np.add.reduceat(weights, starts)
     means = np.add.reduceat(weights[:, None] * responses, starts, axis=0) / totals[:, None]
     group = np.cumsum(np.bincount(starts, minlength=len(raw))) - 1
@@ -214,18 +206,19 @@ def make_sample(problem: Problem, features: Features, limit: int) -> Sample:
     # What is below rounding of the responses themselves is rounding, not replicate variance.
     within = np.where(within > (_ROUNDING * np.abs(means)) ** 2 * totals[:, None], within, 0.0)
     picked = np.random.default_rng(problem.seed).permutation(starts.size)[:limit]
-    varying = np.ptp(responses, axis=0) > 0
-    whole = Sample(
-        covariates=features.standardise(ordered[starts[picked]]),
-        weights=totals[picked],
-        means=means[np.ix_(picked, varying)],
-        within=within[np.ix_(picked, varying)],
-        replicates=np.add.reduceat(counts, starts)[picked],
-        intercept=problem.intercept,
-        n_distinct=int(starts.size),
-        middle=np.zeros(int(varying.sum())),
-        unit=np.ones(int(varying.sum())),
-        groups=features.groups,
-        slopes=np.ones(features.kept.size, dtype=bool),
+    varying = np.flatnonzero(np.ptp(responses, axis=0) > 0)
+    return _settled(
+        Sample(
+            covariates=features.standardise(ordered[starts[picked]]),
+            weights=totals[picked],
+            means=means[np.ix_(picked, varying)],
+            within=within[np.ix_(picked, varying)],
+            replicates=np.add.reduceat(counts, starts)[picked],
+            intercept=problem.intercept,
+            n_distinct=int(starts.size),
+            middle=np.zeros(varying.size),
+            unit=np.ones(varying.size),
+            groups=features.groups,
+            slopes=np.ones(features.kept.size, dtype=bool),
+        )
     )
-    return _settled(whole)
