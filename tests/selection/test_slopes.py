@@ -139,3 +139,11 @@ def test_a_refit_and_intervals_keep_to_the_slopes_of_the_fit():
     model.refit(3 * y + 1)
     assert np.count_nonzero(model.linear_coef_) == 1
     np.testing.assert_allclose(model.predict(frame[:20]), 3 * own + 1, rtol=1e-6)
+
+
+def test_where_a_line_suffices_every_candidate_is_listed_once():
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(150, 3))
+    chosen = sw.KernelRidgeRegressor().fit(X, X @ [1.0, -2.0, 0.5] + 0.3 * rng.normal(size=150))
+    listed = [str({name: value for name, value in row.items() if name != "chosen"}) for row in chosen.selection_]
+    assert len(listed) == len(set(listed)) > 10

@@ -118,17 +118,17 @@ class Search:
         if sample.n_rows < SMALL_ROWS:
             return _by_odds(finalists), tried
         trusted = finalists if self.relevance is True else not_refuted(finalists, rows)
+        every = [*tried, *(c for c in finalists if c not in tried)]
         if self._may_be_linear(sample) and sample.n_rows >= ROWS_PER_SLOPE * sample.n_groups:
             line = judge(sample.with_linear(), [])
-            tried.append(line)
             # Half of the prior odds: of as many kernels the best is flattered. A score is two likelihoods.
-            flattery = 4 * math.log(len(tried)) / line.sample.n_samples
+            flattery = 4 * math.log(len(tried) + 1) / line.sample.n_samples
+            every.insert(len(tried), line)
             rival = best_first(trusted)[0].fair_scores.mean() + flattery
             if line.log_error < 0 and line.fair_scores.mean() <= rival:
                 # What slopes leave may still curve: the smoothest kernel, at a scale that slopes do not explain.
-                return _typical(line.sample, self.kernels[0]), [*tried, *finalists]
-        best = self._best_or_sum(trusted)  # what unseen rows speak against has no share either
-        return best, [*tried, *(c for c in finalists if c not in tried)]
+                return _typical(line.sample, self.kernels[0]), every
+        return self._best_or_sum(trusted), every  # what unseen rows speak against has no share either
 
     def _may_be_linear(self, sample: Sample) -> bool:
         slopes = int(sample.slopes.sum())
