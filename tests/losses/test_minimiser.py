@@ -225,8 +225,8 @@ def test_an_earlier_dip_within_half_a_standard_error_is_the_stop():
         SimpleNamespace(problem=given, step_sum=float(i), left_out_losses=2 + a / 10**0.5 + (a > 0) * turns)
         for i, a in enumerate(above)
     ]
-    assert _earliest(given, readings, readings[-1], 0.5) is readings[1]
-    assert _earliest(given, readings, readings[-1], 0.0) is readings[-1]
+    assert _earliest(readings, readings[-1], 0.5) == 1.0
+    assert _earliest(readings, readings[-1], 0.0) == 4.0
 
 
 @pytest.mark.parametrize(("gain", "stands"), [(1.0, True), (3.0, False)])
