@@ -16,14 +16,14 @@ more steps follow, with the Hessian of the first: they add what the slopes of th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.engine.loss_fits.newton_equations import Equations
+from stopwise.engine.loss_fits.newton_equations import Equations, Grams
 from stopwise.losses import Loss
 
 TOLERANCE = 1e-8
@@ -96,7 +96,8 @@ class LossProblem:
         penalty, share = self.penalty(step_sum), min(_SMALL_SHARE, math.sqrt(tolerance))
         large = self.energies * self.bend > share * penalty[-1] if self.energies.size else ()
         whole = int(self.intercept) + int(np.count_nonzero(large))
-        return Equations(self.design, whole, self.curvatures(fitted), penalty, self.energies, self.n_samples)
+        grams = Grams(self.design[:, :whole], self.curvatures(fitted))
+        return Equations(self.design, grams, penalty, self.energies, self.n_samples)
 
     @cached_property
     def constant(self) -> Minimiser:
@@ -241,13 +242,15 @@ def minimise(problem: LossProblem, step_sum: float, start: Minimiser, tolerance:
         return problem.constant
     design, penalty, at = problem.design, problem.penalty(step_sum), start.coefficients
     fitted = design @ at
-    value, scale, first = problem.objective(at, fitted, penalty), 0.0, None
+    value, scale, near = problem.objective(at, fitted, penalty), 0.0, None
+    if start.step_sum > 0:
+        near = replace(start.equations, penalty=penalty)
     for _ in range(_STEPS):
         gradient = design.T @ problem.slopes(fitted) + penalty * at
         norm = float(np.linalg.norm(gradient))
         equations = problem.equations(step_sum, fitted, tolerance)
-        scale, first = scale or norm or 1.0, first or equations
-        direction = equations.direction(gradient, norm / scale, first)
+        scale, near = scale or norm or 1.0, near or equations
+        direction = equations.direction(gradient, norm / scale, near)
         slope = float((gradient * direction).sum())
         moved = _descend(problem, at, direction, penalty, value, slope)
         if moved is None:  # no decrease that rounding would show is left
