@@ -91,13 +91,12 @@ class LossProblem:
         out[: int(self.intercept)] = 0.0
         return out
 
-    def equations(self, step_sum: float, fitted: Array, tolerance: float) -> Equations:
-        """Newton's equations at a reading, whole in the columns whose share of the fit there is not very small."""
-        penalty, share = self.penalty(step_sum), min(_SMALL_SHARE, math.sqrt(tolerance))
+    def equations(self, penalty: Array, curvature: Array, tolerance: float) -> Equations:
+        """Newton's equations, whole in the columns whose share of the fit at the penalty is not very small."""
+        share = min(_SMALL_SHARE, math.sqrt(tolerance))
         large = self.energies * self.bend > share * penalty[-1] if self.energies.size else ()
         whole = int(self.intercept) + int(np.count_nonzero(large))
-        grams = Grams(self.design[:, :whole], self.curvatures(fitted))
-        return Equations(self.design, grams, penalty, self.energies, self.n_samples)
+        return Equations(self.design, Grams(self.design[:, :whole], curvature), penalty, self.energies, self.n_samples)
 
     @cached_property
     def constant(self) -> Minimiser:
@@ -109,22 +108,13 @@ class LossProblem:
             coefficients[:1] = minimise(alone, 1.0, Minimiser(0.0, np.zeros((1, q)), alone)).coefficients
         return Minimiser(0.0, coefficients, self)
 
-    def slopes(self, fitted: Array) -> Array:
-        """w phi', (n, q)."""
-        return cast(Array, self.weights[:, None] * self.loss.slope(self.y, fitted))
-
-    def curvatures(self, fitted: Array) -> Array:
-        """w phi'' (n, q, q), with a floor under it."""
-        out = self.loss.curvature(self.y, fitted)
-        diagonal = np.einsum("ijj->ij", out)
-        diagonal += _LEAST_CURVATURE * max(float(diagonal.max(initial=0.0)), 1e-300)
-        return cast(Array, self.weights[:, None, None] * out)
-
-    def objective(self, coefficients: Array, fitted: Array, penalty: Array) -> float:
-        """sum w phi + (a / 2) |theta|^2."""
+    def parts(self, fitted: Array) -> tuple[float, Array, Array]:
+        """sum w phi, w phi' (n, q) and w phi'' (n, q, q), with a floor under it."""
         with np.errstate(over="ignore", invalid="ignore"):
-            total = float(self.weights @ self.loss.value(self.y, fitted))
-        return total + 0.5 * float((penalty * coefficients**2).sum())
+            value, slope, curvature = self.loss.parts(self.y, fitted)
+        diagonal = np.einsum("ijj->ij", curvature)
+        diagonal += _LEAST_CURVATURE * max(float(diagonal.max(initial=0.0)), 1e-300)
+        return float(self.weights @ value), self.weights[:, None] * slope, self.weights[:, None, None] * curvature
 
 
 @dataclass(frozen=True)
@@ -143,9 +133,14 @@ class Minimiser:
         return cast(Array, self.problem.design @ self.coefficients)
 
     @cached_property
+    def parts(self) -> tuple[float, Array, Array]:
+        """sum w phi, w phi' and w phi'' here."""
+        return self.problem.parts(self.fitted)
+
+    @cached_property
     def equations(self) -> Equations:
         """Newton's equations here."""
-        return self.problem.equations(self.step_sum, self.fitted, self.tolerance)
+        return self.problem.equations(self.problem.penalty(self.step_sum), self.parts[2], self.tolerance)
 
     @cached_property
     def leverage(self) -> Array:
@@ -161,7 +156,7 @@ class Minimiser:
         problem, a = self.problem, self.leverage
         one = np.eye(problem.loss.width)
         share = problem.removed / problem.weights
-        slopes = share[:, None, None] * problem.slopes(self.fitted)[:, :, None]
+        slopes = share[:, None, None] * self.parts[1][:, :, None]
         left = one - share[:, None, None] * (a @ self.equations.curvature)
         alone = np.linalg.det(left) < _LEAST_LEFT
         left[alone] = one
@@ -184,7 +179,7 @@ class Minimiser:
         """
         problem, (n, q), size = self.problem, shift.shape, np.linalg.norm(shift, axis=1)
         share, turned, weights = problem.removed / problem.weights, left.transpose(0, 2, 1), problem.weights[:, None]
-        curvature, between, slopes = self.equations.curvature, self.equations.joint(), problem.slopes(self.fitted)
+        curvature, between, slopes = self.equations.curvature, self.equations.joint(), self.parts[1]
         out, rows, at, last, damping = shift.copy(), np.arange(n), np.zeros((n, n, q)), np.full(n, np.inf), np.ones(n)
         for _ in range(1 + _MORE_STEPS):
             own, lost = (np.arange(len(rows)), rows), share[rows, None]
@@ -223,12 +218,14 @@ class Minimiser:
     def evidence(self) -> float:
         """-log of the integral of exp(-loss) over Gaussian f of this penalty, per sample, to second order (Laplace);
         the constant, which has no prior, counts by its curvature."""
-        problem, equations = self.problem, self.equations
-        if self.step_sum == 0:
-            return float(problem.weights @ problem.loss.value(problem.y, self.fitted)) / problem.n_samples
-        value = problem.objective(self.coefficients, self.fitted, equations.penalty)
-        prior = problem.loss.width * problem.energies.size * math.log(problem.n_samples / self.step_sum)
-        return (value + 0.5 * (equations.log_determinant() - prior)) / problem.n_samples
+        problem, total = self.problem, self.parts[0]
+        if self.step_sum > 0:
+            penalty = problem.n_samples / self.step_sum
+            prior = problem.loss.width * problem.energies.size * math.log(penalty)
+            total += 0.5 * (
+                _energy(self.coefficients, self.equations.penalty) + self.equations.log_determinant() - prior
+            )
+        return total / problem.n_samples
 
     @property
     def degrees_of_freedom(self) -> float:
@@ -240,38 +237,53 @@ def minimise(problem: LossProblem, step_sum: float, start: Minimiser, tolerance:
     """Newton's method with halved steps from a start, until a step is as small as the tolerance."""
     if step_sum == 0 or problem.design.shape[1] == 0:
         return problem.constant
-    design, penalty, at = problem.design, problem.penalty(step_sum), start.coefficients
-    fitted = design @ at
-    value, scale, near = problem.objective(at, fitted, penalty), 0.0, None
+    penalty, scale, near = problem.penalty(step_sum), 0.0, None
     if start.step_sum > 0:
         near = replace(start.equations, penalty=penalty)
+    here = _Place.of(problem, start.coefficients, penalty)
     for _ in range(_STEPS):
-        gradient = design.T @ problem.slopes(fitted) + penalty * at
+        gradient = problem.design.T @ here.slopes + penalty * here.coefficients
         norm = float(np.linalg.norm(gradient))
-        equations = problem.equations(step_sum, fitted, tolerance)
+        equations = problem.equations(penalty, here.curvature, tolerance)
         scale, near = scale or norm or 1.0, near or equations
         direction = equations.direction(gradient, norm / scale, near)
-        slope = float((gradient * direction).sum())
-        moved = _descend(problem, at, direction, penalty, value, slope)
+        slope = float(np.vdot(gradient, direction))
+        moved = _descend(problem, here, direction, penalty, slope)
         if moved is None:  # no decrease that rounding would show is left
             break
-        at, fitted, value = moved
-        if -slope <= tolerance**2 * value:
+        here = moved
+        if -slope <= tolerance**2 * here.value:
             break
-    return Minimiser(step_sum, at, problem, tolerance)
+    return Minimiser(step_sum, here.coefficients, problem, tolerance)
 
 
-def _descend(
-    problem: LossProblem, at: Array, direction: Array, penalty: Array, value: float, slope: float
-) -> tuple[Array, Array, float] | None:
+@dataclass(frozen=True)
+class _Place:
+    """Coefficients, the objective sum w phi + (a / 2) |theta|^2 there, and what its derivatives are made of."""
+
+    coefficients: Array
+    value: float
+    slopes: Array
+    curvature: Array
+
+    @classmethod
+    def of(cls, problem: LossProblem, coefficients: Array, penalty: Array) -> _Place:
+        value, slopes, curvature = problem.parts(problem.design @ coefficients)
+        return cls(coefficients, value + _energy(coefficients, penalty) / 2, slopes, curvature)
+
+
+def _energy(coefficients: Array, penalty: Array) -> float:
+    """a |theta|^2."""
+    return float((penalty * coefficients**2).sum())
+
+
+def _descend(problem: LossProblem, here: _Place, direction: Array, penalty: Array, slope: float) -> _Place | None:
     """The longest of the steps 1, 1/2, 1/4, ... that lowers the objective as a convex function must."""
-    step = 1.0
+    step, value = 1.0, here.value
     slack = 1e-13 * abs(value) if -slope < 1e-10 * abs(value) else 0.0
     for _ in range(_HALVINGS):
-        trial = at + step * direction
-        fitted = problem.design @ trial
-        reached = problem.objective(trial, fitted, penalty)
-        if reached <= value + 1e-4 * step * slope + slack:
-            return trial, fitted, reached
+        trial = _Place.of(problem, here.coefficients + step * direction, penalty)
+        if trial.value <= value + 1e-4 * step * slope + slack:
+            return trial
         step /= 2
     return None

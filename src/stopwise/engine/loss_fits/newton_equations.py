@@ -14,7 +14,7 @@ from typing import cast
 
 import numpy as np
 import scipy.linalg
-from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtrs
 
 from stopwise._support.arrays import Array
 from stopwise.losses.labels import simplex
@@ -116,8 +116,8 @@ class Equations:
         out = np.einsum("ij,ij->i", rest, rest / self.rest)[:, None, None] * np.eye(q)
         if not self.direct:
             return cast(Array, out + self._leverages_by_direction())
-        if q == 1:
-            half = scipy.linalg.solve_triangular(self.factor, rows.T, lower=True, check_finite=False)
+        if q == 1 and self.whole:
+            half = dtrtrs(self.factor, rows.T, lower=1)[0]
             return cast(Array, out + np.einsum("ji,ji->i", half, half)[:, None, None])
         inverse = self._inverse()
         for c, d in zip(*np.tril_indices(q), strict=True):
