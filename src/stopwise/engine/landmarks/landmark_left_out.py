@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise._support.minimum import log_vertex
 from stopwise._support.memory import row_tiles
+from stopwise._support.minimum import log_vertex
 from stopwise.engine.landmarks.features import FeatureRows, Landmarks
 from stopwise.filters import SteppedFilter
 from stopwise.path import Path

@@ -220,11 +220,10 @@ class Minimiser:
         the constant, which has no prior, counts by its curvature."""
         problem, total = self.problem, self.parts[0]
         if self.step_sum > 0:
-            penalty = problem.n_samples / self.step_sum
-            prior = problem.loss.width * problem.energies.size * math.log(penalty)
-            total += 0.5 * (
-                _energy(self.coefficients, self.equations.penalty) + self.equations.log_determinant() - prior
-            )
+            equations, columns = self.equations, problem.loss.width * problem.energies.size
+            prior = columns * math.log(problem.n_samples / self.step_sum)
+            energy = _energy(self.coefficients, equations.penalty)
+            total += 0.5 * (energy + equations.log_determinant() - prior)
         return total / problem.n_samples
 
     @property

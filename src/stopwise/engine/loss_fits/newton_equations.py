@@ -28,7 +28,8 @@ NEARLY_FREE = 1e-6
 
 @dataclass(frozen=True)
 class Grams:
-    """sum_i W_i (x) x_i x_i' over columns (n, p) for curvatures W (n, q, q): lower triangles, any penalty may follow."""
+    """sum_i W_i (x) x_i x_i' over columns (n, p) for curvatures W (n, q, q), to which any penalty may be added: lower
+    triangles."""
 
     columns: Array
     curvature: Array
