@@ -138,9 +138,34 @@ class Minimiser:
         return self.problem.parts(self.fitted)
 
     @cached_property
+    def penalty(self) -> Array:
+        """On each column, (p, 1)."""
+        return self.problem.penalty(self.step_sum)
+
+    @cached_property
+    def objective(self) -> float:
+        """sum w phi + (a / 2) |theta|^2."""
+        return self.parts[0] + 0.5 * float((self.penalty * self.coefficients**2).sum())
+
+    @cached_property
+    def gradient(self) -> Array:
+        """Of the objective, (p, q)."""
+        return cast(Array, self.problem.design.T @ self.parts[1] + self.penalty * self.coefficients)
+
+    @cached_property
     def equations(self) -> Equations:
         """Newton's equations here."""
-        return self.problem.equations(self.problem.penalty(self.step_sum), self.parts[2], self.tolerance)
+        return self.problem.equations(self.penalty, self.parts[2], self.tolerance)
+
+    def moved(self, direction: Array, slope: float) -> Minimiser | None:
+        """The longest of the steps 1, 1/2, 1/4, ... that lowers the objective as a convex function must."""
+        value = self.objective
+        slack = 1e-13 * abs(value) if -slope < 1e-10 * abs(value) else 0.0
+        for step in 0.5 ** np.arange(_HALVINGS):
+            trial = replace(self, coefficients=self.coefficients + step * direction)
+            if trial.objective <= value + 1e-4 * step * slope + slack:
+                return trial
+        return None
 
     @cached_property
     def leverage(self) -> Array:
@@ -218,13 +243,11 @@ class Minimiser:
     def evidence(self) -> float:
         """-log of the integral of exp(-loss) over Gaussian f of this penalty, per sample, to second order (Laplace);
         the constant, which has no prior, counts by its curvature."""
-        problem, total = self.problem, self.parts[0]
-        if self.step_sum > 0:
-            equations, columns = self.equations, problem.loss.width * problem.energies.size
-            prior = columns * math.log(problem.n_samples / self.step_sum)
-            energy = _energy(self.coefficients, equations.penalty)
-            total += 0.5 * (energy + equations.log_determinant() - prior)
-        return total / problem.n_samples
+        problem, n = self.problem, self.problem.n_samples
+        if self.step_sum == 0:
+            return self.parts[0] / n
+        prior = problem.loss.width * problem.energies.size * math.log(n / self.step_sum)
+        return (self.objective + 0.5 * (self.equations.log_determinant() - prior)) / n
 
     @property
     def degrees_of_freedom(self) -> float:
@@ -236,53 +259,17 @@ def minimise(problem: LossProblem, step_sum: float, start: Minimiser, tolerance:
     """Newton's method with halved steps from a start, until a step is as small as the tolerance."""
     if step_sum == 0 or problem.design.shape[1] == 0:
         return problem.constant
-    penalty, scale, near = problem.penalty(step_sum), 0.0, None
-    if start.step_sum > 0:
-        near = replace(start.equations, penalty=penalty)
-    here = _Place.of(problem, start.coefficients, penalty)
+    here = Minimiser(step_sum, start.coefficients, problem, tolerance)
+    near = replace(start.equations, penalty=here.penalty) if start.step_sum > 0 else here.equations
+    scale = float(np.linalg.norm(here.gradient)) or 1.0
     for _ in range(_STEPS):
-        gradient = problem.design.T @ here.slopes + penalty * here.coefficients
-        norm = float(np.linalg.norm(gradient))
-        equations = problem.equations(penalty, here.curvature, tolerance)
-        scale, near = scale or norm or 1.0, near or equations
-        direction = equations.direction(gradient, norm / scale, near)
-        slope = float(np.vdot(gradient, direction))
-        moved = _descend(problem, here, direction, penalty, slope)
+        share = float(np.linalg.norm(here.gradient)) / scale
+        direction = here.equations.direction(here.gradient, share, near)
+        slope = float(np.vdot(here.gradient, direction))
+        moved = here.moved(direction, slope)
         if moved is None:  # no decrease that rounding would show is left
             break
         here = moved
-        if -slope <= tolerance**2 * here.value:
+        if -slope <= tolerance**2 * here.objective:
             break
-    return Minimiser(step_sum, here.coefficients, problem, tolerance)
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Coefficients, the objective sum w phi + (a / 2) |theta|^2 there, and what its derivatives are made of."""
-
-    coefficients: Array
-    value: float
-    slopes: Array
-    curvature: Array
-
-    @classmethod
-    def of(cls, problem: LossProblem, coefficients: Array, penalty: Array) -> _Place:
-        value, slopes, curvature = problem.parts(problem.design @ coefficients)
-        return cls(coefficients, value + _energy(coefficients, penalty) / 2, slopes, curvature)
-
-
-def _energy(coefficients: Array, penalty: Array) -> float:
-    """a |theta|^2."""
-    return float((penalty * coefficients**2).sum())
-
-
-def _descend(problem: LossProblem, here: _Place, direction: Array, penalty: Array, slope: float) -> _Place | None:
-    """The longest of the steps 1, 1/2, 1/4, ... that lowers the objective as a convex function must."""
-    step, value = 1.0, here.value
-    slack = 1e-13 * abs(value) if -slope < 1e-10 * abs(value) else 0.0
-    for _ in range(_HALVINGS):
-        trial = _Place.of(problem, here.coefficients + step * direction, penalty)
-        if trial.value <= value + 1e-4 * step * slope + slack:
-            return trial
-        step /= 2
-    return None
+    return here
