@@ -23,7 +23,7 @@ from typing import cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.engine.loss_fits.newton_equations import Equations, Grams
+from stopwise.engine.loss_fits.newton_equations import Equations
 from stopwise.losses import Loss
 
 TOLERANCE = 1e-8
@@ -96,7 +96,8 @@ class LossProblem:
         share = min(_SMALL_SHARE, math.sqrt(tolerance))
         large = self.energies * self.bend > share * penalty[-1] if self.energies.size else ()
         whole = int(self.intercept) + int(np.count_nonzero(large))
-        return Equations(self.design, Grams(self.design[:, :whole], curvature), penalty, self.energies, self.n_samples)
+        squares = self.energies[whole - int(self.intercept) :] / self.n_samples
+        return Equations(self.design, whole, curvature, penalty, squares)
 
     @cached_property
     def constant(self) -> Minimiser:
@@ -260,7 +261,7 @@ def minimise(problem: LossProblem, step_sum: float, start: Minimiser, tolerance:
     if step_sum == 0 or problem.design.shape[1] == 0:
         return problem.constant
     here = Minimiser(step_sum, start.coefficients, problem, tolerance)
-    near = replace(start.equations, penalty=here.penalty) if start.step_sum > 0 else here.equations
+    near = start.equations.with_penalty(here.penalty) if start.step_sum > 0 else here.equations
     scale = float(np.linalg.norm(here.gradient)) or 1.0
     for _ in range(_STEPS):
         share = float(np.linalg.norm(here.gradient)) / scale

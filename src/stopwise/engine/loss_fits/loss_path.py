@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 from scipy.interpolate import CubicSpline
@@ -40,6 +41,7 @@ _ATTEMPTS, _CLOSE, _SAME = 3, 1.25, 1e-3
 """A stop by the spline stands where its own excess is at most this multiple of the allowance; if not, it is one more
 reading, so many times, unless there is one at this relative distance."""
 _LARGEST = 1e100
+_mean, _step_sum = attrgetter("left_out_mean"), attrgetter("step_sum")
 
 
 @dataclass(frozen=True)
@@ -116,11 +118,10 @@ def _constant_stands(readings: list[Minimiser], allowance: float) -> bool:
     """Whether no reading is to be preferred to the constant fit, the first of them."""
 
     def over_constant() -> tuple[Array, Array]:
-        above, error = zip(*(excess(reading, readings[0]) for reading in readings), strict=True)
-        return np.array(above), np.array(error)
+        above, error = np.transpose([excess(reading, readings[0]) for reading in readings])
+        return above, error
 
-    means = np.array([reading.left_out_mean for reading in readings])
-    return allowance > 0 and constant_stands(means, over_constant)
+    return allowance > 0 and constant_stands(np.array([_mean(each) for each in readings]), over_constant)
 
 
 def _closer(problem: LossProblem, readings: list[Minimiser], final: bool) -> list[Minimiser]:
@@ -139,16 +140,8 @@ def _closer(problem: LossProblem, readings: list[Minimiser], final: bool) -> lis
             if places[1] < _NARROW * places[0]:
                 break
             step_sum = math.sqrt(places[0] * places[1])
-        readings = _in_order([*readings, minimise(problem, step_sum, near[1], COARSE)])
+        readings = sorted([*readings, minimise(problem, step_sum, near[1], COARSE)], key=_step_sum)
     return readings
-
-
-def _in_order(readings: list[Minimiser]) -> list[Minimiser]:
-    return sorted(readings, key=lambda each: each.step_sum)
-
-
-def _mean(reading: Minimiser) -> float:
-    return reading.left_out_mean
 
 
 def _stopped(problem: LossProblem, readings: list[Minimiser], best: Minimiser, allowance: float) -> Minimiser:
@@ -160,7 +153,7 @@ def _stopped(problem: LossProblem, readings: list[Minimiser], best: Minimiser, a
         above, error = excess(chosen, best)
         if above <= _CLOSE * allowance * error or math.isclose(step_sum, near.step_sum, rel_tol=_SAME):
             break
-        readings = _in_order([*readings, chosen])
+        readings = sorted([*readings, chosen], key=_step_sum)
     return chosen
 
 

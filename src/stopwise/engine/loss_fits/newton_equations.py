@@ -8,7 +8,7 @@ the columns are orthogonal over the weighted rows, so that this is exact where t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
 
@@ -26,58 +26,28 @@ NEARLY_FREE = 1e-6
 """Stands for the constant's penalty of 0, over the others', where the equations are turned to their axes."""
 
 
-@dataclass(frozen=True)
-class Grams:
-    """sum_i W_i (x) x_i x_i' over columns (n, p) for curvatures W (n, q, q), to which any penalty may be added: lower
-    triangles."""
-
-    columns: Array
-    curvature: Array
-
-    @cached_property
-    def whole(self) -> Array:
-        """(q p, q p), unknowns ordered by fitted value, then by column."""
-        p, q = self.columns.shape[1], self.curvature.shape[1]
-        out = np.zeros((q * p, q * p), order="F")
-        for c, d in zip(*np.tril_indices(q), strict=True):
-            each = self.curvature[:, c, d]
-            block = self.weighted(each) if c == d else self.columns.T @ (each[:, None] * self.columns)
-            out[c * p : (c + 1) * p, d * p : (d + 1) * p] = block
-        return out
-
-    @cached_property
-    def corners(self) -> list[Array]:
-        """With one fitted value a row, towards each corner of a simplex, (p, p) each."""
-        corners = simplex(self.curvature.shape[1] + 1)
-        towards = np.einsum("cj,ijk,ck->ci", corners, self.curvature, corners, optimize=True)
-        return [self.weighted(each) for each in towards]
-
-    def weighted(self, each: Array) -> Array:
-        """sum_i w_i x_i x_i' for weights (n,), the lower triangle."""
-        rows = (self.columns * np.sqrt(each)[:, None]).T
-        return cast(Array, scipy.linalg.blas.dsyrk(1.0, rows, lower=1) if len(rows) else np.zeros((0, 0)))
+def weighted_gram(rows: Array, weights: Array) -> Array:
+    """sum_i w_i x_i x_i' for rows (n, p) and weights (n,): the lower triangle."""
+    if not rows.shape[1]:
+        return np.zeros((0, 0))
+    return cast(Array, scipy.linalg.blas.dsyrk(1.0, (rows * np.sqrt(weights)[:, None]).T, lower=1))
 
 
 @dataclass(frozen=True)
 class Equations:
-    """The design (n, p), the Gram matrices of its whole columns, penalties (p, 1), and the weighted sum of squares and
-    the rows' weight for the rest's diagonal."""
+    """The design (n, p) with the number of its whole columns, curvatures w phi'' (n, q, q), penalties (p, 1), and the
+    mean square of the other columns (p - whole,)."""
 
     design: Array
-    grams: Grams
+    whole: int
+    curvature: Array
     penalty: Array
-    energies: Array
-    weight: float
+    squares: Array
 
-    @property
-    def whole(self) -> int:
-        """How many columns enter whole."""
-        return int(self.grams.columns.shape[1])
-
-    @property
-    def curvature(self) -> Array:
-        """w phi'', (n, q, q)."""
-        return self.grams.curvature
+    @cached_property
+    def columns(self) -> Array:
+        """The whole columns, (n, whole)."""
+        return self.design[:, : self.whole]
 
     @property
     def direct(self) -> bool:
@@ -92,18 +62,36 @@ class Equations:
     @cached_property
     def rest(self) -> Array:
         """The diagonal of H at the columns that are not whole, (p - whole,)."""
-        bend, count = float(self.mean_curvature.sum()) / self.weight, self.design.shape[1] - self.whole
-        return self.penalty[self.whole :, 0] + bend * self.energies[self.energies.size - count :]
+        return self.penalty[self.whole :, 0] + float(self.mean_curvature.sum()) * self.squares
+
+    @cached_property
+    def gram(self) -> Array:
+        """H less the penalty over the whole columns, unknowns ordered by fitted value, then by column."""
+        p, q = self.whole, self.curvature.shape[1]
+        out = np.zeros((q * p, q * p), order="F")
+        for c, d in zip(*np.tril_indices(q), strict=True):
+            bend = self.curvature[:, c, d]
+            block = weighted_gram(self.columns, bend) if c == d else self.columns.T @ (bend[:, None] * self.columns)
+            out[c * p : (c + 1) * p, d * p : (d + 1) * p] = block
+        return out
 
     @cached_property
     def factor(self) -> Array:
         """The lower Cholesky factor of H over the whole columns."""
-        return self._factor(self.grams.whole)
+        return self._factor(self.gram)
 
     @cached_property
     def corner_factors(self) -> list[Array]:
         """Those of H_1, ..., H_C, where H_c is H with one fitted value a row, towards a corner of a simplex."""
-        return [self._factor(gram) for gram in self.grams.corners]
+        corners = simplex(self.curvature.shape[1] + 1)
+        towards = np.einsum("cj,ijk,ck->ci", corners, self.curvature, corners, optimize=True)
+        return [self._factor(weighted_gram(self.columns, bend)) for bend in towards]
+
+    def with_penalty(self, penalty: Array) -> Equations:
+        """The same with another penalty; the Gram matrix, which has none, is shared."""
+        other = replace(self, penalty=penalty)
+        vars(other).update({"gram": self.gram} if self.direct else {})
+        return other
 
     def direction(self, gradient: Array, share: float, near: Equations) -> Array:
         """-H^-1 gradient, (p, q); by conjugate gradients to a tolerance that shrinks with the gradient's `share`, with
@@ -113,7 +101,7 @@ class Equations:
 
     def leverages(self) -> Array:
         """x_i' H^-1 x_i, (n, q, q)."""
-        rows, rest, q = self.grams.columns, self.design[:, self.whole :], self.curvature.shape[1]
+        rows, rest, q = self.columns, self.design[:, self.whole :], self.curvature.shape[1]
         out = np.einsum("ij,ij->i", rest, rest / self.rest)[:, None, None] * np.eye(q)
         if not self.direct:
             return cast(Array, out + self._leverages_by_direction())
@@ -131,9 +119,9 @@ class Equations:
         leverage when every row has that share of its mean curvature. Exact where all rows are alike."""
         mean, penalty = self.mean_curvature, self.penalty[: self.whole, 0]
         scale = 1 / np.sqrt(np.maximum(penalty, NEARLY_FREE * (penalty.max() or 1.0)))
-        gram = self.grams.weighted(mean) * np.outer(scale, scale)
+        gram = weighted_gram(self.columns, mean) * np.outer(scale, scale)
         strengths, turn = scipy.linalg.eigh(gram, driver="evd", check_finite=False)
-        energies = (self.grams.columns @ (scale[:, None] * turn)) ** 2
+        energies = (self.columns @ (scale[:, None] * turn)) ** 2
         values, vectors = np.linalg.eigh(self.curvature)
         shares = np.maximum(values, 0.0) / mean[:, None]
         along = [np.einsum("ij,ij->i", energies, 1 / (1 + np.outer(share, strengths))) for share in shares.T]
@@ -146,7 +134,7 @@ class Equations:
 
     def joint(self) -> Array:
         """x_i' H^-1 x_j between all rows, (n q, n q), ordered by row, then by fitted value."""
-        rows, rest, q = self.grams.columns, self.design[:, self.whole :], self.curvature.shape[1]
+        rows, rest, q = self.columns, self.design[:, self.whole :], self.curvature.shape[1]
         inside = np.einsum("ij,cjdk,lk->icld", rows, self._inverse(), rows, optimize=True).reshape(2 * (q * len(rows),))
         return cast(Array, inside + np.kron((rest / self.rest) @ rest.T, np.eye(q)))
 
@@ -171,9 +159,8 @@ class Equations:
 
     def _product(self, block: Array) -> Array:
         """H block over the whole columns."""
-        design = self.grams.columns
-        bent = np.einsum("icd,id->ic", self.curvature, design @ block)
-        return cast(Array, design.T @ bent + self.penalty[: self.whole] * block)
+        bent = np.einsum("icd,id->ic", self.curvature, self.columns @ block)
+        return cast(Array, self.columns.T @ bent + self.penalty[: self.whole] * block)
 
     def precondition(self, block: Array) -> Array:
         """Near to H^-1 block, for a block (k, q) of the first k columns, more or fewer than are whole here."""
