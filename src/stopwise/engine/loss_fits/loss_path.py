@@ -37,9 +37,9 @@ _HOPELESS = 2.0
 """or worse than the constant fit by this factor, whatever the standard error."""
 _FINE, _HALVINGS = 65, 10
 """Where the spline is looked at for its minimum, and how often the distance to the reading before is halved."""
-_ATTEMPTS, _CLOSE, _SAME = 3, 1.25, 1e-3
-"""A stop by the spline stands where its own excess is at most this multiple of the allowance; if not, it is one more
-reading, so many times, unless there is one at this relative distance."""
+_ATTEMPTS, _AIM, _SAME = 3, 0.9, 1e-3
+"""A stop by the spline is sought at this share of the allowance. Where its own excess is beyond the allowance it is one
+more reading, so many times, unless there is one at this relative distance."""
 _LARGEST = 1e100
 _mean, _step_sum = attrgetter("left_out_mean"), attrgetter("step_sum")
 
@@ -87,7 +87,7 @@ def walk(problem: LossProblem, *, allowance: float = 0.5, final: bool = True) ->
     best = chosen = min(closer, key=_mean)
     if final:
         readings, chosen = closer, _stopped(problem, closer, best, allowance)
-        best = min(chosen, best, key=_mean)
+        best = chosen if chosen.step_sum == best.step_sum else min(chosen, best, key=_mean)
     return LossPath(tuple(readings), chosen, _told(chosen, best, readings[-1].step_sum, allowance))
 
 
@@ -151,10 +151,17 @@ def _stopped(problem: LossProblem, readings: list[Minimiser], best: Minimiser, a
         near = min(readings, key=lambda each: abs(each.step_sum - step_sum))
         chosen = minimise(problem, step_sum, near)
         above, error = excess(chosen, best)
-        if above <= _CLOSE * allowance * error or math.isclose(step_sum, near.step_sum, rel_tol=_SAME):
-            break
+        if above <= allowance * error or math.isclose(step_sum, near.step_sum, rel_tol=_SAME):
+            return chosen
         readings = sorted([*readings, chosen], key=_step_sum)
-    return chosen
+    first = readings[_first_within(readings, best, allowance)]
+    return minimise(problem, first.step_sum, first)
+
+
+def _first_within(readings: list[Minimiser], best: Minimiser, allowance: float) -> int:
+    """Which reading is the first whose excess is within the allowance; at the latest the best is."""
+    over = (above - allowance * error for above, error in (excess(each, best) for each in readings))
+    return next(i for i, value in enumerate(over) if value <= 0 or readings[i] is best)
 
 
 def _earliest(readings: list[Minimiser], best: Minimiser, allowance: float) -> float:
@@ -162,20 +169,12 @@ def _earliest(readings: list[Minimiser], best: Minimiser, allowance: float) -> f
 
     It lies between the first reading that is known to be and the one before, where every row's loss is a spline's.
     """
-
-    def within(losses: Array) -> bool:
-        above, error = _excess(best.problem, losses - lowest)
-        return above <= allowance * error
-
-    if allowance == 0 or best.step_sum == 0:
-        return best.step_sum
-    lowest = best.left_out_losses
-    first = next(i for i, each in enumerate(readings) if each is best or within(each.left_out_losses))
-    if first == 0 or readings[first - 1].step_sum == 0:
-        return readings[first].step_sum
+    first = _first_within(readings, best, allowance)
+    if allowance == 0 or first == 0 or readings[first - 1].step_sum == 0:
+        return best.step_sum if allowance == 0 else readings[first].step_sum
     early, late = (math.log(each.step_sum) for each in readings[first - 1 : first + 1])
     known = [each for each in readings[1:] if math.isfinite(_mean(each))]
-    logs = np.log([each.step_sum for each in known])
+    logs, lowest = np.log([each.step_sum for each in known]), best.left_out_losses
     curves = CubicSpline(logs, [each.left_out_losses for each in known])
     if readings[first] is best and late < logs[-1]:
         fine = np.linspace(early, logs[logs > late][0], _FINE)
@@ -183,7 +182,8 @@ def _earliest(readings: list[Minimiser], best: Minimiser, allowance: float) -> f
         lowest = curves(late)
     for _ in range(_HALVINGS):
         middle = (early + late) / 2
-        early, late = (early, middle) if within(curves(middle)) else (middle, late)
+        above, error = _excess(best.problem, curves(middle) - lowest)
+        early, late = (early, middle) if above <= _AIM * allowance * error else (middle, late)
     return math.exp(late)
 
 

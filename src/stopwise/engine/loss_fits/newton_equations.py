@@ -52,7 +52,8 @@ class Equations:
     @property
     def direct(self) -> bool:
         """Whether the unknowns of the whole columns share one factor."""
-        return self.curvature.shape[1] == 1 or self.curvature.shape[1] * self.whole <= DIRECT_SIZE
+        q = int(self.curvature.shape[1])
+        return q == 1 or q * self.whole <= DIRECT_SIZE
 
     @cached_property
     def mean_curvature(self) -> Array:
