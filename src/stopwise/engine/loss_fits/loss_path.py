@@ -103,10 +103,11 @@ def _clock(problem: LossProblem, ratio: float) -> Array:
 
 def excess(one: Minimiser, best: Minimiser) -> tuple[float, float]:
     """How much larger one mean left-out loss is than another, and the standard error of this difference."""
-    return _excess(one.problem, one.left_out_losses - best.left_out_losses)
+    return mean_and_error(one.problem, one.left_out_losses - best.left_out_losses)
 
 
-def _excess(problem: LossProblem, gap: Array) -> tuple[float, float]:
+def mean_and_error(problem: LossProblem, gap: Array) -> tuple[float, float]:
+    """The mean of a value for each row, and its standard error."""
     w, n = problem.weights, problem.n_samples
     if not np.all(np.abs(gap) < _LARGEST):
         return math.inf, 0.0
@@ -182,7 +183,7 @@ def _earliest(readings: list[Minimiser], best: Minimiser, allowance: float) -> f
         lowest = curves(late)
     for _ in range(_HALVINGS):
         middle = (early + late) / 2
-        above, error = _excess(best.problem, curves(middle) - lowest)
+        above, error = mean_and_error(best.problem, curves(middle) - lowest)
         early, late = (early, middle) if above <= _AIM * allowance * error else (middle, late)
     return math.exp(late)
 
