@@ -49,3 +49,13 @@ def vertex(curve: Array, at: int) -> float:
     left, middle, right = (float(v) for v in curve[at - 1 : at + 2])
     bend = left - 2 * middle + right
     return (left - right) / (2 * bend) if np.isfinite(bend) and bend > 0 else 0.0
+
+
+def log_vertex(places: Array, values: Array) -> float:
+    """Where the parabola through three points is lowest, on a log scale of their places; the middle where it is not."""
+    logs = np.log(places)
+    first, second = np.diff(values) / np.diff(logs)
+    bend = (second - first) / (logs[2] - logs[0])
+    if not (np.isfinite(bend) and bend > 0):
+        return float(places[1])
+    return float(np.exp(np.clip((logs[0] + logs[1]) / 2 - first / (2 * bend), logs[0], logs[2])))

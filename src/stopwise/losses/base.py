@@ -1,7 +1,7 @@
 """What a loss is: a convex function of the response and of the fitted value, with its first two derivatives.
 
-To add one: a frozen dataclass in a file of its own with `parts` (of several fitted values a row: `value`, `slope` and
-`curvature`), its line in `NAMED`, and its row in the table of cases in tests/losses.
+To add one: a frozen dataclass in a file of its own with `derivatives` (of several fitted values a row: `parts`), its
+line in `NAMED`, and its row in the table of cases in tests/losses.
 """
 
 from __future__ import annotations
@@ -46,16 +46,23 @@ class Loss(ABC):
         return 1
 
     @abstractmethod
-    def value(self, y: Array, f: Array) -> Array:
-        """phi, (n,); 0 is the best that any f could do where there is such a number. Twice its sum is the deviance."""
+    def parts(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
+        """phi (n,), its slope (n, q) and its curvature (n, q, q) in f; twice the sum of phi is the deviance.
 
-    @abstractmethod
+        0 is the best that any f could do where there is such a number.
+        """
+
+    def value(self, y: Array, f: Array) -> Array:
+        """phi, (n,)."""
+        return self.parts(y, f)[0]
+
     def slope(self, y: Array, f: Array) -> Array:
         """d phi / d f, (n, q)."""
+        return self.parts(y, f)[1]
 
-    @abstractmethod
     def curvature(self, y: Array, f: Array) -> Array:
         """The second derivatives, (n, q, q)."""
+        return self.parts(y, f)[2]
 
     def natural(self, f: Array) -> Array:
         """The inverse link: fitted values on the scale of y, (n,), or class probabilities, (n, classes)."""
@@ -96,17 +103,12 @@ class OneValueLoss(Loss):
     """A loss with one fitted value a row."""
 
     @abstractmethod
-    def parts(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
+    def derivatives(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
         """phi and its first and second derivative in f, all (n,), for y and f of that shape."""
 
-    def value(self, y: Array, f: Array) -> Array:
-        return self.parts(y, f[:, 0])[0]
-
-    def slope(self, y: Array, f: Array) -> Array:
-        return self.parts(y, f[:, 0])[1][:, None]
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        return self.parts(y, f[:, 0])[2][:, None, None]
+    def parts(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
+        value, slope, curvature = self.derivatives(y, f[:, 0])
+        return value, slope[:, None], curvature[:, None, None]
 
 
 def spread_of(residual: Array, weights: Array) -> float:

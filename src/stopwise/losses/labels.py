@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar, cast
@@ -20,10 +21,14 @@ class _Classes(Loss):
     for_classes: ClassVar[bool] = True
     discrete: ClassVar[bool] = True
 
+    @abstractmethod
+    def of_each(self, f: Array) -> Array:
+        """phi for every class that the label may be, (n, classes)."""
+
     def guarded(self, y: Array, f: Array, doubt: float) -> Array:
-        each = np.stack([self.value(np.full(len(y), c), f) for c in range(self.width + 1)])
-        right = each[y.astype(int), np.arange(len(y))]
-        return np.asarray((1 - doubt) * right + doubt * (each.sum(axis=0) - right) / self.width)
+        each = self.of_each(f)
+        right = each[np.arange(len(y)), y.astype(int)]
+        return np.asarray((1 - doubt) * right + doubt * (each.sum(axis=1) - right) / self.width)
 
 
 class _TwoClasses(_Classes, OneValueLoss):
@@ -31,6 +36,9 @@ class _TwoClasses(_Classes, OneValueLoss):
 
     odds: ClassVar[float] = 1.0
     """The log odds of class 1 are this multiple of f."""
+
+    def of_each(self, f: Array) -> Array:
+        return np.column_stack([self.derivatives(np.full(len(f), code), f[:, 0])[0] for code in (0, 1)])
 
     def natural(self, f: Array) -> Array:
         return np.column_stack([expit(-self.odds * f[:, 0]), expit(self.odds * f[:, 0])])
@@ -43,9 +51,10 @@ class Logistic(_TwoClasses):
     name: ClassVar[str] = "logistic"
     likelihood: ClassVar[bool] = True
 
-    def parts(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
+    def derivatives(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
         sign = np.where(y > 0, 1.0, -1.0)
-        return np.logaddexp(0.0, -sign * f), -sign * expit(-sign * f), expit(f) * expit(-f)
+        wrong = expit(-sign * f)
+        return np.logaddexp(0.0, -sign * f), -sign * wrong, wrong * (1 - wrong)
 
     def convexity(self, reach: float) -> Convexity:
         return Convexity(1 / (2 + 2 * math.cosh(reach)), 0.25, 0.5)
@@ -58,7 +67,7 @@ class Exponential(_TwoClasses):
     name: ClassVar[str] = "exponential"
     odds: ClassVar[float] = 2.0
 
-    def parts(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
+    def derivatives(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
         sign = np.where(y > 0, 1.0, -1.0)
         value = np.exp(-sign * f)
         return value, -sign * value, value
@@ -89,16 +98,18 @@ class Softmax(_Classes):
     def scores(self, f: Array) -> Array:
         return f @ simplex(self.n_classes).T
 
-    def value(self, y: Array, f: Array) -> Array:
-        return cast(Array, -log_softmax(self.scores(f), axis=1)[np.arange(len(y)), y.astype(int)])
+    def of_each(self, f: Array) -> Array:
+        return cast(Array, -log_softmax(self.scores(f), axis=1))
 
-    def slope(self, y: Array, f: Array) -> Array:
-        return cast(Array, (self.natural(f) - self.targets(y, f)) @ simplex(self.n_classes))
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        p, basis = self.natural(f), simplex(self.n_classes)
+    def parts(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
+        each, basis = self.of_each(f), simplex(self.n_classes)
+        p = np.exp(-each)
         mean = p @ basis
-        return cast(Array, (p[:, None] * basis.T) @ basis - mean[:, :, None] * mean[:, None])
+        curvature = (p[:, None] * basis.T) @ basis - mean[:, :, None] * mean[:, None]
+        return each[np.arange(len(y)), y.astype(int)], (p - self.targets(y, f)) @ basis, curvature
+
+    def slope(self, y: Array, f: Array) -> Array:  # alone it is asked for n rows a left-out row
+        return cast(Array, (self.natural(f) - self.targets(y, f)) @ simplex(self.n_classes))
 
     def natural(self, f: Array) -> Array:
         return cast(Array, softmax(self.scores(f), axis=1))

@@ -23,7 +23,7 @@ class Squared(OneValueLoss):
 
     name: ClassVar[str] = "squared"
 
-    def parts(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
+    def derivatives(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
         return (y - f) ** 2 / 2, f - y, np.ones(len(y))
 
     def convexity(self, reach: float) -> Convexity:
@@ -79,7 +79,7 @@ class Huber(_WithScale):
     scale_name: ClassVar[str] = "threshold"
     spreads: ClassVar[float] = 1.345
 
-    def parts(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
+    def derivatives(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
         size, t = np.abs(f - y), self.scale
         value = np.where(size <= t, size**2 / 2, t * size - t**2 / 2)
         return value, np.clip(f - y, -t, t), (size <= t).astype(np.float64)
@@ -111,7 +111,7 @@ class Quantile(_WithScale):
             raise ValueError(f"quantile must lie between 0 and 1, both excluded, got {self.quantile!r}: .9 is the 90th")
         super().__post_init__()
 
-    def parts(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
+    def derivatives(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
         u = (f - y) / self.scale
         value = self.scale * (np.logaddexp(0.0, u) - self.quantile * u)
         return value, expit(u) - self.quantile, expit(u) * expit(-u) / self.scale
@@ -127,7 +127,7 @@ class Poisson(OneValueLoss):
     name: ClassVar[str] = "poisson"
     discrete: ClassVar[bool] = True
 
-    def parts(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
+    def derivatives(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
         mean = np.exp(np.minimum(f, _HIGHEST))
         value = mean * (1 + np.maximum(f - _HIGHEST, 0.0)) - y * f - y + xlogy(y, y)
         return value, mean - y, mean

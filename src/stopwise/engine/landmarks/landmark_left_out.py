@@ -9,6 +9,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.memory import row_tiles
+from stopwise._support.minimum import log_vertex
 from stopwise.engine.landmarks.features import FeatureRows, Landmarks
 from stopwise.filters import SteppedFilter
 from stopwise.path import Path
@@ -81,7 +82,7 @@ def lowest_in_few_passes(path: Path, criterion: Callable[[Array], Array]) -> Sto
         best = int(np.argmin(values))
     at = float(readings[best])
     if not isinstance(path.filter, SteppedFilter) and path.filter.name != "cutoff" and 0 < best < readings.size - 1:
-        at = _vertex(np.log(readings[best - 1 : best + 2]), values[best - 1 : best + 2])
+        at = log_vertex(readings[best - 1 : best + 2], values[best - 1 : best + 2])
     reason = Reason.CAP if at_end else Reason.MINIMUM
     return stop_at(path.filter, at, reason, criterion=float(criterion(np.array([at]))[0]))
 
@@ -101,12 +102,3 @@ def _between(path: Path, low: float, high: float) -> Array:
         inside = grid[(grid >= low) & (grid <= high)]
         return inside[:: max(1, inside.size // _AT_ONCE)] if inside.size > 3 else inside
     return np.geomspace(low, high, _AT_ONCE) if low > 0 else np.linspace(low, high, _AT_ONCE)
-
-
-def _vertex(logs: Array, values: Array) -> float:
-    """The lowest point of the parabola through three points, on a log scale."""
-    first, second = np.diff(values) / np.diff(logs)
-    bend = (second - first) / (logs[2] - logs[0])
-    if not (np.isfinite(bend) and bend > 0):
-        return float(np.exp(logs[1]))
-    return float(np.exp(np.clip((logs[0] + logs[1]) / 2 - first / (2 * bend), logs[0], logs[2])))

@@ -38,6 +38,6 @@ def published_fit(problem: LossProblem, stop: Stop) -> Minimiser:
     """The iterate at a stop that counts steps."""
     theta, steps = np.zeros((problem.features.shape[1], problem.loss.width)), stop.iteration or 0
     for _ in range(steps):
-        slopes = problem.slopes(problem.features @ theta)
+        slopes = problem.parts(problem.features @ theta)[1]
         theta = theta - stop.step_sum / steps / problem.n_samples * (problem.features.T @ slopes)
     return Minimiser(stop.step_sum, theta, problem)

@@ -16,7 +16,7 @@ more steps follow, with the Hessian of the first: they add what the slopes of th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
 
@@ -91,12 +91,13 @@ class LossProblem:
         out[: int(self.intercept)] = 0.0
         return out
 
-    def equations(self, step_sum: float, fitted: Array, tolerance: float) -> Equations:
-        """Newton's equations at a reading, whole in the columns whose share of the fit there is not very small."""
-        penalty, share = self.penalty(step_sum), min(_SMALL_SHARE, math.sqrt(tolerance))
+    def equations(self, penalty: Array, curvature: Array, tolerance: float) -> Equations:
+        """Newton's equations, whole in the columns whose share of the fit at the penalty is not very small."""
+        share = min(_SMALL_SHARE, math.sqrt(tolerance))
         large = self.energies * self.bend > share * penalty[-1] if self.energies.size else ()
         whole = int(self.intercept) + int(np.count_nonzero(large))
-        return Equations(self.design, whole, self.curvatures(fitted), penalty, self.energies, self.n_samples)
+        squares = self.energies[whole - int(self.intercept) :] / self.n_samples
+        return Equations(self.design, whole, curvature, penalty, squares)
 
     @cached_property
     def constant(self) -> Minimiser:
@@ -108,22 +109,13 @@ class LossProblem:
             coefficients[:1] = minimise(alone, 1.0, Minimiser(0.0, np.zeros((1, q)), alone)).coefficients
         return Minimiser(0.0, coefficients, self)
 
-    def slopes(self, fitted: Array) -> Array:
-        """w phi', (n, q)."""
-        return cast(Array, self.weights[:, None] * self.loss.slope(self.y, fitted))
-
-    def curvatures(self, fitted: Array) -> Array:
-        """w phi'' (n, q, q), with a floor under it."""
-        out = self.loss.curvature(self.y, fitted)
-        diagonal = np.einsum("ijj->ij", out)
-        diagonal += _LEAST_CURVATURE * max(float(diagonal.max(initial=0.0)), 1e-300)
-        return cast(Array, self.weights[:, None, None] * out)
-
-    def objective(self, coefficients: Array, fitted: Array, penalty: Array) -> float:
-        """sum w phi + (a / 2) |theta|^2."""
+    def parts(self, fitted: Array) -> tuple[float, Array, Array]:
+        """sum w phi, w phi' (n, q) and w phi'' (n, q, q), with a floor under it."""
         with np.errstate(over="ignore", invalid="ignore"):
-            total = float(self.weights @ self.loss.value(self.y, fitted))
-        return total + 0.5 * float((penalty * coefficients**2).sum())
+            value, slope, curvature = self.loss.parts(self.y, fitted)
+        diagonal = np.einsum("ijj->ij", curvature)
+        diagonal += _LEAST_CURVATURE * max(float(diagonal.max(initial=0.0)), 1e-300)
+        return float(self.weights @ value), self.weights[:, None] * slope, self.weights[:, None, None] * curvature
 
 
 @dataclass(frozen=True)
@@ -142,9 +134,39 @@ class Minimiser:
         return cast(Array, self.problem.design @ self.coefficients)
 
     @cached_property
+    def parts(self) -> tuple[float, Array, Array]:
+        """sum w phi, w phi' and w phi'' here."""
+        return self.problem.parts(self.fitted)
+
+    @cached_property
+    def penalty(self) -> Array:
+        """On each column, (p, 1)."""
+        return self.problem.penalty(self.step_sum)
+
+    @cached_property
+    def objective(self) -> float:
+        """sum w phi + (a / 2) |theta|^2."""
+        return self.parts[0] + 0.5 * float((self.penalty * self.coefficients**2).sum())
+
+    @cached_property
+    def gradient(self) -> Array:
+        """Of the objective, (p, q)."""
+        return cast(Array, self.problem.design.T @ self.parts[1] + self.penalty * self.coefficients)
+
+    @cached_property
     def equations(self) -> Equations:
         """Newton's equations here."""
-        return self.problem.equations(self.step_sum, self.fitted, self.tolerance)
+        return self.problem.equations(self.penalty, self.parts[2], self.tolerance)
+
+    def moved(self, direction: Array, slope: float) -> Minimiser | None:
+        """The longest of the steps 1, 1/2, 1/4, ... that lowers the objective as a convex function must."""
+        value = self.objective
+        slack = 1e-13 * abs(value) if -slope < 1e-10 * abs(value) else 0.0
+        for step in 0.5 ** np.arange(_HALVINGS):
+            trial = replace(self, coefficients=self.coefficients + step * direction)
+            if trial.objective <= value + 1e-4 * step * slope + slack:
+                return trial
+        return None
 
     @cached_property
     def leverage(self) -> Array:
@@ -160,7 +182,7 @@ class Minimiser:
         problem, a = self.problem, self.leverage
         one = np.eye(problem.loss.width)
         share = problem.removed / problem.weights
-        slopes = share[:, None, None] * problem.slopes(self.fitted)[:, :, None]
+        slopes = share[:, None, None] * self.parts[1][:, :, None]
         left = one - share[:, None, None] * (a @ self.equations.curvature)
         alone = np.linalg.det(left) < _LEAST_LEFT
         left[alone] = one
@@ -183,7 +205,7 @@ class Minimiser:
         """
         problem, (n, q), size = self.problem, shift.shape, np.linalg.norm(shift, axis=1)
         share, turned, weights = problem.removed / problem.weights, left.transpose(0, 2, 1), problem.weights[:, None]
-        curvature, between, slopes = self.equations.curvature, self.equations.joint(), problem.slopes(self.fitted)
+        curvature, between, slopes = self.equations.curvature, self.equations.joint(), self.parts[1]
         out, rows, at, last, damping = shift.copy(), np.arange(n), np.zeros((n, n, q)), np.full(n, np.inf), np.ones(n)
         for _ in range(1 + _MORE_STEPS):
             own, lost = (np.arange(len(rows)), rows), share[rows, None]
@@ -222,12 +244,11 @@ class Minimiser:
     def evidence(self) -> float:
         """-log of the integral of exp(-loss) over Gaussian f of this penalty, per sample, to second order (Laplace);
         the constant, which has no prior, counts by its curvature."""
-        problem, equations = self.problem, self.equations
+        problem, n = self.problem, self.problem.n_samples
         if self.step_sum == 0:
-            return float(problem.weights @ problem.loss.value(problem.y, self.fitted)) / problem.n_samples
-        value = problem.objective(self.coefficients, self.fitted, equations.penalty)
-        prior = problem.loss.width * problem.energies.size * math.log(problem.n_samples / self.step_sum)
-        return (value + 0.5 * (equations.log_determinant() - prior)) / problem.n_samples
+            return self.parts[0] / n
+        prior = problem.loss.width * problem.energies.size * math.log(n / self.step_sum)
+        return (self.objective + 0.5 * (self.equations.log_determinant() - prior)) / n
 
     @property
     def degrees_of_freedom(self) -> float:
@@ -239,36 +260,17 @@ def minimise(problem: LossProblem, step_sum: float, start: Minimiser, tolerance:
     """Newton's method with halved steps from a start, until a step is as small as the tolerance."""
     if step_sum == 0 or problem.design.shape[1] == 0:
         return problem.constant
-    design, penalty, at = problem.design, problem.penalty(step_sum), start.coefficients
-    fitted = design @ at
-    value, scale, first = problem.objective(at, fitted, penalty), 0.0, None
+    here = Minimiser(step_sum, start.coefficients, problem, tolerance)
+    near = start.equations.with_penalty(here.penalty) if start.step_sum > 0 else here.equations
+    scale = float(np.linalg.norm(here.gradient)) or 1.0
     for _ in range(_STEPS):
-        gradient = design.T @ problem.slopes(fitted) + penalty * at
-        norm = float(np.linalg.norm(gradient))
-        equations = problem.equations(step_sum, fitted, tolerance)
-        scale, first = scale or norm or 1.0, first or equations
-        direction = equations.direction(gradient, norm / scale, first)
-        slope = float((gradient * direction).sum())
-        moved = _descend(problem, at, direction, penalty, value, slope)
+        share = float(np.linalg.norm(here.gradient)) / scale
+        direction = here.equations.direction(here.gradient, share, near)
+        slope = float(np.vdot(here.gradient, direction))
+        moved = here.moved(direction, slope)
         if moved is None:  # no decrease that rounding would show is left
             break
-        at, fitted, value = moved
-        if -slope <= tolerance**2 * value:
+        here = moved
+        if -slope <= tolerance**2 * here.objective:
             break
-    return Minimiser(step_sum, at, problem, tolerance)
-
-
-def _descend(
-    problem: LossProblem, at: Array, direction: Array, penalty: Array, value: float, slope: float
-) -> tuple[Array, Array, float] | None:
-    """The longest of the steps 1, 1/2, 1/4, ... that lowers the objective as a convex function must."""
-    step = 1.0
-    slack = 1e-13 * abs(value) if -slope < 1e-10 * abs(value) else 0.0
-    for _ in range(_HALVINGS):
-        trial = at + step * direction
-        fitted = problem.design @ trial
-        reached = problem.objective(trial, fitted, penalty)
-        if reached <= value + 1e-4 * step * slope + slack:
-            return trial, fitted, reached
-        step /= 2
-    return None
+    return here

@@ -16,6 +16,7 @@ import scipy.linalg
 from stopwise._support.arrays import Array
 from stopwise.engine.landmarks.features import gram_directions, make_landmarks
 from stopwise.engine.loss_fits.loss_minimiser import LossProblem
+from stopwise.engine.loss_fits.newton_equations import weighted_gram
 from stopwise.kernels import Kernel, Precomputed
 from stopwise.losses import Loss
 
@@ -97,7 +98,7 @@ def kernel_problem(
     mean = np.average(features, axis=0, weights=weights) if intercept else np.zeros(features.shape[1])
     scale = float(np.average(np.einsum("ij,ij->i", features, features), weights=weights))
     features = features - mean
-    _, turn = scipy.linalg.eigh(features.T @ (weights[:, None] * features), driver="evd", check_finite=False)
+    _, turn = scipy.linalg.eigh(weighted_gram(features, weights), driver="evd", check_finite=False)
     turn = turn[:, ::-1]
     back = {"projection": projection @ turn, "landmarks": picked, "mean": mean @ turn, "exact": m == n}
     return KernelProblem(features @ turn, rows.y, weights, loss, intercept, scale or 1.0, **back)
