@@ -8,6 +8,7 @@ from typing import cast
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise._support.threads import blas_for, blas_threads
 from stopwise._support.torch import on_host
 from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.engine.solvers.line_solver import LineSolver, on_the_line
@@ -45,7 +46,7 @@ from stopwise.problem import make_problem, make_trend
 STANDING_ROWS, LEFT_OUT_ROWS = 1_000, 2_000
 """Where eigenpairs of all rows are not at hand: rows that stand for all in the estimate's variance, and rows left
 out to calibrate it. Time and memory then do not grow with the number of rows."""
-_LEFT_OUT_OF_LANDMARKS = 800
+_LEFT_OUT_OF_LANDMARKS = 700
 """Rows left out where that takes two products with the landmarks for each: the share that an interval of level .9
 covers then has a standard error of one percent, and calibrating takes less than predicting 100,000 rows."""
 _VARYING_ROWS = 600
@@ -207,7 +208,8 @@ def _calibrated(rows: Array | None, ratios: Array, counts: Array, given: Given |
     varying, logs = None, np.zeros(len(ratios))
     if rows is not None:
         learned_from = _evenly(rows, ratios, counts)
-        found = find_varying_noise(rows[learned_from], ratios[learned_from])
+        with blas_threads(blas_for(len(learned_from))):
+            found = find_varying_noise(rows[learned_from], ratios[learned_from])
         if found is not None:
             varying, left_out = found
             logs = varying.log_variance(rows)

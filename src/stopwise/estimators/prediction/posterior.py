@@ -26,8 +26,8 @@ from stopwise.spectrum import Spectrum
 
 _UNSEEN = 1e-4
 """Share of the mean variance over the rows that directions left out may change."""
-DIRECTIONS = 40
-"""Leading eigenvectors that a variance through landmarks is made from. A value of the kernel takes as long as 40 to 100
+DIRECTIONS = 32
+"""Leading eigenvectors that a variance through landmarks is made from. A value of the kernel takes as long as 30 to 100
 multiplications, so that the variance takes about the time of a prediction, however many landmarks there are."""
 
 
