@@ -454,3 +454,13 @@ def test_a_fit_whose_noise_neighbours_share_has_a_report_without_intervals(tmp_p
     model = sw.KernelGradientRegressor(noise_std=sw.noise.AR1()).fit(x[:, None], np.sin(6 * x) + 0.2 * noise)
     sw.report(model, tmp_path / "page.html")
     assert "% interval: ±" not in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_a_page_says_why_a_constant_fit_stood_against_a_smaller_error_later():
+    rng = np.random.default_rng(318)
+    x, y = rng.uniform(size=(80, 1)), rng.normal(size=80)
+    model = sw.KernelRidgeRegressor(sw.kernels.Matern(0.2, smoothness=1.5)).fit(x, y)
+    assert model.stop_.constant_stood
+    page = report.render(model)
+    assert "rises from the constant fit on and is nowhere later clearly below" in page
+    assert "cannot tell from the smallest" not in page

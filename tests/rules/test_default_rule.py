@@ -157,6 +157,8 @@ def test_a_dip_that_chance_makes_late_on_the_path_is_followed_by_no_solver(seed)
         stop = sw.KernelRidgeRegressor(kernel, solver=solver).fit(x, y).stop_
         assert (stop.step_sum, stop.reason) == (0.0, sw.rules.Reason.ZERO)
         assert stop.evidence.criterion == pytest.approx(dense.stop_.evidence.criterion, rel=1e-3)
+        assert stop.evidence.lowest == pytest.approx(dense.stop_.evidence.lowest, rel=1e-3)
+        assert stop.constant_stood
 
 
 def mean_errors(make, rules, seeds, **settings):

@@ -13,6 +13,7 @@ from stopwise.pages.packing import LONGEST_NAME
 from stopwise.pages.payload import MOST_POINTS, ResponsePayload
 from stopwise.rules import Reason
 from stopwise.rules.explanation import explain
+from stopwise.rules.prudent import OVER_CONSTANT
 from stopwise.tables import shown
 from stopwise.views.curves import Chosen, has_rows, stops
 from stopwise.views.effects import level_for
@@ -140,8 +141,14 @@ def decision(of: Chosen) -> dict[str, Any]:
     told = {
         "crossing": "How much noise the fit can absorb against how much it may. To the right of where the two cross, "
         "steps add more noise than they remove bias.",
-        "leave-one-out of ridge": "The error on left-out rows along the path. The stop is the earliest point that the "
-        f"data cannot tell from the smallest: within {number(seen.allowance)} standard errors of the difference.",
+        "leave-one-out of ridge": "The error on left-out rows along the path. "
+        + (
+            "It rises from the constant fit on and is nowhere later clearly below that fit's: by "
+            f"{OVER_CONSTANT:g} standard errors of the difference."
+            if of.stop.constant_stood
+            else "The stop is the earliest point that the data cannot tell from the smallest: within "
+            f"{number(seen.allowance)} standard errors of the difference."
+        ),
         "in sample": "The error in sample along the path. The stop is where it has come down to the noise level.",
         None: f"The rule {of.rule} reads no curve of this path; the error on left-out rows is drawn for comparison.",
     }

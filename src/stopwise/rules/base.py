@@ -117,6 +117,15 @@ class Stop:
         return {name: value for name, value in named if value is not None}
 
     @property
+    def constant_stood(self) -> bool:
+        """Whether the constant fit was taken though a later error is smaller by more than the allowance."""
+        seen = self.evidence
+        if self.reason is not Reason.ZERO or None in (seen.criterion, seen.lowest, seen.standard_error, seen.allowance):
+            return False
+        above = cast(float, seen.criterion) - cast(float, seen.lowest)
+        return above > (1 + 1e-6) * cast(float, seen.allowance) * cast(float, seen.standard_error)
+
+    @property
     def crossing(self) -> float:
         """The clock reading that decided: of the crossing itself where there is one, else of the stop."""
         found = self.evidence.critical_step_sum
