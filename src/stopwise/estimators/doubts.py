@@ -28,8 +28,9 @@ _FALL = {"short": 0.05, "long": 0.25}
 _TAIL, _TAIL_SHARE, _TAIL_ROWS = 0.01, 0.5, 100
 _MOST_WORK = 2e10
 """Multiplications: a second or two."""
-_NEARLY_EXACT = 0.05
-"""Error on rows left out, as a share of the responses' spread, below which a fit that interpolates is right to."""
+_VISIBLE = 0.05
+"""An error below this share of the responses' own spread is not seen beside them: a fit that leaves so little of rows
+left out is right to interpolate, and rows that are further off are counted where outliers are looked for."""
 _OUTLYING, _OUTLIER_SHARE, _OUTLIER_ROWS = 8.0, 0.05, 20
 """Standard deviations from which on a row is an outlier, the share of rows that may be, and of how many at least."""
 _MEDIAN = 0.6745
@@ -108,7 +109,7 @@ def _of_stop(path: Path, stop: Stop, sigma: float, kept_rows: Array | None = Non
         return reasons
     freedom = float(path.degrees_of_freedom(stop.step_sum)) / n
     if sigma < _QUIET * spread and freedom > _FULL and n >= _MANY:
-        if _left_out_error(stop) < _NEARLY_EXACT * spread:
+        if _left_out_error(stop) < _VISIBLE * spread:
             return reasons  # rows left out are predicted as well: there is next to no noise
         reasons.append(
             f"the fit interpolates: the noise level is estimated at {sigma / spread:.1g} of y's spread and "
@@ -161,10 +162,11 @@ def _standing_apart(path: Path, rows: Array, residuals: Array) -> Array:
     ratios = residuals if path.counts is None else residuals / np.sqrt(path.counts[rows])
     level = float(np.median(ratios)) / _MEDIAN
     spread = math.sqrt(float(path.energy) / path.n_samples) * np.sqrt(path.row_weights[rows])
-    bound = np.maximum(_OUTLYING * level, spread)
-    found = np.flatnonzero(ratios > bound)
-    few = level > 0 and found.size <= _OUTLIER_SHARE * ratios.size
-    apart = np.count_nonzero(ratios > bound / 2) < 2 * found.size
+    bound = np.maximum(_OUTLYING * level, _VISIBLE * spread)
+    beyond = ratios > bound
+    few = level > 0 and beyond.sum() <= _OUTLIER_SHARE * ratios.size
+    apart = np.count_nonzero(ratios > bound / 2) < 2 * beyond.sum()
+    found = np.flatnonzero(beyond & (ratios > spread))
     return rows[found[np.argsort(-ratios[found])]] if few and apart else rows[:0]
 
 
