@@ -48,7 +48,7 @@ STANDING_ROWS, LEFT_OUT_ROWS = 1_000, 2_000
 out to calibrate it. Time and memory then do not grow with the number of rows."""
 _LEFT_OUT_OF_LANDMARKS = 700
 """Rows left out where that takes two products with the landmarks for each: the share that an interval of level .9
-covers then has a standard error of one percent, and calibrating takes less than predicting 100,000 rows."""
+covers then has a standard error of 1.1 percent, and calibrating takes less than predicting 100,000 rows."""
 _VARYING_ROWS = 600
 """Left-out rows that varying noise is learned from: a log variance is smooth, or not worth having."""
 _LARGEST = 1e150
