@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.loss_cases import CASES
 
-from stopwise.losses import Huber, Poisson, Quantile, Softmax, Squared, as_loss
+from stopwise.losses import Huber, Logistic, Poisson, Quantile, Softmax, Squared, as_loss
 from stopwise.losses.base import spread_of, weighted_quantile
 
 
@@ -25,6 +25,13 @@ def test_the_slope_is_the_derivative_of_the_value(drawn):
         step[c] = 1e-6
         found = (loss.value(y, f + step) - loss.value(y, f - step)) / 2e-6
         assert np.allclose(loss.slope(y, f)[:, c], found, atol=1e-6)
+
+
+def test_the_logistic_curvature_keeps_its_digits_however_wrong_a_label_is():
+    f = np.array([[-35.0], [-20.0], [0.5], [20.0], [35.0]])
+    for label in (0.0, 1.0):
+        found = Logistic().curvature(np.full(5, label), f)[:, 0, 0]
+        np.testing.assert_allclose(found, 1 / (2 + 2 * np.cosh(f[:, 0])), rtol=1e-13)
 
 
 def test_the_curvature_is_the_derivative_of_the_slope(drawn):

@@ -11,7 +11,7 @@ import scipy.optimize
 from helpers.loss_cases import CASES, problem
 
 import stopwise as sw
-from stopwise.engine.loss_fits import loss_minimiser, newton_equations
+from stopwise.engine.loss_fits import loss_minimiser, loss_path, newton_equations
 from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser, minimise
 from stopwise.engine.loss_fits.loss_path import _constant_stands, _earliest, excess, walk
 from stopwise.engine.loss_fits.loss_rows import (
@@ -241,6 +241,15 @@ def test_the_constant_fit_stands_where_losses_rise_from_it_and_are_nowhere_clear
     assert _constant_stands(readings, 0.5) == stands
     assert not _constant_stands(readings, 0.0)
     assert not _constant_stands(readings[::2], 0.5)  # lower from the start
+
+
+def test_where_the_constant_fit_stands_the_smallest_loss_is_told_as_it_is(monkeypatch):
+    monkeypatch.setattr(loss_path, "constant_stands", lambda means, over_constant: True)
+    given, _ = problem("logistic", Gaussian(1.0), 80, 2)
+    path = walk(given)
+    assert path.chosen is given.constant
+    assert path.stop.evidence.criterion == pytest.approx(given.constant.left_out_mean)
+    assert path.lowest == min(at.left_out_mean for at in path.readings) < given.constant.left_out_mean
 
 
 def test_no_allowance_stops_at_the_minimum():

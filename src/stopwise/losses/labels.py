@@ -54,7 +54,7 @@ class Logistic(_TwoClasses):
     def derivatives(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
         sign = np.where(y > 0, 1.0, -1.0)
         wrong = expit(-sign * f)
-        return np.logaddexp(0.0, -sign * f), -sign * wrong, wrong * (1 - wrong)
+        return np.logaddexp(0.0, -sign * f), -sign * wrong, wrong * expit(sign * f)
 
     def convexity(self, reach: float) -> Convexity:
         return Convexity(1 / (2 + 2 * math.cosh(reach)), 0.25, 0.5)

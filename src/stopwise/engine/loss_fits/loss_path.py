@@ -82,7 +82,8 @@ def walk(problem: LossProblem, *, allowance: float = 0.5, final: bool = True) ->
         if worse and not falls:
             break
     if final and _constant_stands(readings, allowance):
-        return LossPath(tuple(readings), readings[0], _told(readings[0], readings[0], math.inf, allowance))
+        best = min(readings, key=_mean)
+        return LossPath(tuple(readings), readings[0], _told(readings[0], best, math.inf, allowance))
     closer = _closer(problem, readings, final)
     best = chosen = min(closer, key=_mean)
     if final:
