@@ -73,10 +73,12 @@ def picture(sets: dict[str, dict[str, float]], file: Path) -> None:
     axes[0].axvline(0.9, color="#7F7F7F", linewidth=0.8)
     axes[0].set(title="Coverage of new observations at 0.9", yticks=at, yticklabels=names)
     axes[0].tick_params(axis="y", labelsize=7)
-    axes[0].legend(frameon=False, fontsize=8, loc="upper left")
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     axes[1].semilogx([sets[name]["ratio"] for name in names], at, "o", color="#0072B2", markersize=4)
     axes[1].axvline(1.0, color="#7F7F7F", linewidth=0.8)
     axes[1].set(title="Mean width over that of CV+")
+    axes[1].set_xticks([0.5, 0.7, 1.0, 1.4], ["0.5", "0.7", "1", "1.4"])
+    axes[1].minorticks_off()
     for ax in axes:
         ax.spines[["top", "right"]].set_visible(False)
         ax.invert_yaxis() if ax is axes[0] else None

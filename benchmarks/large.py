@@ -235,7 +235,7 @@ def draw(rows: list[dict[str, object]], path: Path) -> None:
             new = [row["rmse_new"] for row in of]
             ax.plot([row["fit_s"] for row in of], new, "o", color=colour, markersize=6, alpha=0.8, label=method)
         size = next(row["rows"] for row in rows if row["set"] == name)
-        ax.set(xscale="log", xlim=(0.4, 150), title=f"{name}, {size:,} rows")
+        ax.set(xscale="log", xlim=(0.3, 150), title=f"{name}, {size:,} rows")
         ax.set_ylim(0, 1.1 * max(row["rmse_new"] for row in rows if row["set"] == name and "rmse_new" in row))
         ax.set_xticks([1, 10, 100], ["1", "10", "100"])
         ax.minorticks_off()
