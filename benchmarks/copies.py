@@ -2,10 +2,11 @@
 
     python benchmarks/copies.py [--folder FOLDER_OF_CSV_GZ] [--seeds 20] [--solvers dense factor] [--json copies.json]
 
-Three parts. `planted`: 400 rows of a known truth under noise .5 with rows repeated or weights given; the error over that
-of the same rows once, or with weights of mean one, as the mean over seeds, with the kernel chosen and with it given.
-`ties`: 0/1 and Poisson responses on ten levels (and solar), beside the same responses moved by 1e-6. `tables`: real sets
-with copies, the noise level over that with one copy of each row kept, and coverage at .90 of rows whose covariates are new.
+Three parts. `planted`: 400 rows of a known truth under noise .5 with rows repeated or weights given; the error over
+that of the same rows once, or with weights of mean one, means over seeds, with the kernel chosen and with it given.
+`ties`: 0/1 and Poisson responses on ten levels (and solar), beside the same responses moved by 1e-6. `tables`: real
+sets with copies, the noise level over that with one copy of each row kept, and coverage at .90 of rows whose covariates
+are new.
 """
 
 from __future__ import annotations
@@ -41,7 +42,11 @@ def planted(seed: int) -> Iterator[tuple[str, Rows, Rows]]:
         some = rng.permutation(np.append(np.arange(N), rng.permutation(N)[: N * share // 100]))
         weights = np.bincount(some).astype(float)
         yield f"{share} % repeated", (X[some], y[some], None), (X, y, None)
-        yield f"{share} % repeated, over the same as weights", (X[some], y[some], None), (X, y, weights / weights.mean())
+        yield (
+            f"{share} % repeated, over the same as weights",
+            (X[some], y[some], None),
+            (X, y, weights / weights.mean()),
+        )
     yield "weight 2", (X, y, np.full(N, 2.0)), (X, y, None)
     uneven = rng.uniform(0.5, 2, size=N)
     yield "uniform(.5, 2) x 7", (X, y, 7 * uneven), (X, y, uneven / uneven.mean())
@@ -104,6 +109,10 @@ def tables(folder: Path, splits: int) -> Iterator[dict[str, object]]:
             yield {"table": name, "split": split, "copies": count - len(once), "noise": ratio, "covered": covered}
 
 
+def _ratio(lines: list[dict[str, object]]) -> float:
+    return float(np.mean([line["error"] for line in lines]) / np.mean([line["reference"] for line in lines]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, help="of NAME.csv.gz, the response last")
@@ -119,13 +128,14 @@ def main() -> None:
     for kernel in ("auto", "given"):
         print(f"kernel {kernel:37s} " + " ".join(f"{solver:>14s}" for solver in asked.solvers))
         for case in dict.fromkeys(line["case"] for line in lines):
-            of = [[x for x in lines if (x["case"], x["kernel"], x["solver"]) == (case, kernel, s)] for s in asked.solvers]
-            means = [np.mean([x["error"] for x in own]) / np.mean([x["reference"] for x in own]) for own in of]
+            of = [x for x in lines if (x["case"], x["kernel"]) == (case, kernel)]
+            means = [_ratio([x for x in of if x["solver"] == solver]) for solver in asked.solvers]
             print(f"{case:44s} " + " ".join(f"{mean:14.4f}" for mean in means), flush=True)
     warnings.simplefilter("ignore")
     for source in (ties(asked.folder), tables(asked.folder, asked.splits) if asked.folder else ()):
         for line in source:
-            print("  ".join(f"{key} {v:.3f}" if isinstance(v, float) else f"{key} {v}" for key, v in line.items()), flush=True)
+            told = (f"{key} {v:.3f}" if isinstance(v, float) else f"{key} {v}" for key, v in line.items())
+            print("  ".join(told), flush=True)
             lines.append(line)
     asked.json.write_text(json.dumps(lines, indent=1))
 

@@ -356,8 +356,8 @@ class Path:
     def leave_one_out(self, step_sum: Readings = None, *, iteration: Readings = None) -> Array:
         """Leave-one-out residuals y_i - f_(-i)(x_i) in the units of y, by the leverage shortcut.
 
-        Exact for ridge at a fixed penalty; for the other filters an approximation, within a few percent. Infinite
-        where a row is fitted exactly (leverage 1).
+        Exact for ridge at a fixed penalty. For the other filters an approximation, within a few percent where few
+        degrees of freedom are spent and of no use near interpolation. Infinite where a row is fitted exactly.
         """
         return cast(Array, self.scale * self._evaluate(lambda p, s: p._leave_one_out(s), step_sum, iteration))
 

@@ -21,7 +21,7 @@ from stopwise.tables import shown
 from stopwise.views.comparison import Comparison
 from stopwise.views.curves import Chosen, chosen, has_rows, observed, readings, risks
 from stopwise.views.curves import crossing as crossing_of
-from stopwise.views.facts import Model, describe
+from stopwise.views.facts import Model, describe, rmse_leave_one_out
 
 matplotlib()
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def compare(what: Compared, ax: Axes | None = None) -> Axes:
         grid = _clock(of)
         starts.append(float(grid[0]))
         if has_rows(of.path, grid.size):
-            curve = of.path.scale * np.sqrt(of.path.leave_one_out_error(grid))
+            curve = [rmse_leave_one_out(of.path, at) for at in grid]
             ax.plot(grid, curve, color=_GREY, linewidth=1.0, label="leave-one-out along the path")
     least = min(starts, default=2.0) / 2
     colours = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, _ink(), _GREY)

@@ -471,3 +471,37 @@ def test_noise_is_not_called_varying_where_that_widens_intervals():
     few = np.flatnonzero(x[:, 0] < 0)[:12]
     ratios[few] = 0.3
     assert find_varying_noise(x, ratios) is None
+
+
+@pytest.mark.filterwarnings("ignore::stopwise.exceptions.ExtrapolationWarning")
+@pytest.mark.parametrize("table", ["yacht", "noise-free"])
+def test_the_curve_is_never_less_certain_than_a_new_observation(table):
+    rng = np.random.default_rng(0)
+    if table == "noise-free":
+        X = rng.uniform(size=(120, 1))
+        y = np.sin(6 * X[:, 0])
+    else:  # a rough truth on few levels of many covariates, as in yacht: other kernels differ much from the fit
+        X = rng.choice([0.0, 1.0, 2.0, 3.0], size=(150, 4))
+        y = np.exp(X[:, 0]) + 0.1 * X[:, 1] * X[:, 2]
+    new = np.vstack([rng.uniform(X.min(axis=0), X.max(axis=0), size=(60, X.shape[1])), X[:5] + 4.0])
+    model = sw.KernelGradientRegressor(random_state=0).fit(X, y)
+    mean, observed = (np.diff(model.predict_interval(new, of=of), axis=1) for of in ("mean", "new"))
+    assert np.all(mean <= observed * (1 + 1e-9))
+
+
+def test_whole_weights_of_any_size_are_not_written_out():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(size=(120, 1))
+    y = np.sin(6 * X[:, 0]) + 0.3 * rng.normal(size=120)
+    weights = np.ones(120)
+    weights[0] = 1e12
+    model = sw.KernelRidgeRegressor(KERNEL.with_length_scale(0.3)).fit(X, y, sample_weight=weights)
+    assert np.all(np.isfinite(model.predict_interval(X)))
+
+
+def test_tiny_responses_have_intervals_in_their_units():
+    rng = np.random.default_rng(2)
+    X = rng.uniform(size=(120, 1))
+    y = np.sin(6 * X[:, 0]) + 0.3 * rng.normal(size=120)
+    one, tiny = (sw.KernelGradientRegressor("gaussian").fit(X, s * y).predict_interval(X) for s in (1.0, 2.0**-560))
+    np.testing.assert_allclose(tiny * 2.0**560, one, rtol=1e-6)

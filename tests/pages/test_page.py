@@ -22,6 +22,7 @@ from stopwise.tables import shown
 from stopwise.views import importance
 from stopwise.views.comparison import predict_at
 from stopwise.views.effects import background
+from stopwise.views.facts import rmse_leave_one_out
 from stopwise.views.shown_rows import rows_of
 from stopwise.views.source_columns import columns_of
 
@@ -97,7 +98,7 @@ def test_nothing_is_fetched_from_anywhere(curve):
 def test_the_top_tells_the_librarys_error_on_left_out_rows_beside_the_noise_and_the_interval(curve):
     model, X, y = curve
     told = headline(report.render(model))
-    error = np.sqrt(np.mean(model.path_.leave_one_out() ** 2))
+    error = rmse_leave_one_out(model.path_)
     assert told["error"] == pytest.approx(error, rel=1e-12)
     assert told["r2"] == pytest.approx(1 - error**2 / np.var(y), rel=1e-9)
     assert told["noise"] == model.noise_std_

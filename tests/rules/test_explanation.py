@@ -10,6 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import stopwise as sw
+from stopwise.rules import explanation
 from stopwise.rules.explanation import explain, rounded
 
 KERNEL = sw.kernels.Laplace(0.3)
@@ -108,10 +109,54 @@ def test_the_end_of_the_path_is_near_the_points_only_where_it_is():
     text, stop = said(model)
     assert stop.reason is sw.Reason.CAP
     assert "2 degrees of freedom of 400" in text
-    assert "nothing left that this kernel can fit" in text
+    left = float(re.search(r"left of the response, ([\d.e+-]+) \(root mean square\), this kernel cannot fit", text)[1])
+    assert left == pytest.approx(float(model.path_.residual_norm()), rel=0.1)
     assert float(model.path_.degrees_of_freedom()) == pytest.approx(2, rel=1e-2)
     further = model.path_.degrees_of_freedom(np.array([1e6 * stop.step_sum]))
     assert float(further[0]) < 2.01
+
+
+def test_a_path_of_another_filter_than_ridge_says_whose_error_the_default_reads():
+    X, y = wave()
+    text, stop = said(sw.KernelGradientRegressor(KERNEL).fit(X, y))
+    assert "at which ridge's leave-one-out error is within" in text
+    ridge = sw.KernelRidgeRegressor(KERNEL, rule=sw.rules.Prudent(allowance=0.0)).fit(X, y)
+    assert float(re.search(r"at step_sum ([\d.e+]+)\)", text)[1]) == pytest.approx(ridge.step_sum_, rel=1e-2)
+    assert stop.step_sum <= ridge.step_sum_
+    text, _ = said(sw.KernelGradientRegressor(KERNEL, rule="loo").fit(X, y))
+    assert "the leave-one-out error, by the leverage shortcut, is smallest there." in text
+
+
+def test_rows_left_out_in_groups_are_called_so():
+    X, y = wave(n=100)
+    model = sw.KernelRidgeRegressor(KERNEL).fit(X, y, groups=np.repeat(np.arange(20), 5))
+    text, stop = said(model)
+    assert stop.evidence.rule == "leave-block-out"
+    assert "whose error on blocks or groups of rows left out is within" in text
+
+
+@pytest.mark.parametrize(
+    ("rule", "words", "reads_noise"),
+    [
+        ("auto", "no step predicts rows that were left out clearly better", False),
+        ("gcv", "the generalised cross-validation score is smallest without any step", False),
+        ("critical", "at this noise level no step is justified", True),
+    ],
+)
+def test_no_step_is_explained_by_what_the_rule_reads(rule, words, reads_noise):
+    X = np.random.default_rng(0).uniform(size=(200, 1))
+    y = np.random.default_rng(4).normal(size=200)
+    estimator = sw.KernelGradientRegressor if reads_noise else sw.KernelRidgeRegressor  # ridge may stop short of a step
+    loud, quiet = (said(estimator(KERNEL, rule=rule, noise_std=s).fit(X, y)) for s in (1e3, 0.1))
+    assert loud[1].reason is sw.Reason.ZERO
+    assert words in loud[0]
+    assert ("a smaller noise_std would change that" in loud[0]) is reads_noise
+    assert (quiet[1].step_sum > 0) is reads_noise
+
+
+def test_two_sides_that_differ_in_their_last_digits_are_told_with_these():
+    assert explanation._apart(0.1 + 0.2, 0.3) == ("0.30000000000000004", "0.29999999999999999")
+    assert explanation._apart(0.25, 0.25) == ("0.25", "0.25")
 
 
 def test_every_rule_that_minimises_says_what():

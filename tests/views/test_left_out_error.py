@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import stopwise as sw
+from stopwise.estimators.prediction.row_leverages import left_out_residuals
 from stopwise.rules import Fixed
 from stopwise.views import facts
 
@@ -19,13 +20,31 @@ def test_a_draw_of_rows_has_the_error_of_these_rows(data, weighted, monkeypatch,
     weights = rng.uniform(0.5, 2, size=400) if weighted else None
     model = sw.KernelGradientRegressor("gaussian", solver="nystrom", n_landmarks=60).fit(*data, sample_weight=weights)
     assert facts.rows_left_out(model.path_) is None
-    every, counted = model.path_.leave_one_out(), model.path_.row_weights
+    path, counted = model.path_, model.path_.row_weights
+    every = left_out_residuals(path, np.array([path.step_sums()]), np.arange(400), None)[:, 0]
     monkeypatch.setattr(facts, "MADE_ANEW", 150)
     rows = facts.rows_left_out(model.path_)
     assert len(set(rows.tolist())) == 150
     expected = np.sqrt(np.average(every[rows] ** 2, weights=counted[rows]))
     assert facts.rmse_leave_one_out(model.path_) == pytest.approx(expected, rel=1e-9)
     assert facts.describe(model)["loo_rows"] == 150
+
+
+@pytest.mark.parametrize("filter", ["descent", "flow"])
+@pytest.mark.parametrize("step_sum", [1.0, 1e2, 1e4, 1e6])
+def test_the_error_is_that_of_fits_without_each_row_near_interpolation_too(filter, step_sum, rng):
+    """The leverage shortcut is beyond twice the error at the last reading."""
+    X = rng.uniform(size=(60, 2))
+    y = np.sin(6 * X[:, 0]) + X[:, 1] + 0.05 * rng.normal(size=60)
+    kernel, rule = sw.kernels.Laplace(1.0), Fixed(step_sum=step_sum)
+    model = sw.KernelGradientRegressor(kernel, rule=rule, filter=filter, fit_intercept=False).fit(X, y)
+    gram, path, errors = kernel(X, X), model.path_, []
+    for i in range(60):
+        keep = np.delete(np.arange(60), i)
+        values, vectors = np.linalg.eigh(gram[np.ix_(keep, keep)] / 60)
+        dual = vectors @ (path.filter.weight(values, path.step_sums()) * (vectors.T @ y[keep])) / 60
+        errors.append(y[i] - gram[i, keep] @ dual)
+    assert facts.rmse_leave_one_out(path) == pytest.approx(np.sqrt(np.mean(np.square(errors))), rel=0.03)
 
 
 def test_a_solver_that_leaves_rows_out_tells_their_error_at_its_stop(data):

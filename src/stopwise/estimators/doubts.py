@@ -112,7 +112,7 @@ def _of_stop(path: Path, stop: Stop, sigma: float, kept_rows: Array | None = Non
         if _left_out_error(stop) < _VISIBLE * spread:
             return reasons  # rows left out are predicted as well: there is next to no noise
         reasons.append(
-            f"the fit interpolates: the noise level is estimated at {sigma / spread:.1g} of y's spread and "
+            f"the fit interpolates: the noise level is {sigma / spread:.1g} of y's spread and "
             f"{100 * freedom:.0f}% of all degrees of freedom are spent; give noise_std= if the noise is larger"
         )
     elif freedom <= _FULL and path.response is not None and n >= _OUTLIER_ROWS and _rows_at_hand(path):

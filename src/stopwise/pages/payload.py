@@ -29,7 +29,7 @@ from stopwise.views.curves import (
     slow_clock,
 )
 from stopwise.views.effects import Effect, Interaction, level_for
-from stopwise.views.facts import Model
+from stopwise.views.facts import Model, rmse_leave_one_out
 from stopwise.views.shown_rows import ShownRows
 
 MOST_POINTS = 300
@@ -181,7 +181,7 @@ class ResponsePayload:
         path = self.of.path
         left_out = None
         if has_rows(path, self.clocks.size):
-            left_out = finite(path.scale * np.sqrt(path.leave_one_out_error(self.clocks)))
+            left_out = finite([rmse_leave_one_out(path, at) for at in self.clocks])
         return {
             "degrees_of_freedom": finite(path.degrees_of_freedom(self.clocks)),
             "rmse_fit": finite(path.residual_norm(self.clocks)),

@@ -20,6 +20,8 @@ _MINIMISED = {
     "oracle": "the error against the known truth",
     "evidence": "minus the log of the evidence",
 }
+_READ_NOISE = ("critical", "minimax", "sure", "discrepancy")
+"""Rules that weigh what a step gains against the noise level; the others ask rows that were left out, or the truth."""
 _FILTERS = {"descent": "Gradient descent", "flow": "Gradient flow", "nu-method": "The nu-method", "ridge": "Ridge"}
 
 
@@ -111,10 +113,11 @@ def rounded(count: int) -> str:
 
 def _apart(first: float, second: float) -> tuple[str, str]:
     """Two numbers with as many digits as it takes to see which is larger."""
-    for digits in range(4, 12):
-        texts = f"{first:.{digits}g}", f"{second:.{digits}g}"
-        if texts[0] != texts[1]:
+    texts = f"{first:.4g}", f"{second:.4g}"
+    for digits in range(5, 18):  # seventeen tell any two floats apart
+        if first == second or texts[0] != texts[1]:
             break
+        texts = f"{first:.{digits}g}", f"{second:.{digits}g}"
     return texts
 
 
@@ -134,15 +137,17 @@ def _crossing(stop: Stop, path: Path) -> str:
 
 
 def _minimum(stop: Stop, path: Path) -> str:
-    seen = stop.details
-    if {"lowest_step_sum", "allowance"} <= seen.keys():
+    seen, rule, ridge = stop.evidence, stop.evidence.rule or "?", path.filter.name == "ridge"
+    if seen.lowest_step_sum is not None and seen.allowance is not None:
+        error = "whose leave-one-out error" if ridge else "of the clock at which ridge's leave-one-out error"
+        error = "whose error on blocks or groups of rows left out" if rule == "leave-block-out" else error
         return (
-            f": the earliest point whose leave-one-out error is within {seen['allowance']:g} standard errors of the "
-            f"smallest on the path (at step_sum {seen['lowest_step_sum']:.4g}); the data cannot tell the two apart, "
-            "and the earlier fit is the simpler one."
+            f": the earliest point {error} is within {seen.allowance:g} standard errors of the smallest on the path "
+            f"(at step_sum {seen.lowest_step_sum:.4g}); the data cannot tell the two apart, and the earlier fit is the "
+            "simpler one."
         )
-    rule = stop.evidence.rule or "?"
-    return f": {_MINIMISED.get(rule, f'the criterion of the rule {rule}')} is smallest there."
+    error = _MINIMISED.get(rule, f"the criterion of the rule {rule}")
+    return f": {error}{'' if ridge or rule != 'loo' else ', by the leverage shortcut,'} is smallest there."
 
 
 def _threshold(stop: Stop, path: Path) -> str:
@@ -158,12 +163,15 @@ def _zero(stop: Stop, path: Path) -> str:
         return f": the response does not vary, and the estimate is the constant {float(path.offset):.4g}."
     if path.spectrum.largest_bound == 0:
         return f": the kernel sees no difference between rows, and the estimate is {float(path.offset):.4g} everywhere."
+    rule, more = stop.evidence.rule, "More rows or another kernel"
+    why = "no step predicts rows that were left out clearly better"
+    if rule in _READ_NOISE:
+        why, more = "at this noise level no step is justified", "More rows, another kernel or a smaller noise_std"
+    elif rule in _MINIMISED:
+        why = f"{_MINIMISED[rule]} is smallest without any step"
     if path.n_fixed > 1:
-        return ": the linear part says it all, and at this noise level no step beyond it is justified."
-    return (
-        f": at this noise level no step is justified, and the estimate is the constant {float(path.offset):.4g}. More "
-        "rows, another kernel or a smaller noise_std would change that."
-    )
+        return f": the linear part says it all, and beyond it {why}."
+    return f": {why}, and the estimate is the constant {float(path.offset):.4g}. {more} would change that."
 
 
 _MOST = 0.5
@@ -183,9 +191,10 @@ def _cap(stop: Stop, path: Path) -> str:
             f", where the path ends, with {spent}: the rule never asked to stop, and the fit runs near the points. Is "
             "there so little noise, or is the noise level given too small?"
         )
+    left = float(path.residual_norm(stop.step_sum))
     return (
-        f", where the path ends, with {spent}: the rule never asked to stop, and there is nothing left that this "
-        "kernel can fit. A shorter length scale or a rougher kernel could fit more."
+        f", where the path ends, with {spent}: the rule never asked to stop, and what is left of the response, "
+        f"{left:.2g} (root mean square), this kernel cannot fit."
     )
 
 

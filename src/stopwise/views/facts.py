@@ -11,6 +11,8 @@ from stopwise.estimators import KernelGradientClassifier, KernelGradientRegresso
 from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.response_groups import ResponseGroups, groups_of, parts_of
+from stopwise.estimators.prediction.row_leverages import left_out_residuals
+from stopwise.filters import Ridge
 from stopwise.kernels import Kernel
 from stopwise.kernels.base import parts
 from stopwise.kernels.stationary import Stationary
@@ -90,19 +92,26 @@ def rows_left_out(path: Path) -> Array | None:
 
 
 def rmse_leave_one_out(path: Path, step_sum: ArrayLike | None = None) -> Array | None:
-    """Root mean squared leave-one-out residual of `rows_left_out`, by weight; None where leverages are unknown."""
+    """Root mean squared leave-one-out residual of `rows_left_out`, by weight; None where leverages are unknown.
+
+    Not by the filter's own leverages, which say little near interpolation, but by the sum of ridges that follows it.
+    """
     rows = rows_left_out(path)
     if path.left_out is not None:
         at_stop = step_sum is None or tuple(np.ravel(step_sum)) == path.chosen
         squares = (path.left_out**2).sum(axis=0) / path.row_weights[rows].sum()
         return cast(Array, path.scale * np.sqrt(squares)) if at_stop else None
     path = path if rows is None else path.at_rows(rows)
+    sums, ridge = np.broadcast_to(path.step_sums(step_sum), path.n_responses), path.along(Ridge())
     try:
-        residuals = np.asarray(path.leave_one_out(step_sum))
+        residuals = np.column_stack([ridge.column(j).leave_one_out(at) for j, at in enumerate(sums)])
     except ValueError:
         return None
+    if path.filter.name != Ridge.name and np.isfinite(residuals).all():
+        residuals = left_out_residuals(path, sums, np.arange(len(residuals)), None)
     weights = None if path.root_weights is None else path.root_weights**2
-    return cast(Array, np.sqrt(np.average(residuals**2, axis=0, weights=weights)))
+    errors = np.sqrt(np.average(residuals**2, axis=0, weights=weights))
+    return cast(Array, errors if path.coefficients.ndim == 2 else errors[0])
 
 
 def describe(model: Model) -> dict[str, Any]:

@@ -227,10 +227,9 @@ def _in_order(ratios: Array, counts: Array) -> Ratios:
 def _evenly(rows: Array, ratios: Array, counts: Array) -> Array:
     """For some observations, evenly spread in the order of their entries, the number of their row."""
     in_order = np.lexsort((np.abs(ratios), *rows.T[::-1]))
-    each = np.repeat(in_order, np.maximum(np.rint(counts[in_order]), 1).astype(np.int64))
-    if len(each) <= _VARYING_ROWS:
-        return cast(Array, each)
-    return cast(Array, each[np.linspace(0, len(each) - 1, _VARYING_ROWS).astype(np.int64)])
+    last = np.cumsum(np.maximum(np.rint(counts[in_order]), 1))
+    wanted = np.floor(np.linspace(0, last[-1] - 1, int(min(last[-1], _VARYING_ROWS))))
+    return cast(Array, in_order[np.searchsorted(last, wanted, side="right")])
 
 
 def _others(fitted: Fitted, rows: Array) -> Others | None:

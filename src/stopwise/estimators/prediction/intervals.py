@@ -96,8 +96,14 @@ class Uncertainty:
 
         `variance` is the posterior's at X, where it is known. Outside the box of the training rows the half-width is
         at least that at the nearest point of the box, grown as the interval of all kernels that the data allow grows
-        from there: h^2(x) >= h^2(p) + o^2(x) - o^2(p).
+        from there: h^2(x) >= h^2(p) + o^2(x) - o^2(p). What holds new observations holds the curve in their middle.
         """
+        variance = self.variance(X) if variance is None else variance
+        half = self._half_width(X, level, of, weights, variance)
+        return half if of == "new" else np.minimum(half, self._half_width(X, level, "new", None, variance))
+
+    def _half_width(self, X: Array, level: float, of: Of, weights: Array | None, variance: Array) -> Array:
+        """The same of either kind alone."""
         half = self._calibrated(X, level, of, weights, variance)
         if self.others is None or not (far := self.others.outside(X)).any():
             return half

@@ -77,6 +77,7 @@ def find_varying_noise(rows: Array, ratios: Array) -> tuple[VaryingNoise, Array]
         return None
     spread = np.where(spread > 0, spread, 1.0)
     points = (rows - centre) / spread
+    ratios = np.ldexp(ratios, -int(np.frexp(np.abs(ratios).max())[1]))  # squares of tiny ones would be 0
     logs = _log_squares(ratios)
     length, penalty, left_out = _best(points, logs)
     left_out = left_out - left_out.mean()
