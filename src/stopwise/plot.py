@@ -214,7 +214,7 @@ def compare(what: Compared, ax: Axes | None = None) -> Axes:
         grid = _clock(of)
         starts.append(float(grid[0]))
         if has_rows(of.path, grid.size):
-            curve = [rmse_leave_one_out(of.path, at) for at in grid]
+            curve = np.array([rmse_leave_one_out(of.path, at) for at in grid], dtype=np.float64)
             ax.plot(grid, curve, color=_GREY, linewidth=1.0, label="leave-one-out along the path")
     least = min(starts, default=2.0) / 2
     colours = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, _ink(), _GREY)
