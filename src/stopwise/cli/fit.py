@@ -132,12 +132,12 @@ def fit(data: Path | None, out: Path | None, report: Path | None, as_json: bool,
         return
     read = read_table(data, example, columns, writing, notes)
     training = read.training
-    with notes.progress(f"fitting {len(training.target):,} rows"), notes.listening():
+    with notes.progress(f"fitting {len(training.target):,} rows"), notes.listening(training.rows):
         estimator = _estimator(training, given["rule"], given["filter"], given)
         recipe = cast(Recipe, columns.encoder().fit(training.table, training.target).recipe_)
         frame = EncodedFrame(recipe.encode(training.table).matrix, tuple(training.table.names), recipe)
         model = estimator.fit(frame, training.target)
-    with notes.progress("writing"), notes.listening():
+    with notes.progress("writing"), notes.listening(training.rows):
         _write(model, frame, training, out, report, notes)
         facts = describe(model)
     result = {"rows": len(frame), "features": recipe.features, "target": training.roles.target, **facts}

@@ -1,6 +1,7 @@
 """Every rule on one path, and cross-validated ridge beside them: where each stops, how well, at what cost."""
 
 import time
+import warnings
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -9,7 +10,9 @@ from sklearn.model_selection import KFold
 
 from stopwise._support.arrays import Array, ArrayLike
 from stopwise._support.html_table import html_table, text_table
+from stopwise._support.row_numbers import rows_taken
 from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
+from stopwise.estimators.doubts import TrustWarning
 from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.prediction.host import predict_in_tiles
 from stopwise.filters import Ridge
@@ -169,8 +172,11 @@ def compare(X: Any, y: ArrayLike, *, holdout: float = 0.0, seed: int = 0, **sett
         raise ValueError(f"a comparison needs at least {2 * _FOLDS} rows to fit to, got {len(kept)}")
     held, kept = np.sort(held), np.sort(kept)
     X = _as_numbers(X, y, kept)
-    model = KernelGradientRegressor(random_state=seed, **settings).fit(X[kept], y[kept])
-    rows = _rows(model, X[kept], y[kept], _Judge(model, X[held], y[held]), seed)
+    with rows_taken(kept):
+        model = KernelGradientRegressor(random_state=seed, **settings).fit(X[kept], y[kept])
+    with warnings.catch_warnings():  # folds are fitted to some rows and thrown away: no doubt of theirs is of interest
+        warnings.simplefilter("ignore", TrustWarning)
+        rows = _rows(model, X[kept], y[kept], _Judge(model, X[held], y[held]), seed)
     return Comparison(tuple(rows), model, len(kept), len(held), time.perf_counter() - started)
 
 
