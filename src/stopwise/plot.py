@@ -204,13 +204,12 @@ def compare(what: Compared, ax: Axes | None = None) -> Axes:
 
     `what`: a `Comparison` (`stopwise compare`), several fitted models, or models by name.
     """
-    ax = _axes(ax, width=7.2)
-    entries = _entries(what)
+    of = chosen(what.model) if isinstance(what, Comparison) else None
+    entries, ax = _entries(what), _axes(ax, width=7.2)
     if not entries:
         raise ValueError("nothing to compare: give at least one fitted model")
     starts = [at for _, at, _, _ in entries if at > 0]
-    if isinstance(what, Comparison):
-        of = chosen(what.model)
+    if of is not None:
         grid = _clock(of)
         starts.append(float(grid[0]))
         if has_rows(of.path, grid.size):
