@@ -7,13 +7,16 @@ from typing import Any, cast
 
 import numpy as np
 from sklearn.model_selection import KFold
+from sklearn.utils.validation import check_consistent_length
 
 from stopwise._support.arrays import Array, ArrayLike
 from stopwise._support.html_table import html_table, text_table
 from stopwise._support.row_numbers import rows_taken
 from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
+from stopwise.estimators.classifier import take_labels
 from stopwise.estimators.doubts import TrustWarning
 from stopwise.estimators.fitted import fitted_of
+from stopwise.estimators.intake import take_responses
 from stopwise.estimators.prediction.host import predict_in_tiles
 from stopwise.filters import Ridge
 from stopwise.path import Path
@@ -152,6 +155,8 @@ def check_holdout(share: float) -> None:
 def compare(X: Any, y: ArrayLike, *, holdout: float = 0.0, seed: int = 0, **settings: Any) -> Comparison:
     """Fit once, then let every rule choose its stop on that path.
 
+    Labels that are text have no such path: every rule is fitted, and logistic regression beside them.
+
     Parameters
     ----------
     X, y : arrays or frames
@@ -161,17 +166,24 @@ def compare(X: Any, y: ArrayLike, *, holdout: float = 0.0, seed: int = 0, **sett
     seed : int
         For the split, the folds and the hold-out rule.
     settings
-        Parameters of `KernelGradientRegressor`, such as `kernel`.
+        Parameters of `KernelGradientRegressor` (of labels: `KernelGradientClassifier`), such as `kernel`.
     """
     started = time.perf_counter()
     check_holdout(holdout)
-    y = np.asarray(y, dtype=np.float64)
+    given = _one_response(y)
+    check_consistent_length(X, given)
+    if given.dtype.kind in "US" or any(isinstance(value, str) for value in given if given.dtype.kind == "O"):
+        # Imported here: it brings scikit-learn's linear models, which nothing else needs.
+        from stopwise.views.class_comparison import compare_classes
+
+        return compare_classes(X, take_labels(given), holdout=holdout, seed=seed, **settings)
+    y = take_responses(given)
     order = np.random.default_rng(seed).permutation(len(y)) if holdout else np.arange(len(y))
     held, kept = np.split(order, [round(len(y) * holdout)])
     if len(kept) < 2 * _FOLDS:
         raise ValueError(f"a comparison needs at least {2 * _FOLDS} rows to fit to, got {len(kept)}")
     held, kept = np.sort(held), np.sort(kept)
-    X = _as_numbers(X, y, kept)
+    X = as_numbers(X, y, kept)
     with rows_taken(kept):
         model = KernelGradientRegressor(random_state=seed, **settings).fit(X[kept], y[kept])
     with warnings.catch_warnings():  # folds are fitted to some rows and thrown away: no doubt of theirs is of interest
@@ -180,7 +192,18 @@ def compare(X: Any, y: ArrayLike, *, holdout: float = 0.0, seed: int = 0, **sett
     return Comparison(tuple(rows), model, len(kept), len(held), time.perf_counter() - started)
 
 
-def _as_numbers(X: Any, y: Array, kept: Array) -> Array:
+def _one_response(y: ArrayLike) -> Array:
+    values = np.asarray(y)
+    if values.ndim == 2 and values.shape[1] == 1:
+        return cast(Array, values[:, 0])
+    if values.ndim != 1:
+        raise ValueError(
+            f"a comparison takes one response, y of shape (n,), got shape {values.shape}: compare one column at a time"
+        )
+    return values
+
+
+def as_numbers(X: Any, y: Array, kept: Array) -> Array:
     """Rows of numbers: of a frame by an encoder that saw the kept rows alone; columns that belong together stay so."""
     if not is_frame(X):
         return X if isinstance(X, FeatureMatrix) else np.asarray(X)
