@@ -18,7 +18,7 @@ from stopwise.estimators.intake import names_of
 from stopwise.estimators.prediction.host import predict_rows
 from stopwise.estimators.prediction.response_groups import response_names
 from stopwise.tables import shown
-from stopwise.views.comparison import Comparison
+from stopwise.views.compared import Comparison
 from stopwise.views.curves import Chosen, chosen, has_rows, observed, readings, risks
 from stopwise.views.curves import crossing as crossing_of
 from stopwise.views.facts import Model, describe

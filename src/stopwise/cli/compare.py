@@ -14,7 +14,7 @@ from stopwise.examples import EXAMPLES
 from stopwise.io import atomic_path
 from stopwise.tables import input_files, shown
 from stopwise.views.class_comparison import compare_classes
-from stopwise.views.comparison import Comparison
+from stopwise.views.compared import Comparison
 from stopwise.views.comparison import compare as compare_rules
 from stopwise.views.facts import length_scale, number, plain
 

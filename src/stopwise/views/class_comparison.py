@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from stopwise._support.arrays import Array
 from stopwise.estimators import KernelGradientClassifier
-from stopwise.views.comparison import Comparison, as_numbers, check_holdout
+from stopwise.views.compared import Comparison, as_numbers, check_holdout
 
 LOGISTIC = "logistic regression, 5-fold"
 
