@@ -18,7 +18,7 @@ from stopwise.estimators.intake import names_of
 from stopwise.estimators.prediction.host import predict_rows
 from stopwise.estimators.prediction.response_groups import response_names
 from stopwise.tables import shown
-from stopwise.views.comparison import Comparison
+from stopwise.views.compared import Comparison
 from stopwise.views.curves import Chosen, chosen, has_rows, observed, readings, risks
 from stopwise.views.curves import crossing as crossing_of
 from stopwise.views.facts import Model, describe, rmse_leave_one_out
@@ -204,13 +204,12 @@ def compare(what: Compared, ax: Axes | None = None) -> Axes:
 
     `what`: a `Comparison` (`stopwise compare`), several fitted models, or models by name.
     """
-    ax = _axes(ax, width=7.2)
-    entries = _entries(what)
+    of = chosen(what.model) if isinstance(what, Comparison) else None
+    entries, ax = _entries(what), _axes(ax, width=7.2)
     if not entries:
         raise ValueError("nothing to compare: give at least one fitted model")
     starts = [at for _, at, _, _ in entries if at > 0]
-    if isinstance(what, Comparison):
-        of = chosen(what.model)
+    if of is not None:
         grid = _clock(of)
         starts.append(float(grid[0]))
         if has_rows(of.path, grid.size):

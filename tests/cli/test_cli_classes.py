@@ -68,6 +68,17 @@ def test_what_classes_cannot_have_is_refused_and_nothing_is_written(table, tmp_p
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("words", [["--interval", "0.9"], ["--std"], ["--interval", "0.9", "--json"]])
+def test_deviations_and_intervals_of_classes_are_refused_and_nothing_is_written(table, tmp_path, words):
+    model, out = tmp_path / "iris.stopwise", tmp_path / "out.csv"
+    assert run("fit", table, "--target", "species", "--kernel", "gaussian", "--out", model, "-q").exit_code == 0
+    for more in ([], ["--out", out]):
+        done = run("predict", model, table, *words, *more)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr == f"stopwise: {words[0]} is for models of --loss squared; this one has the loss softmax\n"
+    assert list(tmp_path.iterdir()) == [model]
+
+
 def test_rules_for_classes_are_compared_with_logistic_regression(table, tmp_path):
     found = run_json("compare", table, "--target", "species", "--kernel", "gaussian", "--holdout", "0.3")
     assert [row["rule"] for row in found["rules"]] == ["prudent", "loo", "logistic regression, 5-fold"]

@@ -1,5 +1,7 @@
 """stopwise fit, info and compare: the library's own numbers, one command away."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -171,6 +173,40 @@ def test_info_knows_models_of_several_responses_saved_from_python(table, tmp_pat
     assert told["target"] is None
     assert told["why"].count("Response") == 2
     assert run("info", tmp_path / "m.stopwise").exit_code == 0
+
+
+@pytest.mark.parametrize("words", [["--target", "y"], ["--target", "y", "--loss", "huber"], ["--target", "label"]])
+def test_info_counts_the_rows_that_fit_counted_and_tells_copies_apart(table, tmp_path, words):
+    frame = table[1].assign(label=np.where(table[1]["y"] > 1, "high", "low"))
+    pd.concat([frame, frame[:15]]).to_csv(tmp_path / "copies.csv", index=False)
+    idle = ["--exclude", "label" if "y" in words else "y"]
+    options = [*words, *idle, "--kernel", "gaussian", "--out", tmp_path / "m.stopwise"]
+    fitted, told = run_json("fit", tmp_path / "copies.csv", *options), run_json("info", tmp_path / "m.stopwise")
+    assert (told["rows"], told["kept_rows"]) == (fitted["rows"], 40) == (55, 40)
+    kept = "40 after merging copies" if told.get("loss") is None else "predictions weigh 40"
+    assert f"55 rows ({kept}), 2 features" in run("info", tmp_path / "m.stopwise").stdout
+
+
+def test_info_counts_all_rows_of_batches_landmarks_and_rows_without_weight(table, tmp_path):
+    X, y = table[1][["a", "b"]].to_numpy(), table[1]["y"].to_numpy()
+    settings = {"kernel": sw.kernels.Gaussian(0.5), "n_landmarks": X[:7]}
+    first, second = (sw.KernelGradientRegressor(**settings).partial_fit(X[i::4], y[i::4]) for i in range(2))
+    merged = first.merge(second).partial_fit(X[2::4], y[2::4]).partial_fit(X[3::4], y[3::4])
+    weighted = sw.KernelGradientRegressor(settings["kernel"]).fit(X, y, sample_weight=np.arange(40) % 4 > 0)
+    for model, kept in ((merged, 7), (weighted, 30)):
+        sw.save(model, tmp_path / "m.stopwise")
+        told = run_json("info", tmp_path / "m.stopwise")
+        assert (told["rows"], told["kept_rows"]) == (40, kept)
+        assert f"40 rows (predictions weigh {kept})" in run("info", tmp_path / "m.stopwise").stdout
+
+
+def test_info_of_a_file_that_does_not_say_how_many_rows_there_were_says_so(table, tmp_path):
+    model = sw.KernelGradientRegressor("gaussian", loss="huber").fit(table[1][["a", "b"]], table[1]["y"])
+    model._fitted = replace(model._fitted, n_given=0)
+    sw.save(model, tmp_path / "m.stopwise")
+    told = run_json("info", tmp_path / "m.stopwise")
+    assert (told["rows"], told["kept_rows"]) == (None, 40)
+    assert "rows of unknown number (predictions weigh 40)" in run("info", tmp_path / "m.stopwise").stdout
 
 
 def test_compare_puts_every_rule_on_one_path(table):

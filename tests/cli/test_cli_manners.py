@@ -12,11 +12,12 @@ from pathlib import Path
 
 import click
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
 import stopwise as sw
-from commands import run
+from commands import run, run_json
 from stopwise._support.progress import Progress, say
 from stopwise.cli import main, output
 from warm import stand_in
@@ -306,3 +307,18 @@ def test_warnings_speak_the_words_of_the_command_line(tmp_path):
     assert done.exit_code == 0
     assert "give --kernel and --length-scale" in done.stderr
     assert "length_scale" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [["fit"], ["fit", "--missing", "drop"], ["compare"], ["compare", "--holdout", "0.2"]])
+def test_an_outlier_is_named_by_its_row_of_the_file_in_every_word(words, tmp_path, rng):
+    command, *more = words
+    frame = pd.DataFrame({"x": rng.uniform(size=120), "z": rng.uniform(size=120)})
+    frame["y"] = np.sin(6 * frame["x"]) + 0.1 * rng.normal(size=120)
+    frame.loc[50, "y"], frame.loc[[2, 5, 10, 20], "y"], frame.loc[[7, 90], "z"] = 30.0, np.nan, np.nan
+    frame.to_csv(tmp_path / "g.csv", index=False)
+    report = ["--report", tmp_path / "g.html"] if command == "fit" else []
+    said = run_json(command, tmp_path / "g.csv", "--target", "y", *more, *report)["warnings"]
+    assert [line.split(" lies ")[0] for line in said if "further" in line] == ["row 51 (counted from 1)"]
+    page = (tmp_path / "g.html").read_text() if report else ""
+    assert page.count("row 51 (counted from 1)") == 2 * bool(report)
+    assert "counted from 0" not in page

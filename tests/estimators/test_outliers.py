@@ -36,6 +36,17 @@ def test_rows_are_numbered_as_they_were_given():
         sw.KernelGradientRegressor(sw.kernels.Gaussian(0.2)).fit(X[again], y[again])
 
 
+def test_a_comparison_that_holds_rows_out_numbers_them_as_they_were_given():
+    X, y, _ = wave(120)
+    y[50] = 50.0
+    held = np.random.default_rng(1).permutation(120)[:24]
+    assert (held < 50).any()
+    assert 50 not in held
+    with pytest.warns(TrustWarning) as caught:
+        sw.compare(X, y, holdout=0.2, seed=1, kernel="gaussian")
+    assert [str(warning.message).split(" lies")[0] for warning in caught] == ["row 50 (counted from 0)"]
+
+
 def test_normal_noise_has_no_outliers():
     for seed in range(4):
         X, y, _ = wave(100, seed)

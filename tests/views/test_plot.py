@@ -140,6 +140,16 @@ def test_an_unfitted_model_cannot_be_drawn():
         sw.plot.crossing(sw.KernelGradientRegressor())
 
 
+@pytest.mark.parametrize("name", ["crossing", "path", "spectrum", "fit", "residuals"])
+@pytest.mark.parametrize("loss", ["huber", "logistic"])
+def test_a_fit_under_another_loss_is_told_from_one_that_is_not_fitted(name, loss, rng):
+    x = rng.uniform(size=(40, 1))
+    made = {"huber": sw.KernelGradientRegressor, "logistic": sw.KernelGradientClassifier}[loss]
+    model = made("gaussian", loss=loss).fit(x, np.arange(40) % 2)
+    with pytest.raises(ValueError, match=rf"of squares, and this model has the loss {loss}: sw\.report"):
+        getattr(sw.plot, name)(model)
+
+
 def test_a_notebook_shows_the_stop_of_a_fitted_model(published):
     html = published._repr_mimebundle_()["text/html"]
     assert "stopped after 10 steps" in html

@@ -14,7 +14,7 @@ from stopwise.examples import EXAMPLES
 from stopwise.io import atomic_path
 from stopwise.tables import input_files, shown
 from stopwise.views.class_comparison import compare_classes
-from stopwise.views.comparison import Comparison
+from stopwise.views.compared import Comparison
 from stopwise.views.comparison import compare as compare_rules
 from stopwise.views.facts import length_scale, number, plain
 
@@ -68,7 +68,7 @@ def compare(data: Path | None, holdout: float, figure: Path | None, as_json: boo
     if not training.of_classes:
         comparing = compare_rules
         settings |= {"solver": given["solver"], "noise_std": options.noise_for(given["noise_std"])}
-    with notes.progress("comparing"), notes.listening():
+    with notes.progress("comparing"), notes.listening(training.rows):
         matrix = columns.encoder().fit(training.table, training.target).transform(training.table)
         comparison = comparing(matrix, training.target, holdout=holdout, seed=given["seed"], **settings)
         if figure:

@@ -132,12 +132,12 @@ def fit(data: Path | None, out: Path | None, report: Path | None, as_json: bool,
         return
     read = read_table(data, example, columns, writing, notes)
     training = read.training
-    with notes.progress(f"fitting {len(training.target):,} rows"), notes.listening():
+    with notes.progress(f"fitting {len(training.target):,} rows"), notes.listening(training.rows):
         estimator = _estimator(training, given["rule"], given["filter"], given)
         recipe = cast(Recipe, columns.encoder().fit(training.table, training.target).recipe_)
         frame = EncodedFrame(recipe.encode(training.table).matrix, tuple(training.table.names), recipe)
         model = estimator.fit(frame, training.target)
-    with notes.progress("writing"), notes.listening():
+    with notes.progress("writing"), notes.listening(training.rows):
         _write(model, frame, training, out, report, notes)
         facts = describe(model)
     result = {"rows": len(frame), "features": recipe.features, "target": training.roles.target, **facts}
@@ -152,7 +152,9 @@ def _leave_one_out(result: dict[str, Any]) -> str:
     return f"leave-one-out {number(result['rmse_loo'])}{of}"
 
 
-def print_summary(result: dict[str, Any], why: str) -> None:
+def print_summary(result: dict[str, Any], why: str, rows: str | None = None) -> None:
+    """A fit for people; `rows`: how many there were, where a number does not say it."""
+    rows = f"{result['rows']:,} rows" if rows is None else rows
     count = len(result["features"])
     slopes = max(np.ravel(result["unpenalised"] or 0)) - 1
     kernel = shown(result["kernel"]) + (" and a linear part" if slopes > 0 else "")
@@ -175,7 +177,7 @@ def print_summary(result: dict[str, Any], why: str) -> None:
     written = {"table": "table", "columns": "encoded"}
     facts = [
         *((label, shown(result[key], 300)) for label, key in written.items() if result.get(key)),
-        ("data", f"{result['rows']:,} rows, {count} feature{'' if count == 1 else 's'} ({quoted(result['features'])})"),
+        ("data", f"{rows}, {count} feature{'' if count == 1 else 's'} ({quoted(result['features'])})"),
         ("kernel", kernel),
         ("stop", f"{steps}step_sum {number(result['step_sum'])} (rule {result['rule']})"),
         ("why", why),

@@ -11,7 +11,9 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from stopwise._support.arrays import Array
 from stopwise._support.progress import Progress, console
+from stopwise._support.row_numbers import rows_taken
 from stopwise.tables import shown
 
 PATIENCE = 2.0
@@ -84,9 +86,10 @@ class Notes:
         return Progress(not self.quiet, what, PATIENCE)
 
     @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
-        """Take in what libraries warn about."""
-        with warnings.catch_warnings(record=True) as caught:
+    def listening(self, rows: Array | None = None) -> Iterator[None]:
+        """Take in what libraries warn about; `rows` of a file are fitted, and called by their numbers from 1 on."""
+        numbered = contextlib.nullcontext() if rows is None else rows_taken(rows, first=1)
+        with numbered, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             yield
         for warning in caught:

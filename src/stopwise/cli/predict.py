@@ -259,8 +259,9 @@ def predict(
     fitted = common_of(saved.model)
     known = known_columns(fitted)
     with open_tables(data, writing.asked(known.names if known else ())) as tables:
-        if std and isinstance(fitted, LossFitted):
-            raise click.UsageError("--std is for models of --loss squared; this one has the loss " + fitted.loss.name)
+        if (std or interval) and isinstance(fitted, LossFitted):
+            asked, loss = "--std" if std else "--interval", fitted.loss.name
+            raise click.UsageError(f"{asked} is for models of --loss squared; this one has the loss {loss}")
         predictor = Predictor(
             saved.model,
             columns_of(known, fitted.n_features, tables),

@@ -67,7 +67,7 @@ class BatchesMixin:
                 _warn_unheard(self, before, rows)
                 used = rows.covariates if before.features is None else rows.covariates[:, before.features]
                 stream = _extended(before.stream, used, rows.responses, rows.weights)
-                self._fitted = _resolved(self, rows, stream, _as_before(before), ranges)
+                self._fitted = _resolved(self, _counted(rows, before, rows), stream, _as_before(before), ranges)
             else:
                 rows = rows if before is None or before.waiting is None else _together(before.waiting, rows)
                 chosen, stream = _begin(self, rows)
@@ -93,7 +93,8 @@ class BatchesMixin:
             mapped = theirs.moments.mapped(theirs.unit / ours.unit, (theirs.shift - ours.shift) / ours.unit)
             stream = replace(ours, moments=ours.moments + mapped)
             ranges = widest(mine.feature_range, cast(Array, others.feature_range))
-            self._fitted = _resolved(self, _columns_of(mine), stream, _as_before(mine), ranges)
+            rows = _counted(_columns_of(mine), mine, others)
+            self._fitted = _resolved(self, rows, stream, _as_before(mine), ranges)
         return self
 
     def refit(self: L, y: object) -> L:
@@ -175,13 +176,19 @@ def _as_before(fitted: Fitted) -> Chosen:
 
 def _named(fitted: Fitted) -> dict[str, Any]:
     """The columns of a fit, as an intake has them."""
-    return {name: getattr(fitted, name) for name in ("n_features", "feature_names", "columns_in", "recipe")}
+    return {name: getattr(fitted, name) for name in ("n_features", "feature_names", "n_given", "columns_in", "recipe")}
 
 
 def _columns_of(fitted: Fitted) -> Intake:
     """No rows, with the columns of a fit."""
     nothing = np.empty((0, 1))
     return Intake(nothing, nothing, None, fitted.single, **_named(fitted))
+
+
+def _counted(rows: Intake, *given: Fitted | Intake) -> Intake:
+    """Rows that stand for all that parts of a fit were given; an unknown number stays one."""
+    numbers = [part.n_given for part in given]
+    return replace(rows, n_given=sum(numbers) if all(numbers) else 0)
 
 
 def _check_solver(estimator: Learner) -> None:
@@ -268,7 +275,7 @@ def _new_responses(fitted: Fitted, y: object) -> Intake:
             f"y must have one entry for each of the {len(basis.rows)} rows of the fit, got shape {values.shape}"
         )
     rows = _as_intake(fitted, covariates, values, weights)
-    return replace(rows, counts=counts, kept_rows=kept, row_of=fitted.row_of, n_given=fitted.n_given)
+    return replace(rows, counts=counts, kept_rows=kept, row_of=fitted.row_of)
 
 
 def _refitted(estimator: Learner, groups: ResponseGroups, y: object) -> ResponseGroups:

@@ -200,7 +200,7 @@ def fit_chunks(estimator: Learner, chunks: Chunks, client: Any, watch: Watch | N
         solution = exact.solve(exact.whole(intercept=estimator.fit_intercept, seed=seed), plan)
     else:
         solution = solve_source(source, plan, estimator.n_landmarks, seed, "dask")
-    rows = replace(rows, single=chunks.single, kept_rows=None)
+    rows = replace(rows, single=chunks.single, kept_rows=None, n_given=chunks.n_rows)
     return make_fitted(rows, chosen, plan, solution, source.ranges), sample
 
 

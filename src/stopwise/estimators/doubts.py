@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise._support.row_numbers import row_numbers
 from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.engine.solvers.plan import Solution
 from stopwise.exceptions import StopwiseWarning
@@ -177,12 +178,11 @@ def outlier_lines(path: Path, stop: Stop, kept_rows: Array | None) -> list[str]:
     found = outliers(path, stop.step_sum)
     if not found.size:
         return []
-    given = found if kept_rows is None else kept_rows[found]
-    shown = ", ".join(str(row) for row in given[:8]) + (f" and {found.size - 8} more" if found.size > 8 else "")
-    rows, lie, them = ("row", "lies", "it") if found.size == 1 else ("rows", "lie", "them")
+    given = row_numbers().words(found if kept_rows is None else kept_rows[found])
+    lie, them = ("lies", "it") if found.size == 1 else ("lie", "them")
     return [
-        f"{rows} {shown} (counted from 0) {lie} further from what the other rows predict than noise of this level "
-        f"explains: correct {them}, leave {them} out or give {them} less sample_weight"
+        f"{given} {lie} further from what the other rows predict than noise of this level explains: correct {them}, "
+        f"leave {them} out or give {them} less sample_weight"
     ]
 
 

@@ -56,6 +56,8 @@ class LearnedFunction:
     feature_names: Array | None = None
     features: Array | None = None
     """Columns of X that the kernel sees; None for all."""
+    n_given: int = 0
+    """How many training rows were given; 0 where a file of an earlier version does not say."""
     kept_rows: Array | None = None
     """Training rows that count, of those given; None for all."""
     feature_range: Array | None = None
@@ -125,8 +127,6 @@ class Fitted(LearnedFunction):
 
     path: Path
     noise_std: Array
-    n_given: int = 0
-    """How many training rows were given."""
     row_of: Array | None = None
     """For every training row given the row that it became (copies became one), -1 for none; None for the same."""
     mean_row: Array | None = None
@@ -257,7 +257,6 @@ def make_fitted(rows: Intake, chosen: Chosen, plan: Plan, solution: Solution, fe
         dual_coef=solution.dual_coef,
         intercept=np.asarray(solution.intercept, dtype=np.float64),
         single=rows.single,
-        n_given=rows.n_given,
         row_of=rows.row_of if solution.train_rows is None else None,
         mean_row=solution.mean_row,
         trend=solution.trend,
@@ -288,6 +287,7 @@ def of_rows(
         "kernel": kernel,
         "selection": chosen.table,
         "features": chosen.features,
+        "n_given": rows.n_given,
         "kept_rows": kept,
         "feature_range": None if precomputed else feature_range,
         **rows.about_columns,

@@ -216,6 +216,7 @@ def _check_columns(fitted: Fitted | LossFitted) -> None:
         if not landmarks:
             seen = (fitted.covariates.max(axis=0) >= low) & (fitted.covariates.min(axis=0) <= high)
             must(bool(np.all(seen)), "no row lies in feature_range")
+    must(0 <= fitted.n_given <= _MOST_STEPS, "there cannot be so many rows")
     kept = fitted.kept_rows
     must(kept is None or _matrix(kept, "iu", (None,)), "kept_rows must be row numbers")
     fitted.kernel.check(fitted.covariates)

@@ -66,6 +66,8 @@ class Training:
     table: Table
     target: Array
     roles: Roles
+    rows: Array
+    """Which rows of the table read these are, counted from 0."""
     notes: tuple[str, ...] = field(default=())
 
     @property
@@ -100,7 +102,7 @@ def prepare(table: Table, roles: Roles, chosen: Sequence[str], missing: str = "i
         notes = (f"'{shown(roles.target)}' is true or false: it is fitted as the numbers 1 and 0", *notes)
     notes += _naming(table, [] if roles.features or len(chosen) < 2 else chosen)
     notes += ("the last row is left out: it holds the sums of the others",) if summary else ()
-    return Training(table.select(chosen).take(~leave), response[~leave], roles, notes)
+    return Training(table.select(chosen).take(~leave), response[~leave], roles, np.flatnonzero(~leave), notes)
 
 
 def _naming(table: Table, names: Sequence[str]) -> tuple[str, ...]:

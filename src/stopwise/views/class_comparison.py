@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from stopwise._support.arrays import Array
 from stopwise.estimators import KernelGradientClassifier
-from stopwise.views.comparison import Comparison, check_holdout
+from stopwise.views.compared import Comparison, as_numbers, check_holdout
 
 LOGISTIC = "logistic regression, 5-fold"
 
@@ -36,16 +36,18 @@ class ClassRow:
     seconds: float = 0.0
 
 
-def compare_classes(X: Array, y: Array, *, holdout: float = 0.0, seed: int = 0, **settings: Any) -> Comparison:
+def compare_classes(X: Any, y: Array, *, holdout: float = 0.0, seed: int = 0, **settings: Any) -> Comparison:
     """Fit by the default rule; then every other rule with the same kernel, and logistic regression.
 
     `holdout`: the share of every class kept aside to measure losses on. `settings`: of `KernelGradientClassifier`.
     """
     started = time.perf_counter()
     check_holdout(holdout)
-    held_X, held_y = X[:0], y[:0]
+    kept, held = np.arange(len(y)), np.arange(0)
     if holdout:
-        X, held_X, y, held_y = train_test_split(X, y, test_size=holdout, random_state=seed, stratify=y)
+        kept, held = train_test_split(kept, test_size=holdout, random_state=seed, stratify=y)
+    X = as_numbers(X, y, kept)
+    X, held_X, y, held_y = X[kept], X[held], y[kept], y[held]
 
     def judge(name: str, model: Any) -> ClassRow:
         begun = time.perf_counter()

@@ -1,24 +1,27 @@
 """Every rule on one path, and cross-validated ridge beside them: where each stops, how well, at what cost."""
 
 import time
-from dataclasses import asdict, dataclass
+import warnings
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 from sklearn.model_selection import KFold
+from sklearn.utils.validation import check_consistent_length
 
 from stopwise._support.arrays import Array, ArrayLike
-from stopwise._support.html_table import html_table, text_table
+from stopwise._support.row_numbers import rows_taken
 from stopwise.estimators import KernelGradientRegressor, KernelRidgeRegressor
+from stopwise.estimators.classifier import take_labels
+from stopwise.estimators.doubts import TrustWarning
 from stopwise.estimators.fitted import fitted_of
+from stopwise.estimators.intake import take_responses
 from stopwise.estimators.prediction.host import predict_in_tiles
 from stopwise.filters import Ridge
 from stopwise.path import Path
 from stopwise.rules import Critical, Fixed, Reason, Stop, as_rule, clock_grid, stop_at
-from stopwise.tables.encoder import TableEncoder
-from stopwise.tables.frames import as_table, is_frame
-from stopwise.tables.recipe import FeatureMatrix
-from stopwise.views.facts import Model, number, rmse_leave_one_out
+from stopwise.views.compared import Comparison, as_numbers, check_holdout
+from stopwise.views.facts import Model, rmse_leave_one_out
 
 RULES: dict[str, Any] = {
     "prudent": "prudent",
@@ -45,35 +48,6 @@ class Row:
     rmse_holdout: float | None
     seconds: float
     fits: int
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """All rows, the model whose path (or kernel) they share, and how many rows were fitted and held out."""
-
-    rows: tuple[Any, ...]
-    model: Model
-    n_rows: int
-    n_holdout: int
-    seconds: float
-
-    def table(self) -> list[dict[str, Any]]:
-        return [asdict(row) for row in self.rows]
-
-    def _cells(self) -> tuple[list[str], list[list[str]]]:
-        """Names of the columns that some row fills, and every cell as text."""
-        table = self.table()
-        names = [name for name in table[0] if any(row[name] is not None for row in table)]
-        cells = [[number(row[name], missing="") for name in names] for row in table]
-        return [name.replace("_", " ") for name in names], cells
-
-    def __str__(self) -> str:
-        return text_table(*self._cells())
-
-    def _repr_html_(self) -> str:
-        """How a notebook shows it."""
-        held = f", {self.n_holdout:,} held out" if self.n_holdout else ""
-        return html_table(f"Where each rule stops: {self.n_rows:,} rows{held}.", *self._cells())
 
 
 def predict_at(model: Model, X: Array, step_sums: ArrayLike, path: Path | None = None) -> Array:
@@ -140,14 +114,10 @@ class _Judge:
         return Row(rule, name, stop.iteration, at, reason, freedom, left_out, held, seconds, fits)
 
 
-def check_holdout(share: float) -> None:
-    """Raise ValueError for a share of rows to keep aside that leaves none to fit."""
-    if not 0 <= share < 1:
-        raise ValueError(f"holdout must be at least 0 and below 1, got {share!r}")
-
-
 def compare(X: Any, y: ArrayLike, *, holdout: float = 0.0, seed: int = 0, **settings: Any) -> Comparison:
     """Fit once, then let every rule choose its stop on that path.
+
+    Labels that are text have no such path: every rule is fitted, and logistic regression beside them.
 
     Parameters
     ----------
@@ -158,29 +128,41 @@ def compare(X: Any, y: ArrayLike, *, holdout: float = 0.0, seed: int = 0, **sett
     seed : int
         For the split, the folds and the hold-out rule.
     settings
-        Parameters of `KernelGradientRegressor`, such as `kernel`.
+        Parameters of `KernelGradientRegressor` (of labels: `KernelGradientClassifier`), such as `kernel`.
     """
     started = time.perf_counter()
     check_holdout(holdout)
-    y = np.asarray(y, dtype=np.float64)
+    given = _one_response(y)
+    check_consistent_length(X, given)
+    if given.dtype.kind in "US" or any(isinstance(value, str) for value in given if given.dtype.kind == "O"):
+        # Imported here: it brings scikit-learn's linear models, which nothing else needs.
+        from stopwise.views.class_comparison import compare_classes
+
+        return compare_classes(X, take_labels(given), holdout=holdout, seed=seed, **settings)
+    y = take_responses(given)
     order = np.random.default_rng(seed).permutation(len(y)) if holdout else np.arange(len(y))
     held, kept = np.split(order, [round(len(y) * holdout)])
     if len(kept) < 2 * _FOLDS:
         raise ValueError(f"a comparison needs at least {2 * _FOLDS} rows to fit to, got {len(kept)}")
     held, kept = np.sort(held), np.sort(kept)
-    X = _as_numbers(X, y, kept)
-    model = KernelGradientRegressor(random_state=seed, **settings).fit(X[kept], y[kept])
-    rows = _rows(model, X[kept], y[kept], _Judge(model, X[held], y[held]), seed)
+    X = as_numbers(X, y, kept)
+    with rows_taken(kept):
+        model = KernelGradientRegressor(random_state=seed, **settings).fit(X[kept], y[kept])
+    with warnings.catch_warnings():  # folds are fitted to some rows and thrown away: no doubt of theirs is of interest
+        warnings.simplefilter("ignore", TrustWarning)
+        rows = _rows(model, X[kept], y[kept], _Judge(model, X[held], y[held]), seed)
     return Comparison(tuple(rows), model, len(kept), len(held), time.perf_counter() - started)
 
 
-def _as_numbers(X: Any, y: Array, kept: Array) -> Array:
-    """Rows of numbers: of a frame by an encoder that saw the kept rows alone; columns that belong together stay so."""
-    if not is_frame(X):
-        return X if isinstance(X, FeatureMatrix) else np.asarray(X)
-    table = as_table(X)
-    seen = np.bincount(kept, minlength=len(y)).astype(bool)
-    return TableEncoder().fit(table.take(seen), y[seen]).transform(table)
+def _one_response(y: ArrayLike) -> Array:
+    values = np.asarray(y)
+    if values.ndim == 2 and values.shape[1] == 1:
+        return cast(Array, values[:, 0])
+    if values.ndim != 1:
+        raise ValueError(
+            f"a comparison takes one response, y of shape (n,), got shape {values.shape}: compare one column at a time"
+        )
+    return values
 
 
 def _rows(model: Model, X: Array, y: Array, judge: _Judge, seed: int) -> list[Row]:

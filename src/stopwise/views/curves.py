@@ -10,6 +10,7 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise.complexity import local_complexity_of
 from stopwise.estimators.fitted import fitted_of
+from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.host import WHOLE_ROWS, CrossKernel
 from stopwise.estimators.prediction.response_groups import groups_of, parts_of
 from stopwise.filters import Filter, GradientDescent, NuMethod, Ridge
@@ -45,6 +46,12 @@ class Chosen:
 
 def chosen(model: Model, response: int = 0) -> Chosen:
     """The response of a fitted model that a figure is about."""
+    held = getattr(model, "_fitted", None)
+    if isinstance(held, LossFitted):
+        raise ValueError(
+            f"this figure is of a path of squares, and this model has the loss {held.loss.name}: sw.report(model, "
+            '"report.html", X=X, y=y) draws its left-out rows and effects'
+        )
     if not hasattr(model, "path_"):
         raise ValueError("this estimator is not fitted yet: call fit before drawing it")
     stops = stops_of(model)
