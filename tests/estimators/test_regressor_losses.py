@@ -48,6 +48,24 @@ def test_units_of_y_do_not_matter(sine):
         assert np.allclose((other - 3e7) / 1e6, one, atol=1e-4)
 
 
+@pytest.mark.parametrize("loss", ["huber", "quantile", "poisson"])
+def test_weights_are_copies_and_have_no_unit(sine, loss):
+    X, _, y = sine
+    X, y = X[:120], np.round(np.abs(y[:120])) if loss == "poisson" else y[:120]
+    rng = np.random.default_rng(4)
+    times = rng.integers(0, 4, len(y))
+    again = rng.permutation(np.repeat(np.arange(len(y)), times))
+
+    def fit(*rows, weights=None):
+        return sw.KernelGradientRegressor(loss=loss).fit(*rows, sample_weight=weights).predict(X)
+
+    plain, weighted = fit(X, y), fit(X, y, weights=times)
+    for other in (fit(np.tile(X, (2, 1)), np.tile(y, 2)), fit(X, y, weights=np.full(len(y), 1e-3))):
+        assert np.allclose(other, plain, rtol=1e-6)
+    for other in (fit(X[again], y[again]), fit(X, y, weights=0.3 * times)):
+        assert np.allclose(other, weighted, rtol=1e-6)
+
+
 @pytest.mark.parametrize("settings", [{"loss": "huber"}, {"loss": "quantile"}, {"loss": "quantile", "quantile": 0.9}])
 @pytest.mark.parametrize("noise", [1e-2, 1e-4, 0.0])
 def test_data_nearly_free_of_noise_are_fitted_as_closely_as_that(noise, settings):

@@ -13,7 +13,7 @@ from stopwise._support.threads import blas_for, blas_threads
 from stopwise.engine.loss_fits.functional_descent import published_fit, published_stop
 from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser, minimise
 from stopwise.engine.loss_fits.loss_path import walk
-from stopwise.engine.loss_fits.loss_rows import LossRows, kernel_problem, merge_copies
+from stopwise.engine.loss_fits.loss_rows import LossRows, kernel_problem
 from stopwise.estimators.calibration import Calibration, calibrate
 from stopwise.estimators.fitted import LearnedFunction, check_numbers, of_rows
 from stopwise.estimators.intake import Intake
@@ -120,8 +120,8 @@ def fit_under_loss(intake: Intake, plan: LossPlan, classes: Array | None = None)
     middle, scale = 0.0, 1.0
     if plan.loss.has_units:
         middle, scale = weighted_quantile(y, weights, getattr(plan.loss, "quantile", 0.5)), spread_of(y, weights)
-    apart = isinstance(plan.kernel, Precomputed)  # a kernel matrix knows no copies
-    rows = (LossRows if apart else merge_copies)(intake.covariates, (y - middle) / scale, weights)
+    rows = LossRows(intake.covariates, (y - middle) / scale, weights, intake.counts)
+    rows = rows if isinstance(plan.kernel, Precomputed) else rows.in_order()
     asked, spread, left_out = plan.loss.rescaled(scale), spread_of(rows.y, rows.weights), np.zeros(len(rows.y))
     at: Minimiser | None = None
     for turn in range(3 if asked.resolved(spread) != asked else 1):

@@ -37,8 +37,6 @@ class Loss(ABC):
     """Whether exp(-phi) is the probability of y, all of it: counts and residuals spread more than their mean tells."""
     has_units: ClassVar[bool] = False
     """Whether location and scale of y may be taken out first."""
-    discrete: ClassVar[bool] = False
-    """Whether responses agree by nature, so that rows which agree in all are samples and not copies of one."""
 
     @property
     def width(self) -> int:

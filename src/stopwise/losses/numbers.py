@@ -125,7 +125,6 @@ class Poisson(OneValueLoss):
     """phi = exp(f) - y f - (y - y log y), half the deviance of a count; f is the logarithm of the mean."""
 
     name: ClassVar[str] = "poisson"
-    discrete: ClassVar[bool] = True
 
     def derivatives(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
         mean = np.exp(np.minimum(f, _HIGHEST))

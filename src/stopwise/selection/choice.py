@@ -209,7 +209,8 @@ def choose_for_loss(
     rows: LossRows, loss: Loss, targets: Array, given: Kernel | None, relevance: bool | str, intercept: bool, seed: int
 ) -> Chosen:
     """The kernel for a loss; `targets` (n, q) stand for the responses where squares propose."""
-    problem = make_problem(rows.covariates, targets, rows.weights, intercept=True, seed=seed)
+    seen = rows.counts if loss.for_classes else rows.weights  # the weight of a label says nothing of its noise
+    problem = make_problem(rows.covariates, targets, seen, intercept=True, seed=seed)
     if given is not None and not (isinstance(given, Stationary) and given.needs_scale):
         return choose_kernel(problem, given, relevance)
     with blas_threads(1):
@@ -219,7 +220,7 @@ def choose_for_loss(
         x = rows.covariates if proposed.features is None else rows.covariates[:, proposed.features]
         n_judged, n_landmarks = JUDGED_CLASSES if loss.for_classes else JUDGED_NUMBERS
         picked = np.sort(np.random.default_rng(seed).permutation(len(rows.y))[:n_judged])
-        sample = LossRows(x[picked], rows.y[picked], rows.weights[picked])
+        sample = replace(rows, covariates=x).take(picked)
         if len(table) == 0 or len(np.unique(sample.y)) < 2:
             return proposed
         features = look_at_features(rows.covariates, rows.weights)

@@ -108,12 +108,12 @@ def excess(one: Minimiser, best: Minimiser) -> tuple[float, float]:
 
 
 def mean_and_error(problem: LossProblem, gap: Array) -> tuple[float, float]:
-    """The mean of a value for each row, and its standard error."""
+    """The mean of a value for each row, and its standard error over observations."""
     w, n = problem.weights, problem.n_samples
     if not np.all(np.abs(gap) < _LARGEST):
         return math.inf, 0.0
     mean = float(w @ gap) / n
-    return mean, math.sqrt(float(w @ (gap - mean) ** 2)) / n
+    return mean, math.sqrt(float((w**2 * problem.share) @ (gap - mean) ** 2)) / n
 
 
 def _constant_stands(readings: list[Minimiser], allowance: float) -> bool:
