@@ -40,6 +40,23 @@ def test_outliers_do_not_rule_huber(sine):
     assert error("squared", spoilt) > 5 * error("huber", spoilt)
 
 
+@pytest.mark.parametrize(("settings", "degree"), [({"loss": "huber"}, 2), ({"loss": "quantile", "quantile": 0.8}, 1)])
+def test_what_is_told_of_losses_is_in_the_units_of_y(sine, settings, degree):
+    X, _, y = sine
+    one, other = (sw.KernelGradientRegressor("gaussian", **settings).fit(X, factor * y) for factor in (1, 100))
+    for name in ("criterion", "lowest", "standard_error"):
+        assert other.stop_.details[name] == pytest.approx(100**degree * one.stop_.details[name], rel=1e-3)
+    for name in ("left_out_loss", "score"):
+        assert other.selection_.tried[0][name] == pytest.approx(100**degree * one.selection_.tried[0][name], rel=1e-3)
+    assert f"{other.stop_.details['criterion']:.4g} a row" in sw.explain(other)
+    fresh = np.random.default_rng(9).random((2000, 1))
+    new = 300 * np.sin(6 * fresh[:, 0]) + 100 * np.random.default_rng(10).normal(size=2000)
+    seen = np.mean(other.loss_.value(new, other.predict(fresh)[:, None]))
+    assert other.stop_.details["criterion"] == pytest.approx(seen, rel=0.2)
+    if degree == 1:
+        assert other.calibration_.shift == pytest.approx(100 * one.calibration_.shift, rel=1e-2)
+
+
 def test_units_of_y_do_not_matter(sine):
     X, _, y = sine
     for loss in ("huber", "quantile"):

@@ -118,9 +118,9 @@ def fit_under_loss(intake: Intake, plan: LossPlan, classes: Array | None = None)
     y, weights = intake.responses[:, 0], np.ones(len(intake.responses)) if intake.weights is None else intake.weights
     plan.loss.check(y)
     middle, scale = 0.0, 1.0
-    if plan.loss.has_units:
+    if plan.loss.degree:
         middle, scale = weighted_quantile(y, weights, getattr(plan.loss, "quantile", 0.5)), spread_of(y, weights)
-    rows = LossRows(intake.covariates, (y - middle) / scale, weights, intake.counts)
+    rows = LossRows(intake.covariates, (y - middle) / scale, weights, intake.counts, scale**plan.loss.degree)
     rows = rows if isinstance(plan.kernel, Precomputed) else rows.in_order()
     asked, spread, left_out = plan.loss.rescaled(scale), spread_of(rows.y, rows.weights), np.zeros(len(rows.y))
     at: Minimiser | None = None
@@ -133,8 +133,22 @@ def fit_under_loss(intake: Intake, plan: LossPlan, classes: Array | None = None)
             given = plan.kernel, plan.relevance, plan.intercept, plan.seed
             choice = choose_for_loss(rows, plan.loss, plan.loss.targets(rows.y, left_out), *given)
         fitted, at = _stopped(intake, rows, plan, choice)
-    dual, intercept = scale * fitted.dual_coef, scale * fitted.intercept + middle
-    return replace(fitted, loss=plan.loss.rescaled(1 / scale), classes=classes, dual_coef=dual, intercept=intercept)
+    told = None if fitted.calibration is None else replace(fitted.calibration, shift=scale * fitted.calibration.shift)
+    return replace(
+        fitted,
+        loss=plan.loss.rescaled(1 / scale),
+        classes=classes,
+        stops=(_in_units_of_y(fitted.stops[0], rows.unit),),
+        dual_coef=scale * fitted.dual_coef,
+        intercept=scale * fitted.intercept + middle,
+        calibration=told,
+    )
+
+
+def _in_units_of_y(stop: Stop, unit: float) -> Stop:
+    """The same stop with every loss that it compared times a unit."""
+    losses = {name: vars(stop.evidence)[name] for name in ("criterion", "lowest", "standard_error")}
+    return stop.with_evidence(**{name: unit * loss for name, loss in losses.items() if loss is not None})
 
 
 def _stopped(intake: Intake, rows: LossRows, plan: LossPlan, choice: Chosen) -> tuple[LossFitted, Minimiser]:

@@ -229,7 +229,7 @@ def choose_for_loss(
         settings = sample, loss, some, seed, intercept
         judged = {each: walk(kernel_problem(each, *settings), final=False) for each in candidates}
     best = min(candidates, key=lambda each: round(judged[each].score, 9))
-    table = _told(table, judged, best, len(sample.y))
+    table = _told(table, judged, best, sample)
     if isinstance(best, Stationary):  # an average keeps the table of what was proposed
         scales = np.broadcast_to(np.asarray(best.length_scale, dtype=np.float64), features.spread.size)
         table = replace(table, features=features.table(scales, True))
@@ -252,14 +252,14 @@ def _candidates(proposed: Kernel, table: Selection, features: Features) -> list[
     return list(dict.fromkeys(reversed(out)))
 
 
-def _told(table: Selection, judged: dict[Kernel, LossPath], best: Kernel, n_rows: int) -> Selection:
+def _told(table: Selection, judged: dict[Kernel, LossPath], best: Kernel, sample: LossRows) -> Selection:
     rows = [
         {
             "kernel": kernel.name,
             "length_scale": list(np.atleast_1d(getattr(kernel, "length_scale", math.nan))),
-            "rows": n_rows,
-            "left_out_loss": path.lowest,
-            "score": path.score,
+            "rows": len(sample.y),
+            "left_out_loss": sample.unit * path.lowest,
+            "score": sample.unit * path.score,
             "chosen": kernel is best,
         }
         for kernel, path in sorted(judged.items(), key=lambda pair: pair[0] is not best)

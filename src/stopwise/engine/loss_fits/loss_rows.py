@@ -36,6 +36,8 @@ class LossRows:
     weights: Array
     counts: Array | None = None
     """How many observations each row stands for; None for one each."""
+    unit: float = 1.0
+    """What a loss of 1 is in the units of y."""
 
     def take(self, rows: Array) -> LossRows:
         """Some of the rows, or all in another order."""
