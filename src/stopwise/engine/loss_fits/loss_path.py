@@ -71,6 +71,9 @@ class LossPath:
 def walk(problem: LossProblem, *, allowance: float = 0.5, final: bool = True) -> LossPath:
     """Go along the clock from the constant fit, and stop by the rule; not `final`: at the minimum, roughly."""
     readings = [problem.constant]
+    if np.ptp(problem.y) == 0 and problem.intercept:  # nothing is compared
+        evidence = Evidence("prudent", problem.constant.left_out_mean)
+        return LossPath(tuple(readings), readings[0], Stop(None, 0.0, Reason.ZERO, evidence))
     ratio, rise = (RATIO, _RISE_ERRORS) if final else (ROUGH_RATIO, _ROUGH_RISE_ERRORS)
     for step_sum in _clock(problem, ratio):
         readings.append(minimise(problem, step_sum, readings[-1], COARSE))
