@@ -226,6 +226,11 @@ def test_class_weights_that_are_no_weights_are_refused(moons, weight):
         sw.KernelGradientClassifier(GIVEN, class_weight={0: 1, 1: weight}).fit(*moons)
 
 
+def test_too_few_rows_to_choose_by_are_warned_of():
+    with pytest.warns(sw.exceptions.StopwiseWarning, match="4 rows are too few to choose a kernel by"):
+        sw.KernelGradientClassifier().fit(X4, [0, 1, 0, 1])
+
+
 def test_mixed_labels_are_refused():
     with pytest.raises(TypeError, match="of one type"):
         sw.KernelGradientClassifier(GIVEN).fit(X4, np.array(["a", 1, "a", 1], dtype=object))

@@ -153,6 +153,32 @@ def test_deviations_and_batches_are_for_squares(sine):
         sw.KernelGradientRegressor(KERNEL, loss="huber", solver="nystrom").partial_fit(X, y)
 
 
+def test_what_only_squares_leave_is_refused_in_words(sine):
+    X, _, y = sine
+    model = sw.KernelGradientRegressor(KERNEL, loss="huber").fit(X, y)
+    assert not hasattr(model, "path_")
+    for name in ("path_", "noise_std_", "eigenvalues_"):
+        with pytest.raises(AttributeError, match=r'fitted under the huber loss.*loss="squared"'):
+            getattr(model, name)
+    with pytest.raises(ValueError, match=r'refit is for loss="squared".*huber loss: use fit'):
+        model.refit(-y)
+    with pytest.raises(ValueError, match="huber loss: use fit"):
+        model.set_params(loss="squared").refit(-y)
+
+
+@pytest.mark.parametrize("loss", ["huber", "quantile", "poisson"])
+def test_a_response_that_does_not_vary_is_called_that(loss):
+    model = sw.KernelGradientRegressor(loss=loss).fit(np.arange(20.0)[:, None], np.full(20, 3.0))
+    assert sw.explain(model) == "The fit is constant: the response does not vary."
+    assert np.allclose(model.predict([[2.5]]), 3.0)
+
+
+@pytest.mark.parametrize("loss", ["huber", "quantile", "poisson"])
+def test_too_few_rows_to_choose_by_are_warned_of(loss):
+    with pytest.warns(sw.exceptions.StopwiseWarning, match="4 rows are too few to choose a kernel by"):
+        sw.KernelGradientRegressor(loss=loss).fit(np.arange(4.0)[:, None], [1, 3, 2, 5])
+
+
 @pytest.mark.parametrize("loss", ["quantile", "poisson"])
 def test_the_published_path_refuses_losses_without_bounded_curvature(sine, loss):
     X, _, y = sine

@@ -15,6 +15,7 @@ from sklearn.utils.validation import column_or_1d
 from stopwise._support.arrays import Array
 from stopwise._support.threads import thread_count
 from stopwise._support.torch import on_host
+from stopwise.estimators.doubts import too_few_rows, warn_of_doubts
 from stopwise.estimators.fitted import fitted_of, tell_of_extrapolation
 from stopwise.estimators.intake import Intake, check_kind, names_of, take_covariates, take_rows
 from stopwise.estimators.learned import LearnedState, learned, published_kernel
@@ -74,7 +75,9 @@ class KernelGradientClassifier(LearnedState, ClassifierMixin, BaseEstimator):  #
         self._validate_params()
         thread_count(self.n_jobs)
         classes, intake = self._take(X, y, sample_weight)
-        self._fitted = fit_under_loss(intake, LossPlan.of(self, len(classes)), classes)
+        fitted = fit_under_loss(intake, LossPlan.of(self, len(classes)), classes)
+        warn_of_doubts(too_few_rows(fitted.selection))
+        self._fitted = fitted
         return self
 
     def _take(self, X: object, y: object, sample_weight: object) -> tuple[Array, Intake]:
