@@ -36,6 +36,7 @@ def test_every_check_of_scikit_learn_passes(estimator, check):
 
 
 @pytest.mark.deep
+@pytest.mark.filterwarnings("ignore:4 rows are too few:stopwise.estimators.doubts.TrustWarning")
 @parametrize_with_checks([sw.KernelGradientClassifier()])
 def test_every_check_of_scikit_learn_passes_with_everything_chosen(estimator, check):
     run(check, estimator)
