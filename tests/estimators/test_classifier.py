@@ -7,9 +7,11 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_iris, make_moons
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import stopwise as sw
+from stopwise.estimators.fitted import fitted_of
 
 GIVEN = sw.kernels.Gaussian(0.7)
 
@@ -34,6 +36,7 @@ def test_every_check_of_scikit_learn_passes(estimator, check):
 
 
 @pytest.mark.deep
+@pytest.mark.filterwarnings("ignore:4 rows are too few:stopwise.estimators.doubts.TrustWarning")
 @parametrize_with_checks([sw.KernelGradientClassifier()])
 def test_every_check_of_scikit_learn_passes_with_everything_chosen(estimator, check):
     run(check, estimator)
@@ -77,6 +80,69 @@ def test_balanced_weights_are_those_weights(moons):
     one = sw.KernelGradientClassifier(GIVEN, class_weight="balanced").fit(X, y)
     other = sw.KernelGradientClassifier(GIVEN).fit(X, y, sample_weight=weights)
     assert np.allclose(one.predict_proba(X), other.predict_proba(X))
+
+
+def curve(n_classes, n=150):
+    """Labels that a curve in one covariate makes likely."""
+    rng = np.random.default_rng(1)
+    X = rng.uniform(size=(n, 1))
+    return X, np.digitize(4 * (X[:, 0] - 0.5) + rng.logistic(size=n) / 2, [0.0, 1.0][: n_classes - 1]), rng
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_table_twice_and_equal_weights_of_rows_or_classes_are_no_weights(n_classes):
+    X, y, _ = curve(n_classes)
+    plain = sw.KernelGradientClassifier().fit(X, y)
+    equal = sw.KernelGradientClassifier(class_weight=dict.fromkeys(range(n_classes), 3))
+    for other in (
+        sw.KernelGradientClassifier().fit(np.tile(X, (2, 1)), np.tile(y, 2)),
+        sw.KernelGradientClassifier().fit(X, y, sample_weight=np.full(len(y), 2.0)),
+        sw.KernelGradientClassifier().fit(X, y, sample_weight=np.full(len(y), 1e-3)),
+        equal.fit(X, y),
+    ):
+        assert np.allclose(other.predict_proba(X), plain.predict_proba(X), atol=1e-6)
+        assert other.stop_.evidence.criterion == pytest.approx(plain.stop_.evidence.criterion)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_whole_number_weights_are_rows_written_down_so_often(n_classes):
+    X, y, rng = curve(n_classes)
+    times = rng.integers(0, 4, len(y))
+    rows = rng.permutation(np.repeat(np.arange(len(y)), times))
+    for settings in ({}, {"class_weight": "balanced"}):
+        one = sw.KernelGradientClassifier(**settings).fit(X, y, sample_weight=times)
+        other = sw.KernelGradientClassifier(**settings).fit(X[rows], y[rows])
+        assert np.allclose(one.predict_proba(X), other.predict_proba(X), atol=1e-6)
+
+
+def test_labels_that_agree_by_chance_are_an_observation_each():
+    """On ten levels of X the likelihood of 0/1 labels is that of their sums."""
+    rng = np.random.default_rng(5)
+    X = rng.integers(0, 10, (500, 1)) / 9
+    y = (rng.uniform(size=500) < 0.2 + 0.6 * X[:, 0]).astype(int)
+    given = sw.KernelGradientClassifier(GIVEN).fit(X, y)
+    table, times = np.unique(np.column_stack([X, y]), axis=0, return_counts=True)
+    summed = sw.KernelGradientClassifier(GIVEN).fit(table[:, :1], table[:, 1].astype(int), sample_weight=times)
+    assert np.allclose(given.predict_proba(X), summed.predict_proba(X), atol=1e-6)
+    assert fitted_of(given).n_samples == 500
+    nudged = sw.KernelGradientClassifier(GIVEN).fit(X + 1e-7 * rng.normal(size=X.shape), y)
+    assert np.allclose(given.predict_proba(X), nudged.predict_proba(X), atol=5e-3)
+
+
+def test_balanced_weights_order_rare_positives_as_well_and_tell_the_loss_they_have():
+    rng = np.random.default_rng(0)
+
+    def draw(n):
+        X = rng.normal(size=(n, 2))
+        return X, rng.uniform(size=n) < 1 / (1 + np.exp(3 - 1.5 * np.sin(2 * X[:, 0]) - X[:, 1]))
+
+    (X, y), (new, seen) = draw(400), draw(4000)
+    plain, even = (sw.KernelGradientClassifier(class_weight=each).fit(X, y) for each in (None, "balanced"))
+    ranks = [roc_auc_score(seen, model.predict_proba(new)[:, 1]) for model in (plain, even)]
+    assert ranks[1] > ranks[0] - 0.03
+    weights = 1 / np.bincount(seen)[seen.astype(int)]
+    truth = log_loss(seen, even.predict_proba(new), sample_weight=weights)
+    assert even.stop_.evidence.criterion == pytest.approx(truth, rel=0.1)
 
 
 def test_left_out_probabilities_are_calibrated_or_made_so(moons):
@@ -153,6 +219,17 @@ def test_bad_labels_are_refused_and_leave_nothing_behind(y, match):
         model.fit(X4, y)
     with pytest.raises(NotFittedError):
         model.predict(X4)
+
+
+@pytest.mark.parametrize("weight", [0, -1, np.nan, np.inf])
+def test_class_weights_that_are_no_weights_are_refused(moons, weight):
+    with pytest.raises(ValueError, match="class_weight must be finite and above 0"):
+        sw.KernelGradientClassifier(GIVEN, class_weight={0: 1, 1: weight}).fit(*moons)
+
+
+def test_too_few_rows_to_choose_by_are_warned_of():
+    with pytest.warns(sw.exceptions.StopwiseWarning, match="4 rows are too few to choose a kernel by"):
+        sw.KernelGradientClassifier().fit(X4, [0, 1, 0, 1])
 
 
 def test_mixed_labels_are_refused():

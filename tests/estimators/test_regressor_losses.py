@@ -40,12 +40,47 @@ def test_outliers_do_not_rule_huber(sine):
     assert error("squared", spoilt) > 5 * error("huber", spoilt)
 
 
+@pytest.mark.parametrize(("settings", "degree"), [({"loss": "huber"}, 2), ({"loss": "quantile", "quantile": 0.8}, 1)])
+def test_what_is_told_of_losses_is_in_the_units_of_y(sine, settings, degree):
+    X, _, y = sine
+    one, other = (sw.KernelGradientRegressor("gaussian", **settings).fit(X, factor * y) for factor in (1, 100))
+    for name in ("criterion", "lowest", "standard_error"):
+        assert other.stop_.details[name] == pytest.approx(100**degree * one.stop_.details[name], rel=1e-3)
+    for name in ("left_out_loss", "score"):
+        assert other.selection_.tried[0][name] == pytest.approx(100**degree * one.selection_.tried[0][name], rel=1e-3)
+    assert f"{other.stop_.details['criterion']:.4g} a row" in sw.explain(other)
+    fresh = np.random.default_rng(9).random((2000, 1))
+    new = 300 * np.sin(6 * fresh[:, 0]) + 100 * np.random.default_rng(10).normal(size=2000)
+    seen = np.mean(other.loss_.value(new, other.predict(fresh)[:, None]))
+    assert other.stop_.details["criterion"] == pytest.approx(seen, rel=0.2)
+    if degree == 1:
+        assert other.calibration_.shift == pytest.approx(100 * one.calibration_.shift, rel=1e-2)
+
+
 def test_units_of_y_do_not_matter(sine):
     X, _, y = sine
     for loss in ("huber", "quantile"):
         one = sw.KernelGradientRegressor(KERNEL, loss=loss).fit(X, y).predict(X)
         other = sw.KernelGradientRegressor(KERNEL, loss=loss).fit(X, 1e6 * y + 3e7).predict(X)
         assert np.allclose((other - 3e7) / 1e6, one, atol=1e-4)
+
+
+@pytest.mark.parametrize("loss", ["huber", "quantile", "poisson"])
+def test_weights_are_copies_and_have_no_unit(sine, loss):
+    X, _, y = sine
+    X, y = X[:120], np.round(np.abs(y[:120])) if loss == "poisson" else y[:120]
+    rng = np.random.default_rng(4)
+    times = rng.integers(0, 4, len(y))
+    again = rng.permutation(np.repeat(np.arange(len(y)), times))
+
+    def fit(*rows, weights=None):
+        return sw.KernelGradientRegressor(loss=loss).fit(*rows, sample_weight=weights).predict(X)
+
+    plain, weighted = fit(X, y), fit(X, y, weights=times)
+    for other in (fit(np.tile(X, (2, 1)), np.tile(y, 2)), fit(X, y, weights=np.full(len(y), 1e-3))):
+        assert np.allclose(other, plain, rtol=1e-6)
+    for other in (fit(X[again], y[again]), fit(X, y, weights=0.3 * times)):
+        assert np.allclose(other, weighted, rtol=1e-6)
 
 
 @pytest.mark.parametrize("settings", [{"loss": "huber"}, {"loss": "quantile"}, {"loss": "quantile", "quantile": 0.9}])
@@ -116,6 +151,32 @@ def test_deviations_and_batches_are_for_squares(sine):
         model.predict(X, return_std=True)
     with pytest.raises(ValueError, match='are for loss="squared"'):
         sw.KernelGradientRegressor(KERNEL, loss="huber", solver="nystrom").partial_fit(X, y)
+
+
+def test_what_only_squares_leave_is_refused_in_words(sine):
+    X, _, y = sine
+    model = sw.KernelGradientRegressor(KERNEL, loss="huber").fit(X, y)
+    assert not hasattr(model, "path_")
+    for name in ("path_", "noise_std_", "eigenvalues_"):
+        with pytest.raises(AttributeError, match=r'fitted under the huber loss.*loss="squared"'):
+            getattr(model, name)
+    with pytest.raises(ValueError, match=r'refit is for loss="squared".*huber loss: use fit'):
+        model.refit(-y)
+    with pytest.raises(ValueError, match="huber loss: use fit"):
+        model.set_params(loss="squared").refit(-y)
+
+
+@pytest.mark.parametrize("loss", ["huber", "quantile", "poisson"])
+def test_a_response_that_does_not_vary_is_called_that(loss):
+    model = sw.KernelGradientRegressor(loss=loss).fit(np.arange(20.0)[:, None], np.full(20, 3.0))
+    assert sw.explain(model) == "The fit is constant: the response does not vary."
+    assert np.allclose(model.predict([[2.5]]), 3.0)
+
+
+@pytest.mark.parametrize("loss", ["huber", "quantile", "poisson"])
+def test_too_few_rows_to_choose_by_are_warned_of(loss):
+    with pytest.warns(sw.exceptions.StopwiseWarning, match="4 rows are too few to choose a kernel by"):
+        sw.KernelGradientRegressor(loss=loss).fit(np.arange(4.0)[:, None], [1, 3, 2, 5])
 
 
 @pytest.mark.parametrize("loss", ["quantile", "poisson"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +14,7 @@ from helpers.loss_cases import CASES, problem
 import stopwise as sw
 from stopwise.engine.loss_fits import loss_minimiser, loss_path, newton_equations
 from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser, minimise
-from stopwise.engine.loss_fits.loss_path import _constant_stands, _earliest, excess, walk
+from stopwise.engine.loss_fits.loss_path import _constant_stands, _earliest, excess, mean_and_error, walk
 from stopwise.engine.loss_fits.loss_rows import (
     EXACT_ROWS,
     LEAST_LANDMARKS,
@@ -22,7 +23,6 @@ from stopwise.engine.loss_fits.loss_rows import (
     enough_landmarks,
     kernel_problem,
     landmark_count,
-    merge_copies,
 )
 from stopwise.kernels import Gaussian, Laplace, Matern
 
@@ -221,7 +221,7 @@ def test_the_stop_is_the_earliest_within_half_a_standard_error():
 
 def test_an_earlier_dip_within_half_a_standard_error_is_the_stop():
     """Losses of ten rows at readings 0 to 4, the last the best: the second, a dip before a rise, is near enough."""
-    given, turns = SimpleNamespace(weights=np.ones(10), n_samples=10.0), np.tile([-1.0, 1.0], 5)
+    given, turns = SimpleNamespace(weights=np.ones(10), share=np.ones(10), n_samples=10.0), np.tile([-1.0, 1.0], 5)
     above = (9.0, 0.4, 9.0, 0.4, 0.0)  # standard errors
     readings = [
         SimpleNamespace(problem=given, step_sum=float(i), left_out_losses=2 + a / 10**0.5 + (a > 0) * turns)
@@ -233,7 +233,7 @@ def test_an_earlier_dip_within_half_a_standard_error_is_the_stop():
 
 @pytest.mark.parametrize(("gain", "stands"), [(1.0, True), (3.0, False)])
 def test_the_constant_fit_stands_where_losses_rise_from_it_and_are_nowhere_clearly_lower(gain, stands):
-    given, turns = SimpleNamespace(weights=np.ones(10), n_samples=10.0), np.tile([-1.0, 1.0], 5)
+    given, turns = SimpleNamespace(weights=np.ones(10), share=np.ones(10), n_samples=10.0), np.tile([-1.0, 1.0], 5)
     readings = [
         SimpleNamespace(problem=given, left_out_losses=losses, left_out_mean=losses.mean())
         for losses in (2 + a / 10**0.5 + (a != 0) * turns for a in (0.0, 0.5, -gain))
@@ -258,15 +258,44 @@ def test_no_allowance_stops_at_the_minimum():
     assert path.chosen.left_out_mean <= min(at.left_out_mean for at in path.readings) + 1e-9
 
 
-def test_copies_are_weights():
+@pytest.mark.parametrize("name", ["squared", "logistic", "softmax", "poisson", "huber"])
+def test_one_observation_of_a_row_is_left_out_at_a_time_with_its_share_of_the_weight(name):
+    plain, _ = problem(name, Gaussian(1.0), 30, 3)
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(30, 2)), rng.integers(0, 2, 30).astype(float)
-    weights = rng.integers(1, 4, 30).astype(float)
-    picked = rng.permutation(np.repeat(np.arange(30), weights.astype(int)))
-    one = merge_copies(X, y, weights)
-    other = merge_copies(X[picked], y[picked], np.ones(len(picked)))
-    assert np.array_equal(one.covariates, other.covariates)
-    assert np.array_equal(one.weights, other.weights)
+    weights, counts = rng.uniform(0.5, 4, 30), rng.integers(1, 4, 30).astype(float)
+    given = replace(plain, weights=weights, counts=counts)
+    found = minimise(given, 3.0, given.constant, 1e-10).left_out
+    for i in range(0, 30, 6):
+        less = weights.copy()
+        less[i] *= 1 - 1 / counts[i]
+        less = np.maximum(less, 1e-12)
+        without = replace(plain, weights=less)
+        slow = minimise(without, 3.0 * less.sum() / weights.sum(), without.constant, 1e-10).fitted[i]
+        assert np.allclose(found[i], slow, atol=1e-8 if name == "squared" else 0.03)
+
+
+def test_a_standard_error_counts_observations_and_not_weights():
+    """Six observations drawn over and over: the error of a weighted mean is that of sum w gap."""
+    rng = np.random.default_rng(0)
+    weights, counts = np.array([4.0, 1.0, 1.0]), np.array([2.0, 1.0, 3.0])
+    given = LossProblem(np.empty((3, 0)), np.zeros(3), weights, sw.losses.Squared(), counts=counts)
+    gap = np.array([1.0, -2.0, 0.5])
+    mean, error = mean_and_error(given, gap)
+    each = np.repeat(weights / counts * (gap - mean), counts.astype(int))
+    assert mean == pytest.approx(2.5 / 6)
+    drawn = each[rng.integers(0, 6, (100_000, 6))].mean(axis=1)
+    assert error == pytest.approx(drawn.std(), rel=0.01)
+
+
+def test_rows_stand_in_the_order_of_their_values():
+    rng = np.random.default_rng(0)
+    columns = rng.integers(0, 3, (40, 2)).astype(float), rng.integers(0, 2, 40).astype(float), rng.uniform(1, 2, 40)
+    one, order = LossRows(*columns, np.arange(40.0)).in_order(), rng.permutation(40)
+    other = LossRows(*(each[order] for each in columns), order.astype(float)).in_order()
+    for name in ("covariates", "y", "weights", "counts"):
+        assert np.array_equal(getattr(one, name), getattr(other, name))
+    table = np.column_stack([one.covariates, one.y])
+    assert np.array_equal(table, table[np.lexsort(table.T[::-1])])
 
 
 def test_features_of_all_rows_are_the_kernel_and_of_some_never_more():

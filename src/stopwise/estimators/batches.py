@@ -104,6 +104,10 @@ class BatchesMixin:
         if groups is not None:
             self._fitted = _refitted(self, groups, y)
             return self
+        if not isinstance(fitted, Fitted):
+            raise ValueError(
+                f'refit is for loss="squared", and this is a fit under the {fitted.loss.name} loss: use fit'
+            )
         with blas_threads(limit_of(self.n_jobs)):
             rows = _new_responses(fitted, y)
             plan = self.plan(fitted.kernel)

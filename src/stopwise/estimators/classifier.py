@@ -15,6 +15,7 @@ from sklearn.utils.validation import column_or_1d
 from stopwise._support.arrays import Array
 from stopwise._support.threads import thread_count
 from stopwise._support.torch import on_host
+from stopwise.estimators.doubts import too_few_rows, warn_of_doubts
 from stopwise.estimators.fitted import fitted_of, tell_of_extrapolation
 from stopwise.estimators.intake import Intake, check_kind, names_of, take_covariates, take_rows
 from stopwise.estimators.learned import LearnedState, learned, published_kernel
@@ -38,7 +39,7 @@ class KernelGradientClassifier(LearnedState, ClassifierMixin, BaseEstimator):  #
     rule : rule or name
         "auto" (`sw.rules.Prudent`), "loo", `Fixed(step_sum=...)`, or `Critical` for the published path.
     class_weight : dict, "balanced" or None
-        What each class counts for, times `sample_weight`.
+        What an observation of each class counts for, times `sample_weight`; only ratios count.
     n_landmarks : int or "auto"
         How many rows stand for all; "auto": every one of up to 400, of more ten for each effective dimension.
     kernel, relevance, fit_intercept, n_jobs, random_state, verbose
@@ -66,26 +67,46 @@ class KernelGradientClassifier(LearnedState, ClassifierMixin, BaseEstimator):  #
         return cls(published_kernel(kernel), loss=loss, **options)
 
     def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
-        """Fit to labels of any type; `sample_weight` are frequencies: a weight of 2 is the row twice."""
+        """Fit to labels of any type.
+
+        Of `sample_weight` only ratios count: a weight of 2 is the row twice, 0 is absence, and a row that was written
+        down twice is one observation of twice the weight (see "Weights, copies and intervals" in the docs).
+        """
         self._validate_params()
         thread_count(self.n_jobs)
         classes, intake = self._take(X, y, sample_weight)
-        self._fitted = fit_under_loss(intake, LossPlan.of(self, len(classes)), classes)
+        fitted = fit_under_loss(intake, LossPlan.of(self, len(classes)), classes)
+        warn_of_doubts(too_few_rows(fitted.selection))
+        self._fitted = fitted
         return self
 
     def _take(self, X: object, y: object, sample_weight: object) -> tuple[Array, Intake]:
         """The classes that count, and the rows with their codes as responses."""
         classes, codes = np.unique(take_labels(y), return_inverse=True)
         intake = take_rows(self, on_host(X), codes.astype(np.float64), on_host(sample_weight))
-        intake = intake.without_idle_rows(square=intake.is_gram(self.kernel_parameter()))
+        totals = np.bincount(codes, intake.weights)
+        intake = intake.observations(square=intake.is_gram(self.kernel_parameter()))
         counted, codes = np.unique(intake.responses[:, 0].astype(int), return_inverse=True)
         classes, weights = classes[counted], intake.weights
-        check_classes(classes, codes, weights)
+        check_classes(classes, np.bincount(codes, intake.counts), totals[counted])
         if self.class_weight is not None:
-            each = compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
-            weights = each[codes] * (1.0 if weights is None else weights)
+            weights = np.ones(len(codes)) if weights is None else weights
+            weights = weights * self._each_class(classes, np.bincount(codes, weights))[codes]
         responses = codes.astype(np.float64)[:, None]
         return classes, replace(intake, responses=responses, weights=weights, response_names=names_of(y))
+
+    def _each_class(self, classes: Array, totals: Array) -> Array:
+        """What `class_weight` makes an observation of each class count for, given the classes' total weights: the sum
+        over all observations stays as it is."""
+        each = 1 / totals
+        if self.class_weight != "balanced":
+            each = compute_class_weight(self.class_weight, classes=classes, y=classes)
+        if not np.all((each > 0) & np.isfinite(each)):
+            raise ValueError(
+                f"class_weight must be finite and above 0 for every class, got {self.class_weight}: leave out the rows "
+                "of a class that should not count"
+            )
+        return cast(Array, each * (totals.sum() / (each @ totals)))
 
     def _values(self, X: object) -> Array:
         """f at new rows, (n, q)."""
@@ -146,11 +167,11 @@ def take_labels(y: object) -> Array:
     return cast(Array, labels)
 
 
-def check_classes(classes: Array, codes: Array, weights: Array | None) -> None:
-    """Two classes at least, and two rows of each (or one that counts as two)."""
+def check_classes(classes: Array, counts: Array, totals: Array) -> None:
+    """Two classes at least, and two observations of each (or one that was given twice)."""
     if len(classes) < 2:
         raise ValueError(f"a classifier needs at least 2 classes, got one class, {classes[0]!r}: look at y")
-    alone = np.flatnonzero((np.bincount(codes) == 1) & (np.bincount(codes, weights) < 2))
+    alone = np.flatnonzero((counts < 2) & (totals < 2))
     if alone.size:
         raise ValueError(
             f"the class {classes[alone[0]]!r} has 1 row: give every class at least 2, or leave it out (a row left out "

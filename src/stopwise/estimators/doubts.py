@@ -78,7 +78,7 @@ def doubts(selection: Selection | None, solution: Solution, kept_rows: Array | N
 
     `kept_rows` number rows as they were given.
     """
-    reasons = [] if selection is None else _of_selection(selection)
+    reasons = too_few_rows(selection) + ([] if selection is None else _of_edge(selection))
     for column, stop in enumerate(solution.stops):
         path = solution.path.column(column)
         sigma = float(solution.noise_std[column]) / float(path.scale)
@@ -86,20 +86,23 @@ def doubts(selection: Selection | None, solution: Solution, kept_rows: Array | N
     return list(dict.fromkeys(reasons))
 
 
-def _of_selection(selection: Selection) -> list[str]:
-    reasons = []
-    rows = selection.n_samples
-    if rows < LEAST_ROWS:
-        reasons.append(
-            f"{rows:g} rows are too few to choose a kernel by (at least {LEAST_ROWS}): give kernel= and its "
-            "length_scale"
-        )
-    if selection.at_edge is not None and selection.edge_fall > _FALL[selection.at_edge]:
-        reasons.append(
-            f"the score was still falling at the {selection.at_edge} end of the length scales tried: give "
-            "length_scale= to look beyond, or rescale features that hold a few far-off values"
-        )
-    return reasons
+def too_few_rows(selection: Selection | None) -> list[str]:
+    """A sentence on a kernel that was chosen by hardly any rows."""
+    if selection is None or selection.n_samples >= LEAST_ROWS:
+        return []
+    return [
+        f"{selection.n_samples:g} rows are too few to choose a kernel by (at least {LEAST_ROWS}): give kernel= and its "
+        "length_scale"
+    ]
+
+
+def _of_edge(selection: Selection) -> list[str]:
+    if selection.at_edge is None or selection.edge_fall <= _FALL[selection.at_edge]:
+        return []
+    return [
+        f"the score was still falling at the {selection.at_edge} end of the length scales tried: give "
+        "length_scale= to look beyond, or rescale features that hold a few far-off values"
+    ]
 
 
 def _of_stop(path: Path, stop: Stop, sigma: float, kept_rows: Array | None = None) -> list[str]:

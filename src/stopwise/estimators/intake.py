@@ -203,14 +203,14 @@ class Intake:
             weight_unit=found.unit,
         )
 
-    def without_idle_rows(self, *, square: bool = False) -> Intake:
-        """The same without rows of weight zero; `square` as in `observations`."""
+    def without_idle_rows(self) -> Intake:
+        """The same without rows of weight zero."""
         if self.weights is None or np.all(self.weights > 0):
             return self
         keep = np.flatnonzero(self.weights)
         return replace(
             self,
-            covariates=self.covariates[np.ix_(keep, keep)] if square else self.covariates[keep],
+            covariates=self.covariates[keep],
             responses=self.responses[keep],
             weights=self.weights[keep],
             kept_rows=keep,

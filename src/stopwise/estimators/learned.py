@@ -16,7 +16,7 @@ from stopwise.estimators.notebook import StopDisplay
 from stopwise.estimators.prediction.response_groups import Each, ResponseGroups, groups_of
 from stopwise.kernels import Kernel, as_kernel
 from stopwise.kernels.stationary import Stationary
-from stopwise.losses import Squared
+from stopwise.losses import Loss, Squared
 
 
 def learned(
@@ -29,7 +29,16 @@ def learned(
 
     def get(self: object) -> Any:
         groups = groups_of(self)
-        value = read(fitted_of(self)) if groups is None else apart(groups, read)
+        try:
+            value = read(fitted_of(self)) if groups is None else apart(groups, read)
+        except AttributeError as error:
+            loss = getattr(error.obj, "loss", None)
+            if not isinstance(loss, Loss):
+                raise
+            raise AttributeError(
+                f"this {type(self).__name__} was fitted under the {loss.name} loss, which leaves no such "
+                f'attribute: {what} Fit with loss="squared" to have it, or ask `stop_` and `sw.explain` of this fit'
+            ) from error
         if optional and value is None:
             raise AttributeError(f"this {type(self).__name__} has no such attribute: {what}")
         return value

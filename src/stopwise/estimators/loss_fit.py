@@ -13,7 +13,7 @@ from stopwise._support.threads import blas_for, blas_threads
 from stopwise.engine.loss_fits.functional_descent import published_fit, published_stop
 from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser, minimise
 from stopwise.engine.loss_fits.loss_path import walk
-from stopwise.engine.loss_fits.loss_rows import LossRows, kernel_problem, merge_copies
+from stopwise.engine.loss_fits.loss_rows import LossRows, kernel_problem
 from stopwise.estimators.calibration import Calibration, calibrate
 from stopwise.estimators.fitted import LearnedFunction, check_numbers, of_rows
 from stopwise.estimators.intake import Intake
@@ -118,10 +118,10 @@ def fit_under_loss(intake: Intake, plan: LossPlan, classes: Array | None = None)
     y, weights = intake.responses[:, 0], np.ones(len(intake.responses)) if intake.weights is None else intake.weights
     plan.loss.check(y)
     middle, scale = 0.0, 1.0
-    if plan.loss.has_units:
+    if plan.loss.degree:
         middle, scale = weighted_quantile(y, weights, getattr(plan.loss, "quantile", 0.5)), spread_of(y, weights)
-    apart = isinstance(plan.kernel, Precomputed)  # a kernel matrix knows no copies
-    rows = (LossRows if apart else merge_copies)(intake.covariates, (y - middle) / scale, weights)
+    rows = LossRows(intake.covariates, (y - middle) / scale, weights, intake.counts, scale**plan.loss.degree)
+    rows = rows if isinstance(plan.kernel, Precomputed) else rows.in_order()
     asked, spread, left_out = plan.loss.rescaled(scale), spread_of(rows.y, rows.weights), np.zeros(len(rows.y))
     at: Minimiser | None = None
     for turn in range(3 if asked.resolved(spread) != asked else 1):
@@ -133,8 +133,22 @@ def fit_under_loss(intake: Intake, plan: LossPlan, classes: Array | None = None)
             given = plan.kernel, plan.relevance, plan.intercept, plan.seed
             choice = choose_for_loss(rows, plan.loss, plan.loss.targets(rows.y, left_out), *given)
         fitted, at = _stopped(intake, rows, plan, choice)
-    dual, intercept = scale * fitted.dual_coef, scale * fitted.intercept + middle
-    return replace(fitted, loss=plan.loss.rescaled(1 / scale), classes=classes, dual_coef=dual, intercept=intercept)
+    told = None if fitted.calibration is None else replace(fitted.calibration, shift=scale * fitted.calibration.shift)
+    return replace(
+        fitted,
+        loss=plan.loss.rescaled(1 / scale),
+        classes=classes,
+        stops=(_in_units_of_y(fitted.stops[0], rows.unit),),
+        dual_coef=scale * fitted.dual_coef,
+        intercept=scale * fitted.intercept + middle,
+        calibration=told,
+    )
+
+
+def _in_units_of_y(stop: Stop, unit: float) -> Stop:
+    """The same stop with every loss that it compared times a unit."""
+    losses = {name: vars(stop.evidence)[name] for name in ("criterion", "lowest", "standard_error")}
+    return stop.with_evidence(**{name: unit * loss for name, loss in losses.items() if loss is not None})
 
 
 def _stopped(intake: Intake, rows: LossRows, plan: LossPlan, choice: Chosen) -> tuple[LossFitted, Minimiser]:

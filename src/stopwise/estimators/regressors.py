@@ -20,7 +20,7 @@ from stopwise.engine.solvers.plan import Plan, Precision
 from stopwise.engine.solvers.solver_choice import DENSE_ROWS, choose_solver
 from stopwise.estimators.batches import BatchesMixin
 from stopwise.estimators.dask_collections import fit_collections
-from stopwise.estimators.doubts import doubts, lost_digits, warn_of_doubts
+from stopwise.estimators.doubts import doubts, lost_digits, too_few_rows, warn_of_doubts
 from stopwise.estimators.fitted import make_fitted
 from stopwise.estimators.intake import Intake, take_rows
 from stopwise.estimators.learned import LearnedState, learned, published_kernel
@@ -95,7 +95,9 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
             return self
         if self._under_loss:
             thread_count(self.n_jobs)
-            self._fitted = fit_under_loss(self._take(on_host(X), y, sample_weight), LossPlan.of(self))
+            under_loss = fit_under_loss(self._take(on_host(X), y, sample_weight), LossPlan.of(self))
+            warn_of_doubts(too_few_rows(under_loss.selection))
+            self._fitted = under_loss
             return self
         with blas_threads(limit_of(self.n_jobs)), Progress(self.verbose, "taking rows") as progress:
             rows = self._take(X, y, sample_weight).with_groups(groups)

@@ -35,10 +35,8 @@ class Loss(ABC):
     for_classes: ClassVar[bool] = False
     likelihood: ClassVar[bool] = False
     """Whether exp(-phi) is the probability of y, all of it: counts and residuals spread more than their mean tells."""
-    has_units: ClassVar[bool] = False
-    """Whether location and scale of y may be taken out first."""
-    discrete: ClassVar[bool] = False
-    """Whether responses agree by nature, so that rows which agree in all are samples and not copies of one."""
+    degree: ClassVar[int] = 0
+    """In the units of y: location and scale of y are taken out first where it is not 0."""
 
     @property
     def width(self) -> int:

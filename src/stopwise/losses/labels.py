@@ -19,7 +19,6 @@ class _Classes(Loss):
     """A loss of codes 0, ..., `width`."""
 
     for_classes: ClassVar[bool] = True
-    discrete: ClassVar[bool] = True
 
     @abstractmethod
     def of_each(self, f: Array) -> Array:

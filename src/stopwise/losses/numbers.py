@@ -33,7 +33,6 @@ class Squared(OneValueLoss):
 class _WithScale(OneValueLoss):
     """A loss with a scale in the units of y, the field `scale_name`; "auto": `spreads` times the residuals' spread."""
 
-    has_units: ClassVar[bool] = True
     scale_name: ClassVar[str]
     spreads: ClassVar[float]
 
@@ -76,6 +75,7 @@ class Huber(_WithScale):
 
     threshold: float | str = "auto"
     name: ClassVar[str] = "huber"
+    degree: ClassVar[int] = 2
     scale_name: ClassVar[str] = "threshold"
     spreads: ClassVar[float] = 1.345
 
@@ -103,6 +103,7 @@ class Quantile(_WithScale):
     quantile: float = 0.5
     smoothing: float | str = "auto"
     name: ClassVar[str] = "quantile"
+    degree: ClassVar[int] = 1
     scale_name: ClassVar[str] = "smoothing"
     spreads: ClassVar[float] = 0.2
 
@@ -125,7 +126,6 @@ class Poisson(OneValueLoss):
     """phi = exp(f) - y f - (y - y log y), half the deviance of a count; f is the logarithm of the mean."""
 
     name: ClassVar[str] = "poisson"
-    discrete: ClassVar[bool] = True
 
     def derivatives(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
         mean = np.exp(np.minimum(f, _HIGHEST))

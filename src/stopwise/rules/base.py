@@ -36,8 +36,8 @@ class Reason(Enum):
 class Evidence:
     """What decided: the rule by its name and the numbers that it compared. A field that does not apply is None.
 
-    Errors and residuals are squared and in problem units (y centred and scaled); `hilbert_radius` and `noise_std` are
-    in the units of y.
+    Errors and residuals are squared and in problem units (y centred and scaled); losses, `hilbert_radius` and
+    `noise_std` are in the units of y.
     """
 
     rule: str | None = None

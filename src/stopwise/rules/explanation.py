@@ -65,6 +65,8 @@ def _under_loss(stop: Stop) -> str:
     if stop.reason is Reason.FIXED:
         return f"{fit}, which was given."
     if stop.reason is Reason.ZERO:
+        if seen.lowest is None:
+            return "The fit is constant: the response does not vary."
         return "The fit is constant: no minimiser on the path predicts left-out rows better than chance would."
     loss, near = f"left-out loss, {seen.criterion:.4g} a row, is", f"within {seen.allowance:g} standard errors of"
     if seen.lowest_step_sum == stop.step_sum:

@@ -209,7 +209,8 @@ def choose_for_loss(
     rows: LossRows, loss: Loss, targets: Array, given: Kernel | None, relevance: bool | str, intercept: bool, seed: int
 ) -> Chosen:
     """The kernel for a loss; `targets` (n, q) stand for the responses where squares propose."""
-    problem = make_problem(rows.covariates, targets, rows.weights, intercept=True, seed=seed)
+    seen = rows.counts if loss.for_classes else rows.weights  # the weight of a label says nothing of its noise
+    problem = make_problem(rows.covariates, targets, seen, intercept=True, seed=seed)
     if given is not None and not (isinstance(given, Stationary) and given.needs_scale):
         return choose_kernel(problem, given, relevance)
     with blas_threads(1):
@@ -219,7 +220,7 @@ def choose_for_loss(
         x = rows.covariates if proposed.features is None else rows.covariates[:, proposed.features]
         n_judged, n_landmarks = JUDGED_CLASSES if loss.for_classes else JUDGED_NUMBERS
         picked = np.sort(np.random.default_rng(seed).permutation(len(rows.y))[:n_judged])
-        sample = LossRows(x[picked], rows.y[picked], rows.weights[picked])
+        sample = replace(rows, covariates=x).take(picked)
         if len(table) == 0 or len(np.unique(sample.y)) < 2:
             return proposed
         features = look_at_features(rows.covariates, rows.weights)
@@ -228,7 +229,7 @@ def choose_for_loss(
         settings = sample, loss, some, seed, intercept
         judged = {each: walk(kernel_problem(each, *settings), final=False) for each in candidates}
     best = min(candidates, key=lambda each: round(judged[each].score, 9))
-    table = _told(table, judged, best, len(sample.y))
+    table = _told(table, judged, best, sample)
     if isinstance(best, Stationary):  # an average keeps the table of what was proposed
         scales = np.broadcast_to(np.asarray(best.length_scale, dtype=np.float64), features.spread.size)
         table = replace(table, features=features.table(scales, True))
@@ -251,14 +252,14 @@ def _candidates(proposed: Kernel, table: Selection, features: Features) -> list[
     return list(dict.fromkeys(reversed(out)))
 
 
-def _told(table: Selection, judged: dict[Kernel, LossPath], best: Kernel, n_rows: int) -> Selection:
+def _told(table: Selection, judged: dict[Kernel, LossPath], best: Kernel, sample: LossRows) -> Selection:
     rows = [
         {
             "kernel": kernel.name,
             "length_scale": list(np.atleast_1d(getattr(kernel, "length_scale", math.nan))),
-            "rows": n_rows,
-            "left_out_loss": path.lowest,
-            "score": path.score,
+            "rows": len(sample.y),
+            "left_out_loss": sample.unit * path.lowest,
+            "score": sample.unit * path.score,
             "chosen": kernel is best,
         }
         for kernel, path in sorted(judged.items(), key=lambda pair: pair[0] is not best)

@@ -8,9 +8,10 @@ from typing import Any, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise.copies import find_observations
 from stopwise.engine.loss_fits.loss_minimiser import Minimiser, minimise
 from stopwise.engine.loss_fits.loss_path import walk
-from stopwise.engine.loss_fits.loss_rows import kernel_problem, merge_copies
+from stopwise.engine.loss_fits.loss_rows import LossRows, kernel_problem
 from stopwise.estimators.calibration import reliability
 from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.loss_fit import LossFitted
@@ -62,7 +63,9 @@ def classes_along_clock(model: Any, rows: ShownRows) -> list[tuple[Minimiser, Le
     fitted = cast(LossFitted, fitted_of(model))
     some = rows.take(np.sort(np.random.default_rng(0).permutation(len(rows))[:_CLOCK_ROWS]))
     used = some.features if fitted.features is None else some.features[:, fitted.features]
-    merged = merge_copies(used, some.responses[:, 0], some.weights)
+    found = find_observations(used, some.responses, some.weights)
+    weights = np.ones(len(found.first)) if found.weights is None else found.weights
+    merged = LossRows(used[found.first], some.responses[found.first, 0], weights, found.counts).in_order()
     count = model.n_landmarks if isinstance(model.n_landmarks, int) else None
     path = walk(kernel_problem(fitted.kernel, merged, fitted.loss, count, 0, model.fit_intercept))
     stop = minimise(path.chosen.problem, float(fitted.stops[0].step_sum), path.chosen)

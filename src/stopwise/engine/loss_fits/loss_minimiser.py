@@ -51,6 +51,8 @@ class LossProblem:
     intercept: bool = True
     kernel_scale: float = 1.0
     """The kernel's mean diagonal, before any centring: what a penalty is small or large against."""
+    counts: Array | None = None
+    """How many observations of equal weight each row stands for; None for one each."""
 
     @cached_property
     def n_samples(self) -> float:
@@ -63,9 +65,9 @@ class LossProblem:
         return self.loss.likelihood and self.loss.width == 1
 
     @cached_property
-    def removed(self) -> Array:
-        """How much of its weight a row loses when it is left out."""
-        return np.minimum(self.weights, 1.0) if self.loss.discrete else self.weights
+    def share(self) -> Array:
+        """The part of its weight that a row loses when one of its observations is left out."""
+        return np.ones(len(self.y)) if self.counts is None else 1 / self.counts
 
     @cached_property
     def design(self) -> Array:
@@ -175,15 +177,12 @@ class Minimiser:
 
     @cached_property
     def left_out(self) -> Array:
-        """Predictions (n, q) of every row by the fit without it; NaN where a row fits itself alone.
-
-        Of classes and counts one sample is left out, of other responses a row with all its weight.
-        """
+        """Predictions (n, q) of an observation of every row by the fit without it; NaN where it fits itself alone."""
         problem, a = self.problem, self.leverage
         one = np.eye(problem.loss.width)
-        share = problem.removed / problem.weights
-        slopes = share[:, None, None] * self.parts[1][:, :, None]
-        left = one - share[:, None, None] * (a @ self.equations.curvature)
+        share = problem.share[:, None, None]
+        slopes = share * self.parts[1][:, :, None]
+        left = one - share * (a @ self.equations.curvature)
         alone = np.linalg.det(left) < _LEAST_LEFT
         left[alone] = one
         shift = np.linalg.solve(left, a @ slopes)[:, :, 0]
@@ -204,7 +203,7 @@ class Minimiser:
         and curvatures W_i without the row. X H_i^-1 X' = B + B_i (I - W_i A_i)^-1 W_i B_i', with B = X H^-1 X'.
         """
         problem, (n, q), size = self.problem, shift.shape, np.linalg.norm(shift, axis=1)
-        share, turned, weights = problem.removed / problem.weights, left.transpose(0, 2, 1), problem.weights[:, None]
+        share, turned, weights = problem.share, left.transpose(0, 2, 1), problem.weights[:, None]
         curvature, between, slopes = self.equations.curvature, self.equations.joint(), self.parts[1]
         out, rows, at, last, damping = shift.copy(), np.arange(n), np.zeros((n, n, q)), np.full(n, np.inf), np.ones(n)
         for _ in range(1 + _MORE_STEPS):

@@ -71,6 +71,9 @@ class LossPath:
 def walk(problem: LossProblem, *, allowance: float = 0.5, final: bool = True) -> LossPath:
     """Go along the clock from the constant fit, and stop by the rule; not `final`: at the minimum, roughly."""
     readings = [problem.constant]
+    if np.ptp(problem.y) == 0 and problem.intercept:  # nothing is compared
+        evidence = Evidence("prudent", problem.constant.left_out_mean)
+        return LossPath(tuple(readings), readings[0], Stop(None, 0.0, Reason.ZERO, evidence))
     ratio, rise = (RATIO, _RISE_ERRORS) if final else (ROUGH_RATIO, _ROUGH_RISE_ERRORS)
     for step_sum in _clock(problem, ratio):
         readings.append(minimise(problem, step_sum, readings[-1], COARSE))
@@ -108,12 +111,12 @@ def excess(one: Minimiser, best: Minimiser) -> tuple[float, float]:
 
 
 def mean_and_error(problem: LossProblem, gap: Array) -> tuple[float, float]:
-    """The mean of a value for each row, and its standard error."""
+    """The mean of a value for each row, and its standard error over observations."""
     w, n = problem.weights, problem.n_samples
     if not np.all(np.abs(gap) < _LARGEST):
         return math.inf, 0.0
     mean = float(w @ gap) / n
-    return mean, math.sqrt(float(w @ (gap - mean) ** 2)) / n
+    return mean, math.sqrt(float((w**2 * problem.share) @ (gap - mean) ** 2)) / n
 
 
 def _constant_stands(readings: list[Minimiser], allowance: float) -> bool:

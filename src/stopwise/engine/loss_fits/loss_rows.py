@@ -1,4 +1,4 @@
-"""Rows for a loss: copies merged into weights, and features whose inner products are (or stand for) the kernel.
+"""Rows for a loss: observations in a fixed order, and features whose inner products are (or stand for) the kernel.
 
 Up to `EXACT_ROWS` rows the features reproduce the kernel matrix; beyond, they are those of landmarks (Nystrom), which
 cost n m^2 a Newton step.
@@ -7,7 +7,7 @@ cost n m^2 a Newton step.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -29,17 +29,26 @@ PER_DIMENSION, LEAST_LANDMARKS = 10.0, 150
 
 @dataclass(frozen=True)
 class LossRows:
-    """Covariates (n, d), responses or class codes (n,) and weights (n,), in an order that their own values fix."""
+    """Covariates (n, d), responses or class codes (n,), and weights (n,) that add up to the number of observations."""
 
     covariates: Array
     y: Array
     weights: Array
+    counts: Array | None = None
+    """How many observations each row stands for; None for one each."""
+    unit: float = 1.0
+    """What a loss of 1 is in the units of y."""
 
+    def take(self, rows: Array) -> LossRows:
+        """Some of the rows, or all in another order."""
+        counts = None if self.counts is None else self.counts[rows]
+        return replace(
+            self, covariates=self.covariates[rows], y=self.y[rows], weights=self.weights[rows], counts=counts
+        )
 
-def merge_copies(covariates: Array, y: Array, weights: Array) -> LossRows:
-    """Rows that agree in covariates and response become one of their total weight; sorted, so that order is nothing."""
-    rows, became = np.unique(np.column_stack([covariates, y]), axis=0, return_inverse=True)
-    return LossRows(rows[:, :-1], rows[:, -1], np.bincount(became, weights))
+    def in_order(self) -> LossRows:
+        """The rows in the order of their values, so that the order given is nothing."""
+        return self.take(np.lexsort([self.weights, self.y, *self.covariates.T[::-1]]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,5 +109,11 @@ def kernel_problem(
     features = features - mean
     _, turn = scipy.linalg.eigh(weighted_gram(features, weights), driver="evd", check_finite=False)
     turn = turn[:, ::-1]
-    back = {"projection": projection @ turn, "landmarks": picked, "mean": mean @ turn, "exact": m == n}
+    back = {
+        "projection": projection @ turn,
+        "landmarks": picked,
+        "mean": mean @ turn,
+        "exact": m == n,
+        "counts": rows.counts,
+    }
     return KernelProblem(features @ turn, rows.y, weights, loss, intercept, scale or 1.0, **back)
