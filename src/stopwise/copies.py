@@ -75,8 +75,14 @@ def left_out_weights(weights: Array, counts: Array | None = None) -> Array:
     return cast(Array, weighed * (weights.sum() / weighed.sum()))
 
 
-def find_observations(covariates: Rows, responses: Array, weights: Array | None = None) -> Observations:
-    """The observations in rows (n, d) with responses (n, q) and weights (n,), which may be zero."""
+def find_observations(
+    covariates: Rows, responses: Array, weights: Array | None = None, *, labels: bool = False
+) -> Observations:
+    """The observations in rows (n, d) with responses (n, q) and weights (n,), which may be zero.
+
+    `labels`: responses are classes. Where labels are nearly certain rows of equal X agree whether copied or not, and
+    only X can tell: copies have twins that its columns, each shuffled, would not have.
+    """
     given = np.ones(len(responses)) if weights is None else np.asarray(weights, dtype=np.float64)
     kept, n_given = np.flatnonzero(given > 0), len(given)
     if len(kept) < n_given:
@@ -90,7 +96,7 @@ def find_observations(covariates: Rows, responses: Array, weights: Array | None 
     times = given if np.all(given == np.floor(given)) else np.ones(len(given))
     seen = _without_repeats(np.bincount(same, weights=times))
     agreement = _agreement(covariates, same_x, same_y, same, seen)
-    if agreement is None or agreement > COPIES:
+    if agreement is None or (agreement > COPIES and not (labels and _meet_by_chance(covariates, same_x))):
         return _assemble(kept, n_given, same, given, np.ones(int(same.max()) + 1), agreement)
     if times is not given:  # rows that differ in precision are left out one by one
         same = _paired(same, _numbered(given[:, None]))
@@ -204,6 +210,17 @@ def _agreement(covariates: Rows, same_x: Array, same_y: Array, same: Array, seen
     common = np.asarray(table[shared].multiply(table[nearest]).sum(axis=1)).ravel()
     near = float((common / size[nearest]).sum() / size[shared].sum())
     return (inside - near) / (1 - near) if near < 1 else 0.0
+
+
+def _meet_by_chance(covariates: Rows, same_x: Array) -> bool:
+    """Whether at least half as many rows would share their X with another one if every column were shuffled alone.
+
+    One column is the same shuffled, and tells nothing: never.
+    """
+    rng, rows = np.random.default_rng(0), on_host(covariates)
+    shuffled = _numbered(rng.permuted(rows, axis=0))
+    found, by_chance = (int((np.bincount(same)[same] > 1).sum()) for same in (same_x, shuffled))
+    return rows.shape[1] > 1 and by_chance > (1 - COPIES) * found
 
 
 def _nearest_other(covariates: Rows, same_x: Array, asked: Array) -> Array:

@@ -141,3 +141,16 @@ def test_a_left_out_error_counts_by_the_inverse_of_its_variance():
         assert found.sum() == pytest.approx(weights.sum(), rel=1e-12)
     np.testing.assert_allclose(left_out_weights(np.full(5, 1.0)), 1.0, rtol=1e-15)
     np.testing.assert_allclose(left_out_weights(counts, counts), counts, rtol=1e-15)
+
+
+@pytest.mark.parametrize("wrong", [0.0, 0.02])
+def test_nearly_certain_labels_on_a_grid_are_observations_and_rows_written_down_again_are_not(wrong):
+    """Rows of equal X agree in either case: only twins that shuffled columns would not have are copies."""
+    rng = np.random.default_rng(0)
+    grid = rng.integers(0, 4, (300, 3)).astype(float)
+    labels = (grid[:, 0] + grid[:, 1] > 3) ^ (rng.uniform(size=300) < wrong)
+    assert find_observations(grid, labels[:, None].astype(float), labels=True).n_observations == 300
+    X = rng.normal(size=(300, 3))
+    labels = (X[:, 0] > 0) ^ (rng.uniform(size=300) < wrong)
+    some = np.append(np.arange(300), rng.permutation(300)[:60])
+    assert find_observations(X[some], labels[some, None].astype(float), labels=True).n_observations == 300

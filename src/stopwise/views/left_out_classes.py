@@ -63,7 +63,7 @@ def classes_along_clock(model: Any, rows: ShownRows) -> list[tuple[Minimiser, Le
     fitted = cast(LossFitted, fitted_of(model))
     some = rows.take(np.sort(np.random.default_rng(0).permutation(len(rows))[:_CLOCK_ROWS]))
     used = some.features if fitted.features is None else some.features[:, fitted.features]
-    found = find_observations(used, some.responses, some.weights)
+    found = find_observations(used, some.responses, some.weights, labels=True)
     weights = np.ones(len(found.first)) if found.weights is None else found.weights
     merged = LossRows(used[found.first], some.responses[found.first, 0], weights, found.counts).in_order()
     count = model.n_landmarks if isinstance(model.n_landmarks, int) else None
