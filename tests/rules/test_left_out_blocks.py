@@ -151,3 +151,30 @@ def test_the_first_of_all_readings_within_the_allowance_is_taken():
     paired = Paired.of(table, 10.0)
     np.testing.assert_allclose(paired.excess / np.append(paired.spread[:3], 1.0), [0.02, 9.0, 0.9, 0.0], rtol=1e-9)
     assert [paired.earliest(a) for a in (0.0, 0.01, 0.02 * (1 + 1e-9), 5.0)] == [3, 3, 0, 0]
+
+
+@pytest.mark.parametrize("solver", ["krylov", "line", "factor", "nystrom"])
+def test_a_solver_that_cannot_leave_blocks_out_says_so_and_auto_takes_the_one_that_can(solver, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(80, 1))
+    y = np.sin(6 * X[:, 0]) + 0.3 * rng.normal(size=80)
+    with pytest.raises(ValueError, match=r'rule leave-block-out needs all eigenpairs, got .*use solver="dense"'):
+        sw.KernelRidgeRegressor("sobolev1", rule=sw.rules.LeaveBlockOut(8), solver=solver).fit(X, y)
+    monkeypatch.setattr("stopwise.engine.solvers.solver_choice.DENSE_ROWS", 50)
+    model = sw.KernelRidgeRegressor("sobolev1").fit(X, y, groups=np.repeat(np.arange(10), 8))
+    assert model.solver_ == "dense"
+    assert model.stop_.evidence.rule == "leave-block-out"
+    with pytest.raises(ValueError, match=r"refit does not know which rows hang together: use fit\(X, y, groups=\)"):
+        model.refit(-y)
+
+
+def test_a_stop_of_descent_before_the_allowance_is_said_to_be_its_own_minimum():
+    rng, x, noise = np.random.default_rng(0), np.arange(300) / 300, np.zeros(300)
+    for i in range(1, 300):
+        noise[i] = 0.8 * noise[i - 1] + 0.2 * rng.normal()
+    with pytest.warns(DependentRowsWarning):
+        model = sw.KernelGradientRegressor("sobolev1", rule=sw.rules.LeaveBlockOut(20)).fit(
+            x[:, None], np.sin(6 * x) + noise
+        )
+    assert model.stop_.beyond_allowance
+    assert "the error of its own path on blocks or groups of rows left out is smallest there" in sw.explain(model)

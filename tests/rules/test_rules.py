@@ -354,3 +354,13 @@ def test_hold_out_without_refit_predicts_from_its_training_half_alone(kernel):
     expected, spread = alone.predict(x[:7], return_std=True)
     assert np.allclose(mean, expected, atol=1e-10)
     assert np.allclose(std / spread, (std / spread)[0], atol=1e-10)  # one stop was chosen on the rows, one was given
+
+
+def test_steps_that_are_too_many_to_count_are_an_end_and_no_crossing():
+    """With steps 1/(t + 1) the clock is a logarithm: the crossing would take e^1000 of them."""
+    steps = sw.schedules.PolynomialDecay(0.5, 1.0)
+    stop = sw.stopping_time(1 / np.arange(1, 200.0) ** 2, steps, noise_std=0.01)
+    assert stop.step_sum < stop.evidence.critical_step_sum
+    assert stop.evidence.next_complexity < stop.evidence.next_threshold
+    assert stop.reason is sw.Reason.CAP
+    assert sw.stopping_time(1 / np.arange(1, 200.0) ** 2, steps, noise_std=10.0).reason is not sw.Reason.CAP

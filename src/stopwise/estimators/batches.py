@@ -108,6 +108,8 @@ class BatchesMixin:
             raise ValueError(
                 f'refit is for loss="squared", and this is a fit under the {fitted.loss.name} loss: use fit'
             )
+        if fitted.rule.needs_all_pairs and fitted.rule.block is None:
+            raise ValueError("refit does not know which rows hang together: use fit(X, y, groups=)")
         with blas_threads(limit_of(self.n_jobs)):
             rows = _new_responses(fitted, y)
             plan = self.plan(fitted.kernel)

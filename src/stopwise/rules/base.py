@@ -119,8 +119,13 @@ class Stop:
     @property
     def constant_stood(self) -> bool:
         """Whether the constant fit was taken though a later error is smaller by more than the allowance."""
+        return self.reason is Reason.ZERO and self.beyond_allowance
+
+    @property
+    def beyond_allowance(self) -> bool:
+        """Whether the error at the stop is above the smallest by more than the allowance."""
         seen = self.evidence
-        if self.reason is not Reason.ZERO or None in (seen.criterion, seen.lowest, seen.standard_error, seen.allowance):
+        if None in (seen.criterion, seen.lowest, seen.standard_error, seen.allowance):
             return False
         above = cast(float, seen.criterion) - cast(float, seen.lowest)
         return above > (1 + 1e-6) * cast(float, seen.allowance) * cast(float, seen.standard_error)
@@ -187,6 +192,8 @@ class Rule(ABC):
     """True where the criterion divides by the degrees of freedom that are left: unreadable near interpolation."""
     asks_worst_eigenvalue: ClassVar[bool] = False
     """True where the criterion is a maximum over eigenvalues, so that one unseen eigenvalue can change it."""
+    needs_all_pairs: ClassVar[bool] = False
+    """True where only all eigenpairs answer: errors of whole blocks of rows need what lies between these."""
     splits_rows: ClassVar[bool] = False
     """True where part of the rows is held out (`Data.split`)."""
     reads_clock_only: ClassVar[bool] = False

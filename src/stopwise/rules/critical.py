@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -116,6 +116,10 @@ class Critical(Rule):
         limit = path.step_sum_limit
         reason = Reason.CROSSING if critical <= limit else Reason.CAP
         stop = stop_at(path.filter, min(critical, limit), reason)
+        if isinstance(path.filter, SteppedFilter) and stop.reason is Reason.CROSSING and stop.iteration is not None:
+            after = float(path.filter.step_sum(stop.iteration + 1))
+            if after < (1 - 1e-9) * critical:  # the steps are more than can be counted
+                stop = replace(stop, reason=Reason.CAP)
         evidence = _evidence(path, density, stop, sigma, radius, radius, constant)
         return stop.with_evidence(critical_step_sum=critical, radius_capped=capped, **evidence)
 

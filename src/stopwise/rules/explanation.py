@@ -141,6 +141,8 @@ def _crossing(stop: Stop, path: Path) -> str:
 def _minimum(stop: Stop, path: Path) -> str:
     seen, rule, ridge = stop.evidence, stop.evidence.rule or "?", path.filter.name == "ridge"
     if seen.lowest_step_sum is not None and seen.allowance is not None:
+        if rule == "leave-block-out" and not ridge and stop.beyond_allowance:
+            return ": the error of its own path on blocks or groups of rows left out is smallest there."
         error = "whose leave-one-out error" if ridge else "of the clock at which ridge's leave-one-out error"
         error = "whose error on blocks or groups of rows left out" if rule == "leave-block-out" else error
         return (

@@ -19,7 +19,6 @@ from stopwise.exceptions import StopwiseWarning
 from stopwise.filters import Ridge
 from stopwise.path import Path
 from stopwise.rules.base import Data, Reason, Rule, Stop, clock_grid, stop_at
-from stopwise.rules.critical import Critical
 
 _ALONE = 0.5
 """Share of leave-one-out's degrees of freedom below which rows are said to hang together."""
@@ -125,6 +124,7 @@ class LeaveBlockOut(Rule):
     allowance: float = 0.5
     name: ClassVar[str] = "leave-block-out"
     needs_rows: ClassVar[bool] = True
+    needs_all_pairs: ClassVar[bool] = True
     divides_by_freedom: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -136,9 +136,6 @@ class LeaveBlockOut(Rule):
     @property
     def block(self) -> int | None:
         return None if self.size is None else int(self.size)
-
-    def without_rows(self) -> Rule:
-        return Critical(hilbert_radius="self")
 
     def sets(self, n_rows: int, data: Data | None) -> list[LeftOutSet]:
         """What is left out together."""
@@ -156,9 +153,7 @@ class LeaveBlockOut(Rule):
             return stop_at(path.filter, 0.0, Reason.ZERO)
         basis = path.spectrum.basis
         if basis is None or path.response is None or not path.spectrum.complete:
-            raise ValueError(
-                'LeaveBlockOut needs all eigenvectors: use solver="dense" (or "line" for one covariate), or fewer rows'
-            )
+            raise ValueError('LeaveBlockOut needs all eigenvectors: use solver="dense", or fewer rows')
         ridge = path.along(Ridge())
         blocks = Blocks(ridge, self.sets(len(basis.rows), data))
         grid = clock_grid(ridge)[1::4]

@@ -219,3 +219,14 @@ def test_the_plan_counts_rows_blocks_and_columns(rng):
     assert place.working_bytes(problem) > 8 * 1000 * 64
     plan = Plan(sw.kernels.Gaussian(), model()._filter(), sw.rules.GCV(), sw.noise.Evidence())
     assert place.column_limit(problem, plan) == 1000
+
+
+def test_few_rows_nearly_without_noise_are_left_out_with_all_their_digits(rng, on_cpu):
+    """From products in float32 leverages near 1 have none left: the stop was at twice the smallest left-out error."""
+    x = rng.uniform(-1, 1, size=(150, 2))
+    y = np.sin(3 * x[:, 0]) + x[:, 1] ** 2
+    kernel = sw.kernels.Matern(2.0, smoothness=2.5)
+    dense, there = (sw.KernelRidgeRegressor(kernel, solver=solver).fit(x, y) for solver in ("dense", "cuda"))
+    errors = dense.path_.leave_one_out_error(np.array([dense.step_sum_, there.step_sum_]))
+    assert there.stop_.certainty.settled
+    assert errors[1] <= 1.002 * errors[0]

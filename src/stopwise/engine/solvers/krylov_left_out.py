@@ -46,15 +46,24 @@ Predict = Callable[[Problem, Plan, Array, Array], Array]
 class KrylovLeftOut:
     """A Krylov solver asked the default rule.
 
-    `predict` multiplies rows left out with the others'; `start`: the penalties that some rows ask for.
+    `predict` multiplies rows left out with the others'; `start`: the penalties that some rows ask for; `finer`: the
+    same with products in float64, which few rows can afford: leverages near 1 have few digits in float32.
     """
 
-    def __init__(self, inner: Solver, predict: Predict, start: Callable[[Problem, Plan], tuple[float, ...]]) -> None:
-        self.inner, self.predict, self.start, self.name = inner, predict, start, inner.name
+    def __init__(
+        self,
+        inner: Solver,
+        predict: Predict,
+        start: Callable[[Problem, Plan], tuple[float, ...]],
+        finer: KrylovLeftOut | None = None,
+    ) -> None:
+        self.inner, self.predict, self.start, self.name, self.finer = inner, predict, start, inner.name, finer
 
     def solve(self, problem: Problem, plan: Plan) -> Solution:
         if problem.responses.shape[1] != 1 or plan.rule.left_out_allowance is None or problem.n_rows < 2:
             return self.inner.solve(problem, plan)
+        if self.finer is not None and self._few(problem):
+            return self.finer.solve(problem, plan)
         alone = self._each_alone(problem, plan)
         if alone is not None:
             return alone
@@ -66,9 +75,14 @@ class KrylovLeftOut:
             warn_of_regret(found.regret, plan.tol, '; raise tol, or use solver="preconditioned"')
         return replace(solution, path=with_left_out(solution.path, [found.left_out], readings.rows), stops=[stop])
 
+    @staticmethod
+    def _few(problem: Problem) -> bool:
+        """Whether a fold of the rows would be too small to judge by."""
+        return fold_size(problem.n_rows, _MOST_ROWS) < LEAST_LEFT_OUT
+
     def _each_alone(self, problem: Problem, plan: Plan) -> Solution | None:
         """The stop by leverages of one space, where folds would be small and the space knows them; else None."""
-        if fold_size(problem.n_rows, _MOST_ROWS) >= LEAST_LEFT_OUT:
+        if not self._few(problem):
             return None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnsettledWarning)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -12,7 +13,7 @@ from stopwise._support.arrays import Array
 from stopwise._support.memory import free_bytes, gibibytes, row_tiles
 from stopwise._support.progress import Progress, say
 from stopwise._support.torch import has_gpu, has_torch, is_tensor
-from stopwise.engine.gpu.device_operator import predict_on_device
+from stopwise.engine.gpu.device_operator import Precision, predict_on_device
 from stopwise.engine.gpu.plain_tiles import free_bytes as device_free_bytes
 from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.tiles import Tiled
@@ -67,6 +68,10 @@ def choose_solver(problem: Problem, plan: Plan) -> Solver:
     if name == "auto":
         name, why = _automatic(problem, plan)
         say(f"solver={name!r}: {why}")
+    if plan.rule.needs_all_pairs and name != "dense":
+        raise ValueError(
+            f'the rule {plan.rule.name} needs all eigenpairs, got solver={name!r}: use solver="dense" or "auto"'
+        )
     if name == "dense":
         _check_dense_fits(problem, plan)
         return DenseSolver()
@@ -90,7 +95,9 @@ def choose_solver(problem: Problem, plan: Plan) -> Solver:
 def _krylov_left_out(name: str, plan: Plan) -> Solver:
     """A Krylov space that asks the default rule of rows left out."""
     if name == "cuda":
-        return KrylovLeftOut(CudaSolver(plan.precision), _predict_there, _start)
+        exact = KrylovLeftOut(CudaSolver("float64"), partial(_predict_there, precision="float64"), _start)
+        finer = exact if plan.precision == "auto" else None
+        return KrylovLeftOut(CudaSolver(plan.precision), _predict_there, _start, finer)
     return KrylovLeftOut(KrylovSolver("krylov", Host(_tiled)), _predict_here, _start)
 
 
@@ -105,9 +112,9 @@ def _start(problem: Problem, plan: Plan) -> tuple[float, ...]:
         return search_starts(_place(problem, plan), plan, progress)[0].penalties
 
 
-def _predict_there(part: Problem, plan: Plan, new: Array, dual: Array) -> Array:
+def _predict_there(part: Problem, plan: Plan, new: Array, dual: Array, precision: Precision = "float32") -> Array:
     device = cuda.device_for(part.covariates)
-    return cast(Array, predict_on_device(plan.kernel, new, part.covariates, dual, device=device))
+    return cast(Array, predict_on_device(plan.kernel, new, part.covariates, dual, device=device, precision=precision))
 
 
 def _by_solves(plan: Plan) -> bool:
@@ -154,6 +161,8 @@ def _automatic(problem: Problem, plan: Plan) -> tuple[str, str]:
     if plan.noise.correlated:
         return "line", "noise that neighbours share is told from the curve along the line"
     needed = dense_bytes(n, plan.dtype)
+    if plan.rule.needs_all_pairs:
+        return "dense", "blocks and groups of rows are left out by all eigenpairs"
     if plan.rule.splits_rows and needed < 0.8 * free:
         return "dense", "hold-out fits its training half with all eigenpairs"
     line = on_the_line(plan.kernel, problem.covariates.shape[1]) is not None
@@ -193,7 +202,8 @@ def _gpu(problem: Problem, plan: Plan, from_rows: int) -> tuple[bool, str]:
 def _check_dense_fits(problem: Problem, plan: Plan) -> None:
     needed, free = dense_bytes(problem.n_rows, plan.dtype), free_bytes()
     if needed > free:
+        remedy = "fit fewer rows" if plan.rule.needs_all_pairs else 'use solver="krylov" or solver="auto"'
         raise MemoryError(
             f"the dense solver needs about {gibibytes(needed)} for {problem.n_rows} rows and {gibibytes(free)} is "
-            'free: use solver="krylov" or solver="auto"'
+            f"free: {remedy}"
         )
