@@ -81,7 +81,7 @@ def find_observations(
     """The observations in rows (n, d) with responses (n, q) and weights (n,), which may be zero.
 
     `labels`: responses are classes. Where labels are nearly certain rows of equal X agree whether copied or not, and
-    only X can tell: copies have twins that its columns, each shuffled, would not have.
+    only X can tell: copies have twins that its columns, each shuffled among the rows of a class, would not have.
     """
     given = np.ones(len(responses)) if weights is None else np.asarray(weights, dtype=np.float64)
     kept, n_given = np.flatnonzero(given > 0), len(given)
@@ -96,7 +96,7 @@ def find_observations(
     times = given if np.all(given == np.floor(given)) else np.ones(len(given))
     seen = _without_repeats(np.bincount(same, weights=times))
     agreement = _agreement(covariates, same_x, same_y, same, seen)
-    if agreement is None or (agreement > COPIES and not (labels and _meet_by_chance(covariates, same_x))):
+    if agreement is None or (agreement > COPIES and not (labels and _meet_by_chance(covariates, same_x, same_y))):
         return _assemble(kept, n_given, same, given, np.ones(int(same.max()) + 1), agreement)
     if times is not given:  # rows that differ in precision are left out one by one
         same = _paired(same, _numbered(given[:, None]))
@@ -212,14 +212,15 @@ def _agreement(covariates: Rows, same_x: Array, same_y: Array, same: Array, seen
     return (inside - near) / (1 - near) if near < 1 else 0.0
 
 
-def _meet_by_chance(covariates: Rows, same_x: Array) -> bool:
+def _meet_by_chance(covariates: Rows, same_x: Array, classes: Array) -> bool:
     """Whether at least half as many rows would share their X with another one if every column were shuffled alone.
 
-    One column is the same shuffled, and tells nothing: never.
+    It is shuffled among the rows of a class. One column is the same shuffled, and tells nothing: never.
     """
-    rng, rows = np.random.default_rng(0), on_host(covariates)
-    shuffled = _numbered(rng.permuted(rows, axis=0))
-    found, by_chance = (int((np.bincount(same)[same] > 1).sum()) for same in (same_x, shuffled))
+    rng, rows = np.random.default_rng(0), np.array(on_host(covariates))
+    for of_class in (classes == number for number in np.unique(classes)):
+        rows[of_class] = rng.permuted(rows[of_class], axis=0)
+    found, by_chance = (int((np.bincount(same)[same] > 1).sum()) for same in (same_x, _numbered(rows)))
     return rows.shape[1] > 1 and by_chance > (1 - COPIES) * found
 
 
