@@ -102,7 +102,7 @@ def headline(of: Chosen, column: int, rows: ShownRows | None, left: LeftOutRows 
     if level is not None and rows is not None:
         some = rows.features[np.linspace(0, len(rows) - 1, min(len(rows), _TYPICAL_ROWS)).round().astype(int)]
         half = of.model.uncertainty().half_width(fitted_of(of.model).to_features(some), level, "new")[:, column]
-        note = f"covers {level:.0%} of new observations; half the width, median over rows"
+        note = f"covers {level:.0%} of new observations at the rows' own places; median half-width, wider between them"
         out.append(entry("interval", f"{level:.0%} interval: ±", float(np.median(half)), note))
     return out
 
