@@ -59,6 +59,15 @@ def test_data_free_of_noise_are_followed_to_the_ceiling(solver):
     assert here < 0.2 * before
 
 
+def test_all_solvers_end_at_the_same_reading_where_there_is_no_noise():
+    X = np.random.default_rng(0).uniform(-1, 1, (250, 2))
+    ends = [
+        sw.KernelRidgeRegressor(sw.kernels.Gaussian(1.0), solver=solver).fit(X, surface(X)).step_sum_
+        for solver in ("dense", "factor", "preconditioned", "krylov")
+    ]
+    np.testing.assert_allclose(ends, CEILING, rtol=1e-12)
+
+
 def test_left_out_errors_are_those_of_fits_without_the_row():
     rng = np.random.default_rng(0)
     group = rng.integers(0, 14, size=30)

@@ -166,8 +166,8 @@ class Prudent(Rule):
             return self.without_rows().decide(path, noise_std, data)
         ridge = path.along(Ridge())
         errors = LeftOut(ridge)
-        grid = clock_grid(ridge)
-        grid = _thinned(grid[grid <= CEILING / (1.0 if data is None else data.kernel_scale)])
+        grid, ceiling = clock_grid(ridge), CEILING / (1.0 if data is None else data.kernel_scale)
+        grid = _thinned(np.append(grid[grid < ceiling], min(ceiling, grid[-1])))  # every solver ends at the same one
         means = errors.mean(grid)
         best, lowest = lowest_on_log_scale(grid, means, lambda t: float(errors.mean(np.array([t]))[0]))
         at_best = errors(np.array([best]))[0]
