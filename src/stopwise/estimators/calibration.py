@@ -47,13 +47,16 @@ class Calibration:
         return f"{told}: more than {OFF:g} standard errors from 1, so scores are divided by {self.temperature:.3f}"
 
 
-def calibrate(fit: Minimiser) -> Calibration | None:
-    """The calibration of a fit on the rows it was made from, each left out in turn; None for other losses."""
+def calibrate(fit: Minimiser, unit: float) -> Calibration | None:
+    """The calibration of a fit on the rows it was made from, each left out in turn; None for other losses.
+
+    A shift is in the units of y, of which the fit's own are `unit`.
+    """
     problem, loss = fit.problem, fit.problem.loss
     known = np.isfinite(fit.left_out).all(axis=1)
     y, f, w = problem.y[known], fit.left_out[known], problem.weights[known]
     if isinstance(loss, Quantile):
-        return Calibration(shift=weighted_quantile(y - f[:, 0], w, loss.quantile) if len(y) else 0.0)
+        return Calibration(shift=unit * weighted_quantile(y - f[:, 0], w, loss.quantile) if len(y) else 0.0)
     if not loss.for_classes or not len(y):
         return None
     doubt = 1 / (problem.n_samples + 2)

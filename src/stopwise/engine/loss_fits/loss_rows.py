@@ -95,7 +95,7 @@ def kernel_problem(
     """
     x, n, weights = rows.covariates, len(rows.y), rows.weights
     m = landmark_count(n, count)
-    picked = np.arange(n) if m == n else np.sort(np.random.default_rng(seed).permutation(n)[:m])
+    picked = np.sort(np.random.default_rng(seed).permutation(n)[:m])
     if isinstance(kernel, Precomputed):
         vectors, root = gram_directions(x[np.ix_(picked, picked)], float(np.finfo(np.float64).eps))
         projection = vectors / root
@@ -109,11 +109,5 @@ def kernel_problem(
     features = features - mean
     _, turn = scipy.linalg.eigh(weighted_gram(features, weights), driver="evd", check_finite=False)
     turn = turn[:, ::-1]
-    back = {
-        "projection": projection @ turn,
-        "landmarks": picked,
-        "mean": mean @ turn,
-        "exact": m == n,
-        "counts": rows.counts,
-    }
-    return KernelProblem(features @ turn, rows.y, weights, loss, intercept, scale or 1.0, **back)
+    back = {"projection": projection @ turn, "landmarks": picked, "mean": mean @ turn, "exact": m == n}
+    return KernelProblem(features @ turn, rows.y, weights, loss, intercept, scale or 1.0, rows.counts, **back)
