@@ -217,16 +217,14 @@ def choose_for_loss(
         kernels = tuple(LOSS_KERNELS.values()) if given is None else (given.with_length_scale(1.0),)
         proposed = search_for(problem, Search(kernels, relevance, budget=LOSS_BUDGET))
         table = cast(Selection, proposed.table)
-        x = rows.covariates if proposed.features is None else rows.covariates[:, proposed.features]
         n_judged, n_landmarks = JUDGED_CLASSES if loss.for_classes else JUDGED_NUMBERS
         picked = np.sort(np.random.default_rng(seed).permutation(len(rows.y))[:n_judged])
-        sample = replace(rows, covariates=x).take(picked)
+        sample = replace(rows, covariates=proposed.problem.covariates).take(picked)
         if len(table) == 0 or len(np.unique(sample.y)) < 2:
             return proposed
         features = look_at_features(rows.covariates, rows.weights)
         candidates = [proposed.kernel] if relevance is True else _candidates(proposed.kernel, table, features)
-        some = min(n_landmarks, len(sample.y))
-        settings = sample, loss, some, seed, intercept
+        settings = sample, loss, n_landmarks, seed, intercept
         judged = {each: walk(kernel_problem(each, *settings), final=False) for each in candidates}
     best = min(candidates, key=lambda each: round(judged[each].score, 9))
     table = _told(table, judged, best, sample)
