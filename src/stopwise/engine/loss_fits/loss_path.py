@@ -121,12 +121,8 @@ def mean_and_error(problem: LossProblem, gap: Array) -> tuple[float, float]:
 
 def _constant_stands(readings: list[Minimiser], allowance: float) -> bool:
     """Whether no reading is to be preferred to the constant fit, the first of them."""
-
-    def over_constant() -> tuple[Array, Array]:
-        above, error = np.transpose([excess(reading, readings[0]) for reading in readings])
-        return above, error
-
-    return allowance > 0 and constant_stands(np.array([_mean(each) for each in readings]), over_constant)
+    means, first = np.array([_mean(each) for each in readings]), readings[0]
+    return allowance > 0 and constant_stands(means, lambda: np.transpose([excess(each, first) for each in readings]))
 
 
 def _closer(problem: LossProblem, readings: list[Minimiser], final: bool) -> list[Minimiser]:
