@@ -173,7 +173,7 @@ def left_out_by_hand(given: LossProblem, fit: Minimiser) -> np.ndarray:
         start = Minimiser(0.0, fit.coefficients, part)
         without = minimise(part, fit.step_sum * part.n_samples / given.n_samples, start)
         at = given.design[i : i + 1] @ without.coefficients
-        out[i] = given.loss.guarded(given.y[i : i + 1], at, 1 / (given.n_samples + 2))[0]
+        out[i] = given.loss.guarded(given.y[i : i + 1], at, given.n_samples)[0]
     return out
 
 
