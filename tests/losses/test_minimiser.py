@@ -20,7 +20,6 @@ from stopwise.engine.loss_fits.loss_rows import (
     LEAST_LANDMARKS,
     PER_DIMENSION,
     LossRows,
-    enough_landmarks,
     kernel_problem,
     landmark_count,
 )
@@ -311,9 +310,9 @@ def test_features_of_all_rows_are_the_kernel_and_of_some_never_more():
 
 
 def test_landmarks_follow_the_effective_dimension_between_their_limits():
-    counts = [enough_landmarks(1000, 400, dimension) for dimension in (1.0, 15.0, 1000.0)]
-    assert counts == [LEAST_LANDMARKS, math.ceil(PER_DIMENSION * 15 * math.sqrt(2.5)), landmark_count(1000, None)]
-    assert enough_landmarks(EXACT_ROWS, EXACT_ROWS, 1.0) is None
+    counts = [landmark_count(1000, dimension) for dimension in (1.0, 25.3, 1000.0)]
+    assert counts == [LEAST_LANDMARKS, math.ceil(PER_DIMENSION * 25.3), landmark_count(1000)]
+    assert landmark_count(EXACT_ROWS, 1.0) == EXACT_ROWS
     rng = np.random.default_rng(0)
     X = rng.normal(size=(900, 3))
     y = rng.random(900) < 1 / (1 + np.exp(-2 * X[:, 0]))

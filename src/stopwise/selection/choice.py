@@ -28,7 +28,7 @@ from stopwise._support.threads import blas_threads
 from stopwise.engine.line.merged_rows import block_means, merge_rows
 from stopwise.engine.line.scores import ScaleFound, best_scale
 from stopwise.engine.loss_fits.loss_path import LossPath, walk
-from stopwise.engine.loss_fits.loss_rows import LossRows, enough_landmarks, kernel_problem
+from stopwise.engine.loss_fits.loss_rows import LossRows, kernel_problem, landmark_count
 from stopwise.engine.solves.search_start import SearchStart
 from stopwise.kernels import Gaussian, Kernel, Laplace, Matern, ProductLaplace, ProductMatern
 from stopwise.kernels.stationary import Stationary
@@ -232,8 +232,8 @@ def choose_for_loss(
         scales = np.broadcast_to(np.asarray(best.length_scale, dtype=np.float64), features.spread.size)
         table = replace(table, features=features.table(scales, True))
     freedom = judged[best].chosen.degrees_of_freedom / loss.width
-    count = enough_landmarks(len(rows.y), len(sample.y), freedom)
-    return replace(proposed, kernel=best, table=table, landmarks=count)
+    enough = landmark_count(len(rows.y), freedom * math.sqrt(len(rows.y) / len(sample.y)))
+    return replace(proposed, kernel=best, table=table, landmarks=enough)
 
 
 def _candidates(proposed: Kernel, table: Selection, features: Features) -> list[Kernel]:
