@@ -85,7 +85,7 @@ def fit_under_loss(model: Any, intake: Intake, classes: Array | None = None) -> 
     told, (dual, intercept) = calibration or Calibration(), problem.function(at.coefficients)
     fitted = LossFitted(
         solver="exact" if problem.exact else "landmarks",
-        stops=(_in_units_of_y(stop, rows.unit),),
+        stops=(stop,),
         rule=rule,
         loss=problem.loss.rescaled(1 / scale),
         covariates=np.zeros((len(dual), 1)) if precomputed else choice.problem.covariates[problem.landmarks],
@@ -150,9 +150,3 @@ def _stopped(problem: LossProblem, rule: Rule, noise_std: object) -> tuple[Minim
     noise = float(noise_std) if isinstance(noise_std, Real) else None
     stop = published_stop(problem.loss, problem.energies / problem.n_samples, reach, noise)
     return published_fit(problem, stop), stop
-
-
-def _in_units_of_y(stop: Stop, unit: float) -> Stop:
-    """The same stop with every loss that it compared times a unit."""
-    losses = {name: vars(stop.evidence)[name] for name in ("criterion", "lowest", "standard_error")}
-    return stop.with_evidence(**{name: unit * loss for name, loss in losses.items() if loss is not None})

@@ -226,7 +226,7 @@ def choose_for_loss(
         candidates = [proposed.kernel] if relevance is True else _candidates(proposed.kernel, table, features)
         settings = sample, loss, n_landmarks, seed, intercept
         judged = {each: walk(kernel_problem(each, *settings), final=False) for each in candidates}
-    best = min(candidates, key=lambda each: round(judged[each].score, 9))
+    best = min(candidates, key=lambda each: round(judged[each].score / sample.unit, 9))
     table = _told(table, judged, best, sample)
     if isinstance(best, Stationary):  # an average keeps the table of what was proposed
         scales = np.broadcast_to(np.asarray(best.length_scale, dtype=np.float64), features.spread.size)
@@ -256,8 +256,8 @@ def _told(table: Selection, judged: dict[Kernel, LossPath], best: Kernel, sample
             "kernel": kernel.name,
             "length_scale": list(np.atleast_1d(getattr(kernel, "length_scale", math.nan))),
             "rows": len(sample.y),
-            "left_out_loss": sample.unit * path.lowest,
-            "score": sample.unit * path.score,
+            "left_out_loss": path.lowest,
+            "score": path.score,
             "chosen": kernel is best,
         }
         for kernel, path in sorted(judged.items(), key=lambda pair: pair[0] is not best)

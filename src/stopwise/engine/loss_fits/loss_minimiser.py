@@ -53,6 +53,8 @@ class LossProblem:
     """The kernel's mean diagonal, before any centring: what a penalty is small or large against."""
     counts: Array | None = None
     """How many observations of equal weight each row stands for; None for one each."""
+    unit: float = 1.0
+    """What a loss of 1 is in the units of y."""
 
     @cached_property
     def n_samples(self) -> float:

@@ -106,4 +106,6 @@ def kernel_problem(
     _, turn = scipy.linalg.eigh(weighted_gram(features, weights), driver="evd", check_finite=False)
     turn = turn[:, ::-1]
     back = {"projection": projection @ turn, "landmarks": picked, "mean": mean @ turn, "exact": m == n}
-    return KernelProblem(features @ turn, rows.y, weights, loss, intercept, scale or 1.0, rows.counts, **back)
+    return KernelProblem(
+        features @ turn, rows.y, weights, loss, intercept, scale or 1.0, rows.counts, rows.unit, **back
+    )
