@@ -20,7 +20,6 @@ from stopwise.engine.loss_fits.loss_rows import (
     LEAST_LANDMARKS,
     PER_DIMENSION,
     LossRows,
-    enough_landmarks,
     kernel_problem,
     landmark_count,
 )
@@ -173,7 +172,7 @@ def left_out_by_hand(given: LossProblem, fit: Minimiser) -> np.ndarray:
         start = Minimiser(0.0, fit.coefficients, part)
         without = minimise(part, fit.step_sum * part.n_samples / given.n_samples, start)
         at = given.design[i : i + 1] @ without.coefficients
-        out[i] = given.loss.guarded(given.y[i : i + 1], at, 1 / (given.n_samples + 2))[0]
+        out[i] = given.loss.guarded(given.y[i : i + 1], at, given.n_samples)[0]
     return out
 
 
@@ -311,9 +310,9 @@ def test_features_of_all_rows_are_the_kernel_and_of_some_never_more():
 
 
 def test_landmarks_follow_the_effective_dimension_between_their_limits():
-    counts = [enough_landmarks(1000, 400, dimension) for dimension in (1.0, 15.0, 1000.0)]
-    assert counts == [LEAST_LANDMARKS, math.ceil(PER_DIMENSION * 15 * math.sqrt(2.5)), landmark_count(1000, None)]
-    assert enough_landmarks(EXACT_ROWS, EXACT_ROWS, 1.0) is None
+    counts = [landmark_count(1000, dimension) for dimension in (1.0, 25.3, 1000.0)]
+    assert counts == [LEAST_LANDMARKS, math.ceil(PER_DIMENSION * 25.3), landmark_count(1000)]
+    assert landmark_count(EXACT_ROWS, 1.0) == EXACT_ROWS
     rng = np.random.default_rng(0)
     X = rng.normal(size=(900, 3))
     y = rng.random(900) < 1 / (1 + np.exp(-2 * X[:, 0]))

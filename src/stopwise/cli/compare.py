@@ -13,7 +13,6 @@ from stopwise.cli.table_options import Columns, Writing, read_table, table_optio
 from stopwise.examples import EXAMPLES
 from stopwise.io import atomic_path
 from stopwise.tables import input_files, shown
-from stopwise.views.class_comparison import compare_classes
 from stopwise.views.compared import Comparison
 from stopwise.views.comparison import compare as compare_rules
 from stopwise.views.facts import length_scale, number, plain
@@ -64,13 +63,11 @@ def compare(data: Path | None, holdout: float, figure: Path | None, as_json: boo
         raise click.UsageError(f"--figure is for a target of numbers, and '{shown(training.roles.target)}' holds text")
     kernel = options.kernel_for(given["kernel"], given["length_scale"], one_covariate(training))
     settings: dict[str, Any] = {"kernel": kernel, "fit_intercept": given["intercept"]}
-    comparing: Any = compare_classes
     if not training.of_classes:
-        comparing = compare_rules
         settings |= {"solver": given["solver"], "noise_std": options.noise_for(given["noise_std"])}
     with notes.progress("comparing"), notes.listening(training.rows):
         matrix = columns.encoder().fit(training.table, training.target).transform(training.table)
-        comparison = comparing(matrix, training.target, holdout=holdout, seed=given["seed"], **settings)
+        comparison = compare_rules(matrix, training.target, holdout=holdout, seed=given["seed"], **settings)
         if figure:
             _draw(comparison, figure)
     result = as_object(comparison, training.roles.target, figure, notes)

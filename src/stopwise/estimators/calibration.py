@@ -47,35 +47,69 @@ class Calibration:
         return f"{told}: more than {OFF:g} standard errors from 1, so scores are divided by {self.temperature:.3f}"
 
 
-def calibrate(fit: Minimiser) -> Calibration | None:
-    """The calibration of a fit on the rows it was made from, each left out in turn; None for other losses."""
+@dataclass(frozen=True)
+class LeftOutClasses:
+    """Codes (n,), weights (n,) and class probabilities (n, classes) of rows, each predicted by a fit without it."""
+
+    codes: Array
+    weights: Array
+    probability: Array
+
+    @property
+    def confusion(self) -> Array:
+        """Rows (by weight) of each class, down, that are taken for each class, across."""
+        count = self.probability.shape[1]
+        table = np.zeros((count, count))
+        np.add.at(table, (self.codes, np.argmax(self.probability, axis=1)), self.weights)
+        return table
+
+    @property
+    def accuracy(self) -> float:
+        """The share of rows whose class is the likeliest."""
+        return float(np.trace(self.confusion) / self.weights.sum())
+
+    @property
+    def commonest(self) -> float:
+        """The share of the commonest class: what no features at all would predict."""
+        return float(np.bincount(self.codes, self.weights).max() / self.weights.sum())
+
+    @property
+    def certainty(self) -> float:
+        """The mean probability of the likeliest class: what the accuracy is where probabilities mean what they say."""
+        return float(np.average(self.probability.max(axis=1), weights=self.weights))
+
+    @property
+    def reliability(self) -> tuple[Array, Array, Array]:
+        """Mean predicted probability, observed share and weight in ten bins, over all classes (of two: the second)."""
+        p, seen = self.probability, np.eye(self.probability.shape[1])[self.codes]
+        p, seen = (each[:, 1:] if p.shape[1] == 2 else each for each in (p, seen))
+        w = np.repeat(self.weights, p.shape[1])
+        bins = np.minimum((p.ravel() * _BINS).astype(int), _BINS - 1)
+        counts = np.bincount(bins, w, _BINS)
+        kept = counts > 0
+        predicted, observed = (np.bincount(bins, w * v.ravel(), _BINS)[kept] / counts[kept] for v in (p, seen))
+        return cast(Array, predicted), cast(Array, observed), counts[kept]
+
+
+def calibrate(fit: Minimiser, unit: float) -> Calibration | None:
+    """The calibration of a fit on the rows it was made from, each left out in turn; None for other losses.
+
+    A shift is in the units of y, of which the fit's own are `unit`.
+    """
     problem, loss = fit.problem, fit.problem.loss
     known = np.isfinite(fit.left_out).all(axis=1)
     y, f, w = problem.y[known], fit.left_out[known], problem.weights[known]
     if isinstance(loss, Quantile):
-        return Calibration(shift=weighted_quantile(y - f[:, 0], w, loss.quantile) if len(y) else 0.0)
+        return Calibration(shift=unit * weighted_quantile(y - f[:, 0], w, loss.quantile) if len(y) else 0.0)
     if not loss.for_classes or not len(y):
         return None
-    doubt = 1 / (problem.n_samples + 2)
 
     def deviance(slope: float) -> float:
-        return float(w @ loss.guarded(y, slope * f, doubt))
+        return float(w @ loss.guarded(y, slope * f, problem.n_samples))
 
     slope = float(minimize_scalar(deviance, bounds=_SLOPES, method="bounded", options={"xatol": 1e-6}).x)
     bend = float(np.einsum("i,ij,ijk,ik->", w, f, loss.curvature(y, slope * f), f))
     error = 1 / math.sqrt(bend) if bend > 0 else math.inf
     factor = slope if abs(slope - 1) > OFF * error else 1.0
-    return Calibration(slope, error, 1 / factor, 0.0, *reliability(loss.natural(factor * f), y, w))
-
-
-def reliability(probability: Array, codes: Array, weights: Array) -> tuple[Array, Array, Array]:
-    """Mean predicted probability, observed share and weight in ten bins, over all classes (of two: the second)."""
-    columns = range(1, 2) if probability.shape[1] == 2 else range(probability.shape[1])
-    p = np.concatenate([probability[:, c] for c in columns])
-    hit = np.concatenate([(codes == c).astype(np.float64) for c in columns])
-    w = np.tile(weights, len(columns))
-    bins = np.minimum((p * _BINS).astype(int), _BINS - 1)
-    counts = np.bincount(bins, w, _BINS)
-    kept = counts > 0
-    predicted, observed = (np.bincount(bins, w * v, _BINS)[kept] / counts[kept] for v in (p, hit))
-    return cast(Array, predicted), cast(Array, observed), counts[kept]
+    told = LeftOutClasses(y.astype(int), w, loss.natural(factor * f))
+    return Calibration(slope, error, 1 / factor, 0.0, *told.reliability)

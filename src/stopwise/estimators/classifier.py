@@ -19,7 +19,7 @@ from stopwise.estimators.doubts import too_few_rows, warn_of_doubts
 from stopwise.estimators.fitted import fitted_of, tell_of_extrapolation
 from stopwise.estimators.intake import Intake, check_kind, names_of, take_covariates, take_rows
 from stopwise.estimators.learned import LearnedState, learned, published_kernel
-from stopwise.estimators.loss_fit import LossPlan, fit_under_loss
+from stopwise.estimators.loss_fit import fit_under_loss
 from stopwise.estimators.prediction.host import predict_rows
 from stopwise.losses import Loss
 from stopwise.rules import Critical
@@ -75,7 +75,7 @@ class KernelGradientClassifier(LearnedState, ClassifierMixin, BaseEstimator):  #
         self._validate_params()
         thread_count(self.n_jobs)
         classes, intake = self._take(X, y, sample_weight)
-        fitted = fit_under_loss(intake, LossPlan.of(self, len(classes)), classes)
+        fitted = fit_under_loss(self, intake, classes)
         warn_of_doubts(too_few_rows(fitted.selection))
         self._fitted = fitted
         return self

@@ -13,12 +13,12 @@ from stopwise._support.threads import blas_for, blas_threads
 from stopwise.engine.loss_fits.functional_descent import published_fit, published_stop
 from stopwise.engine.loss_fits.loss_minimiser import LossProblem, Minimiser, minimise
 from stopwise.engine.loss_fits.loss_path import walk
-from stopwise.engine.loss_fits.loss_rows import LossRows, kernel_problem
+from stopwise.engine.loss_fits.loss_rows import KernelProblem, LossRows, kernel_problem
 from stopwise.estimators.calibration import Calibration, calibrate
 from stopwise.estimators.fitted import LearnedFunction, check_numbers, of_rows
 from stopwise.estimators.intake import Intake
 from stopwise.estimators.prediction.training_range import feature_range
-from stopwise.kernels import Kernel, Precomputed
+from stopwise.kernels import Precomputed
 from stopwise.losses import Loss, Softmax, as_loss
 from stopwise.losses.base import spread_of, weighted_quantile
 from stopwise.rules import Critical, Fixed, LeaveOneOut, Prudent, Reason, Rule, Stop, as_rule
@@ -54,128 +54,99 @@ class LossFitted(LearnedFunction):
         return self.loss.natural(values).reshape(len(values), -1)
 
 
-@dataclass(frozen=True)
-class LossPlan:
-    """What a fit under a loss was asked for."""
-
-    loss: Loss
-    rule: Rule
-    kernel: Kernel | None
-    relevance: bool | str
-    intercept: bool
-    seed: int
-    landmarks: int | None
-    noise_std: float | None
-
-    @classmethod
-    def of(cls, model: Any, n_classes: int = 1) -> LossPlan:
-        """What the parameters of an estimator ask for; one class stands for numbers."""
-        settings = {"quantile": model.quantile} if isinstance(model.loss, str) and model.loss == "quantile" else {}
-        loss = as_loss(model.loss, classes=n_classes > 1, **settings)
-        if n_classes > 2:
-            if loss.name not in ("logistic", "softmax"):
-                raise ValueError(f'the {loss.name} loss is for two classes, got {n_classes}: use loss="logistic"')
-            loss = Softmax(n_classes)
-        count, noise = model.n_landmarks, getattr(model, "noise_std", None)
-        landmarks = int(count) if isinstance(count, Integral) else None
-        noise = float(noise) if isinstance(noise, Real) else None
-        asked = as_rule(model.rule), model.kernel_parameter(), model.relevance, model.fit_intercept
-        return cls(loss, *asked, model.random_seed(), landmarks, noise)
-
-    def stop(self, problem: LossProblem) -> tuple[Minimiser, Stop]:
-        """The fit where the rule stops."""
-        rule = self.rule
-        if isinstance(rule, Prudent | LeaveOneOut):
-            path = walk(problem, allowance=rule.left_out_allowance or 0.0)
-            return path.chosen, path.stop
-        if isinstance(rule, Fixed) and rule.step_sum is not None:
-            at = minimise(problem, float(rule.step_sum), problem.constant)
-            return at, Stop(None, at.step_sum, Reason.FIXED)
-        if not isinstance(rule, Critical):
-            raise ValueError(
-                f'{type(rule).__name__} is a rule for loss="squared": with another loss use "auto", Prudent(), '
-                "LeaveOneOut(), Fixed(step_sum=...), or Critical() for the published path"
-            )
-        radius = rule.hilbert_radius
-        if not isinstance(radius, int | float) or problem.intercept:
-            raise ValueError(
-                f"the published path has no intercept and a given radius, got hilbert_radius={radius!r} and "
-                f"fit_intercept={problem.intercept}: use as_published"
-            )
-        reach = radius * float(np.linalg.norm(problem.features, axis=1).max(initial=0.0))
-        stop = published_stop(problem.loss, problem.energies / problem.n_samples, reach, self.noise_std)
-        return published_fit(problem, stop), stop
+def loss_of(model: Any, n_classes: int = 1) -> Loss:
+    """The loss that the parameters of an estimator ask for; one class stands for numbers."""
+    settings = {"quantile": model.quantile} if isinstance(model.loss, str) and model.loss == "quantile" else {}
+    loss = as_loss(model.loss, classes=n_classes > 1, **settings)
+    if n_classes <= 2:
+        return loss
+    if loss.name not in ("logistic", "softmax"):
+        raise ValueError(f'the {loss.name} loss is for two classes, got {n_classes}: use loss="logistic"')
+    return Softmax(n_classes)
 
 
-def fit_under_loss(intake: Intake, plan: LossPlan, classes: Array | None = None) -> LossFitted:
-    """A fit to responses or codes of classes.
+def fit_under_loss(model: Any, intake: Intake, classes: Array | None = None) -> LossFitted:
+    """A fit to responses or codes of classes, as the parameters of an estimator ask for it.
 
-    Location and scale of y are taken out first where the loss has units of its own. The kernel is chosen for responses
-    drawn in to what the loss lets them count for. Scales that are "auto" come from left-out residuals, in two rounds.
+    Location and scale of y are taken out first where the loss has units of its own.
     """
+    loss, rule = loss_of(model, 1 if classes is None else len(classes)), as_rule(model.rule)
     if intake.responses.shape[1] != 1:
         raise ValueError(f"a loss other than squared takes one response, got {intake.responses.shape[1]} columns of y")
     y, weights = intake.responses[:, 0], np.ones(len(intake.responses)) if intake.weights is None else intake.weights
-    plan.loss.check(y)
+    loss.check(y)
     middle, scale = 0.0, 1.0
-    if plan.loss.degree:
-        middle, scale = weighted_quantile(y, weights, getattr(plan.loss, "quantile", 0.5)), spread_of(y, weights)
-    rows = LossRows(intake.covariates, (y - middle) / scale, weights, intake.counts, scale**plan.loss.degree)
-    rows = rows if isinstance(plan.kernel, Precomputed) else rows.in_order()
-    asked, spread, left_out = plan.loss.rescaled(scale), spread_of(rows.y, rows.weights), np.zeros(len(rows.y))
-    at: Minimiser | None = None
+    if loss.degree:
+        middle, scale = weighted_quantile(y, weights, getattr(loss, "quantile", 0.5)), spread_of(y, weights)
+    rows = LossRows(intake.covariates, (y - middle) / scale, weights, intake.counts, scale**loss.degree)
+    choice, problem, at, stop = _settled(model, rows, loss.rescaled(scale), rule)
+    published, precomputed = stop.iteration is not None, isinstance(choice.kernel, Precomputed)
+    calibration = None if published else calibrate(at, scale)
+    told, (dual, intercept) = calibration or Calibration(), problem.function(at.coefficients)
+    fitted = LossFitted(
+        solver="exact" if problem.exact else "landmarks",
+        stops=(stop,),
+        rule=rule,
+        loss=problem.loss.rescaled(1 / scale),
+        covariates=np.zeros((len(dual), 1)) if precomputed else choice.problem.covariates[problem.landmarks],
+        dual_coef=scale * (dual / told.temperature),
+        intercept=scale * (intercept / told.temperature) + told.shift + middle,
+        single=loss.width == 1,
+        n_samples=problem.n_samples,
+        degrees_of_freedom=None if published else at.degrees_of_freedom,
+        classes=classes,
+        calibration=calibration,
+        **of_rows(intake, choice, choice.kernel, problem.landmarks, feature_range(intake.covariates)),
+    )
+    check_numbers(fitted.dual_coef, fitted.intercept)
+    return fitted
+
+
+def _settled(model: Any, rows: LossRows, asked: Loss, rule: Rule) -> tuple[Chosen, KernelProblem, Minimiser, Stop]:
+    """The kernel, the features, the fit and the stop.
+
+    The kernel is chosen for responses drawn in to what the loss lets them count for. Scales that are "auto" come from
+    left-out residuals, in two rounds.
+    """
+    given, intercept, seed = model.kernel_parameter(), model.fit_intercept, model.random_seed()
+    rows = rows if isinstance(given, Precomputed) else rows.in_order()
+    spread, left_out = spread_of(rows.y, rows.weights), np.zeros(len(rows.y))
     for turn in range(3 if asked.resolved(spread) != asked else 1):
-        if at is not None:
+        loss = asked.resolved(spread)
+        if turn < 2:
+            targets = loss.targets(rows.y, left_out)
+            choice = choose_for_loss(rows, loss, targets, given, model.relevance, intercept, seed)
+        count = int(model.n_landmarks) if isinstance(model.n_landmarks, Integral) else choice.landmarks
+        seen = replace(rows, covariates=choice.problem.covariates)
+        with blas_threads(blas_for(len(rows.y))):
+            problem = kernel_problem(choice.kernel, seen, loss, count, seed, intercept)
+            at, stop = _stopped(problem, rule, getattr(model, "noise_std", None))
+        if loss != asked:
             left_out = at.known_left_out[:, 0]
             spread = max(spread_of(rows.y - left_out, rows.weights), LEAST_SPREAD)
-        plan = replace(plan, loss=asked.resolved(spread))
-        if turn < 2:
-            given = plan.kernel, plan.relevance, plan.intercept, plan.seed
-            choice = choose_for_loss(rows, plan.loss, plan.loss.targets(rows.y, left_out), *given)
-        fitted, at = _stopped(intake, rows, plan, choice)
-    told = None if fitted.calibration is None else replace(fitted.calibration, shift=scale * fitted.calibration.shift)
-    return replace(
-        fitted,
-        loss=plan.loss.rescaled(1 / scale),
-        classes=classes,
-        stops=(_in_units_of_y(fitted.stops[0], rows.unit),),
-        dual_coef=scale * fitted.dual_coef,
-        intercept=scale * fitted.intercept + middle,
-        calibration=told,
-    )
+    return choice, problem, at, stop
 
 
-def _in_units_of_y(stop: Stop, unit: float) -> Stop:
-    """The same stop with every loss that it compared times a unit."""
-    losses = {name: vars(stop.evidence)[name] for name in ("criterion", "lowest", "standard_error")}
-    return stop.with_evidence(**{name: unit * loss for name, loss in losses.items() if loss is not None})
-
-
-def _stopped(intake: Intake, rows: LossRows, plan: LossPlan, choice: Chosen) -> tuple[LossFitted, Minimiser]:
-    """Features, path and stop for a chosen kernel, and what is learned there, calibrated on left-out predictions."""
-    if choice.features is not None:
-        rows = replace(rows, covariates=rows.covariates[:, choice.features])
-    with blas_threads(blas_for(len(rows.y))):
-        count = choice.landmarks if plan.landmarks is None else plan.landmarks
-        found = kernel_problem(choice.kernel, rows, plan.loss, count, plan.seed, plan.intercept)
-        at, stop = plan.stop(found)
-    published, precomputed = stop.iteration is not None, isinstance(choice.kernel, Precomputed)
-    calibration = None if published else calibrate(at)
-    told = calibration or Calibration()
-    dual, intercept = found.function(at.coefficients)
-    check_numbers(dual, intercept)
-    fitted = LossFitted(
-        solver="exact" if found.exact else "landmarks",
-        stops=(stop,),
-        rule=plan.rule,
-        loss=plan.loss,
-        covariates=np.zeros((len(dual), 1)) if precomputed else rows.covariates[found.landmarks],
-        dual_coef=dual / told.temperature,
-        intercept=intercept / told.temperature + told.shift,
-        single=plan.loss.width == 1,
-        n_samples=found.n_samples,
-        degrees_of_freedom=None if published else at.degrees_of_freedom,
-        calibration=calibration,
-        **of_rows(intake, choice, choice.kernel, found.landmarks, feature_range(intake.covariates)),
-    )
-    return fitted, at
+def _stopped(problem: LossProblem, rule: Rule, noise_std: object) -> tuple[Minimiser, Stop]:
+    """The fit where a rule stops; of a noise level only the published path knows, and only of a number."""
+    if isinstance(rule, Prudent | LeaveOneOut):
+        path = walk(problem, allowance=rule.left_out_allowance or 0.0)
+        return path.chosen, path.stop
+    if isinstance(rule, Fixed) and rule.step_sum is not None:
+        at = minimise(problem, float(rule.step_sum), problem.constant)
+        return at, Stop(None, at.step_sum, Reason.FIXED)
+    if not isinstance(rule, Critical):
+        raise ValueError(
+            f'{type(rule).__name__} is a rule for loss="squared": with another loss use "auto", Prudent(), '
+            "LeaveOneOut(), Fixed(step_sum=...), or Critical() for the published path"
+        )
+    radius = rule.hilbert_radius
+    if not isinstance(radius, int | float) or problem.intercept:
+        raise ValueError(
+            f"the published path has no intercept and a given radius, got hilbert_radius={radius!r} and "
+            f"fit_intercept={problem.intercept}: use as_published"
+        )
+    reach = radius * float(np.linalg.norm(problem.features, axis=1).max(initial=0.0))
+    noise = float(noise_std) if isinstance(noise_std, Real) else None
+    stop = published_stop(problem.loss, problem.energies / problem.n_samples, reach, noise)
+    return published_fit(problem, stop), stop

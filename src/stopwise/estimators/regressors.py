@@ -24,7 +24,7 @@ from stopwise.estimators.doubts import doubts, lost_digits, too_few_rows, warn_o
 from stopwise.estimators.fitted import make_fitted
 from stopwise.estimators.intake import Intake, take_rows
 from stopwise.estimators.learned import LearnedState, learned, published_kernel
-from stopwise.estimators.loss_fit import LossPlan, fit_under_loss
+from stopwise.estimators.loss_fit import fit_under_loss
 from stopwise.estimators.prediction.predicting import PredictMixin
 from stopwise.estimators.prediction.response_groups import ResponseGroups
 from stopwise.estimators.prediction.training_range import feature_range
@@ -95,7 +95,7 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
             return self
         if self._under_loss:
             thread_count(self.n_jobs)
-            under_loss = fit_under_loss(self._take(on_host(X), y, sample_weight), LossPlan.of(self))
+            under_loss = fit_under_loss(self, self._take(on_host(X), y, sample_weight))
             warn_of_doubts(too_few_rows(under_loss.selection))
             self._fitted = under_loss
             return self

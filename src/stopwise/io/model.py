@@ -10,7 +10,7 @@ from typing import Any, cast
 from stopwise._support.arrays import Array
 from stopwise.estimators import KernelGradientClassifier, KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.estimators.fitted import Fitted, fitted_of
-from stopwise.estimators.loss_fit import LossFitted, LossPlan
+from stopwise.estimators.loss_fit import LossFitted, loss_of
 from stopwise.estimators.prediction.response_groups import ResponseGroups, groups_of
 from stopwise.exceptions import CannotSave, ModelFileError
 from stopwise.io.codec import Decoder, Encoder
@@ -18,6 +18,7 @@ from stopwise.io.container import read_container, write_container
 from stopwise.io.first_schema import fitted_fields, plain_fields, table_fields
 from stopwise.io.types import build, check_kernel
 from stopwise.io.validate import check_fitted, check_groups, check_loss_fitted
+from stopwise.rules import as_rule
 from stopwise.tables.recipe import FittedTable
 from stopwise.views.facts import Model
 
@@ -121,7 +122,9 @@ def _checked(model: Model, learned: dict[str, Any]) -> Fitted | LossFitted | Res
     if "loss" in learned:
         under_loss = build(LossFitted, learned)
         check_loss_fitted(under_loss)
-        LossPlan.of(model, 1 if under_loss.classes is None else len(under_loss.classes))
+        loss_of(model, 1 if under_loss.classes is None else len(under_loss.classes))
+        as_rule(model.rule)
+        model.kernel_parameter()
         return cast(LossFitted, under_loss)
     if "fits" in learned:
         groups: ResponseGroups = build(ResponseGroups, learned)

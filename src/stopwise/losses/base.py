@@ -70,8 +70,9 @@ class Loss(ABC):
         """What decides between classes: log odds of the second of two, (n,), or one score for each, (n, classes)."""
         return f[:, 0]
 
-    def guarded(self, y: Array, f: Array, doubt: float) -> Array:
-        """phi where the share `doubt` of the labels is wrong, (n,): no label is so sure that f may be infinite."""
+    def guarded(self, y: Array, f: Array, n_samples: float) -> Array:
+        """phi where one in `n_samples` + 2 labels is wrong (rule of succession), (n,): none is so sure that f may be
+        infinite."""
         return self.value(y, f)
 
     def check(self, y: Array) -> None:

@@ -7,6 +7,11 @@ from typing import Any, cast
 
 import numpy as np
 
+from stopwise.copies import find_observations
+from stopwise.engine.loss_fits.loss_minimiser import Minimiser, minimise
+from stopwise.engine.loss_fits.loss_path import walk
+from stopwise.engine.loss_fits.loss_rows import LossRows, kernel_problem
+from stopwise.estimators.calibration import LeftOutClasses
 from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.pages.packing import effect_spec, finite, heat_spec, packed
@@ -16,12 +21,13 @@ from stopwise.tables import shown
 from stopwise.views.effects import MOST_EFFECTS, effect, strongest_pair
 from stopwise.views.facts import Model
 from stopwise.views.importance import LeftOutRows, Ranking, ranking
-from stopwise.views.left_out_classes import LeftOutClasses, classes_along_clock
 from stopwise.views.shown_rows import ShownRows
 from stopwise.views.source_columns import SourceColumn, columns_of
 
 _MOST_CLASSES = 20
 """Classes in the confusion table and on the menu."""
+_CLOCK_ROWS = 1_000
+"""Rows from which the loss along the clock is drawn."""
 
 
 def loss_parts(model: Model, rows: ShownRows | None, targets: list[str]) -> dict[str, Any]:
@@ -85,7 +91,7 @@ def _clock(model: Model, rows: ShownRows | None, fitted: LossFitted) -> dict[str
     stop = fitted.stops[0]
     if rows is None or fitted.classes is None or stop.evidence.lowest is None or len(rows) < 2:
         return None
-    found = [(at, told) for at, told in classes_along_clock(model, rows) if np.isfinite(at.left_out_mean)]
+    found = [(at, told) for at, told in _along_clock(model, rows, fitted) if np.isfinite(at.left_out_mean)]
     return {
         "at": finite([at.step_sum for at, _ in found]),
         "loss": finite([at.left_out_mean for at, _ in found]),
@@ -96,6 +102,24 @@ def _clock(model: Model, rows: ShownRows | None, fitted: LossFitted) -> dict[str
         "lowest": stop.evidence.lowest,
         "lowest_step_sum": stop.evidence.lowest_step_sum,
     }
+
+
+def _along_clock(model: Model, rows: ShownRows, fitted: LossFitted) -> list[tuple[Minimiser, LeftOutClasses]]:
+    """Fits with the model's kernel at readings in order, its own stop among them, each row left out by formula."""
+    some = rows.take(np.sort(np.random.default_rng(0).permutation(len(rows))[:_CLOCK_ROWS]))
+    used = fitted.to_features(some.features)
+    found = find_observations(used, some.responses, some.weights, labels=True)
+    weights = np.ones(len(found.first)) if found.weights is None else found.weights
+    merged = LossRows(used[found.first], some.responses[found.first, 0], weights, found.counts).in_order()
+    count = model.n_landmarks if isinstance(model.n_landmarks, int) else None
+    path = walk(kernel_problem(fitted.kernel, merged, fitted.loss, count, 0, model.fit_intercept))
+    stop = minimise(path.chosen.problem, float(fitted.stops[0].step_sum), path.chosen)
+    others = [each for each in path.readings if each.step_sum > 0 and each.step_sum != stop.step_sum]
+    codes = merged.y.astype(int)
+    return [
+        (at, LeftOutClasses(codes, merged.weights, fitted.loss.natural(at.known_left_out)))
+        for at in sorted([*others, stop], key=lambda each: each.step_sum)
+    ]
 
 
 def _effects(model: Model, rows: ShownRows | None, columns: Sequence[SourceColumn], ranked: Ranking) -> dict[str, Any]:

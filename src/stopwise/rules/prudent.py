@@ -114,7 +114,7 @@ class LeftOut:
         )
 
 
-def constant_stands(means: Array, over_constant: Callable[[], tuple[Array, Array]]) -> bool:
+def constant_stands(means: Array, over_constant: Callable[[], tuple[Array, Array] | Array]) -> bool:
     """Whether the error rises from the constant fit on and is nowhere later clearly below the constant fit's.
 
     `means`: errors along the clock, that of the constant fit first. `over_constant`: how much larger each is than that,

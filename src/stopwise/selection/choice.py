@@ -28,7 +28,7 @@ from stopwise._support.threads import blas_threads
 from stopwise.engine.line.merged_rows import block_means, merge_rows
 from stopwise.engine.line.scores import ScaleFound, best_scale
 from stopwise.engine.loss_fits.loss_path import LossPath, walk
-from stopwise.engine.loss_fits.loss_rows import LossRows, enough_landmarks, kernel_problem
+from stopwise.engine.loss_fits.loss_rows import LossRows, kernel_problem, landmark_count
 from stopwise.engine.solves.search_start import SearchStart
 from stopwise.kernels import Gaussian, Kernel, Laplace, Matern, ProductLaplace, ProductMatern
 from stopwise.kernels.stationary import Stationary
@@ -217,25 +217,23 @@ def choose_for_loss(
         kernels = tuple(LOSS_KERNELS.values()) if given is None else (given.with_length_scale(1.0),)
         proposed = search_for(problem, Search(kernels, relevance, budget=LOSS_BUDGET))
         table = cast(Selection, proposed.table)
-        x = rows.covariates if proposed.features is None else rows.covariates[:, proposed.features]
         n_judged, n_landmarks = JUDGED_CLASSES if loss.for_classes else JUDGED_NUMBERS
         picked = np.sort(np.random.default_rng(seed).permutation(len(rows.y))[:n_judged])
-        sample = replace(rows, covariates=x).take(picked)
+        sample = replace(rows, covariates=proposed.problem.covariates).take(picked)
         if len(table) == 0 or len(np.unique(sample.y)) < 2:
             return proposed
         features = look_at_features(rows.covariates, rows.weights)
         candidates = [proposed.kernel] if relevance is True else _candidates(proposed.kernel, table, features)
-        some = min(n_landmarks, len(sample.y))
-        settings = sample, loss, some, seed, intercept
+        settings = sample, loss, n_landmarks, seed, intercept
         judged = {each: walk(kernel_problem(each, *settings), final=False) for each in candidates}
-    best = min(candidates, key=lambda each: round(judged[each].score, 9))
+    best = min(candidates, key=lambda each: round(judged[each].score / sample.unit, 9))
     table = _told(table, judged, best, sample)
     if isinstance(best, Stationary):  # an average keeps the table of what was proposed
         scales = np.broadcast_to(np.asarray(best.length_scale, dtype=np.float64), features.spread.size)
         table = replace(table, features=features.table(scales, True))
     freedom = judged[best].chosen.degrees_of_freedom / loss.width
-    count = enough_landmarks(len(rows.y), len(sample.y), freedom)
-    return replace(proposed, kernel=best, table=table, landmarks=count)
+    enough = landmark_count(len(rows.y), freedom * math.sqrt(len(rows.y) / len(sample.y)))
+    return replace(proposed, kernel=best, table=table, landmarks=enough)
 
 
 def _candidates(proposed: Kernel, table: Selection, features: Features) -> list[Kernel]:
@@ -258,8 +256,8 @@ def _told(table: Selection, judged: dict[Kernel, LossPath], best: Kernel, sample
             "kernel": kernel.name,
             "length_scale": list(np.atleast_1d(getattr(kernel, "length_scale", math.nan))),
             "rows": len(sample.y),
-            "left_out_loss": sample.unit * path.lowest,
-            "score": sample.unit * path.score,
+            "left_out_loss": path.lowest,
+            "score": path.score,
             "chosen": kernel is best,
         }
         for kernel, path in sorted(judged.items(), key=lambda pair: pair[0] is not best)

@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from stopwise._support.arrays import Array
 from stopwise.estimators import KernelGradientClassifier
-from stopwise.views.compared import Comparison, as_numbers, check_holdout
+from stopwise.views.compared import Comparison, as_numbers
 
 LOGISTIC = "logistic regression, 5-fold"
 
@@ -42,7 +42,6 @@ def compare_classes(X: Any, y: Array, *, holdout: float = 0.0, seed: int = 0, **
     `holdout`: the share of every class kept aside to measure losses on. `settings`: of `KernelGradientClassifier`.
     """
     started = time.perf_counter()
-    check_holdout(holdout)
     kept, held = np.arange(len(y)), np.arange(0)
     if holdout:
         kept, held = train_test_split(kept, test_size=holdout, random_state=seed, stratify=y)

@@ -104,8 +104,7 @@ def left_out_rows(model: Model, rows: ShownRows, response: int, n_columns: int) 
         Fold(part, fit(model, some.take(np.setdiff1d(np.arange(len(some)), part)), response)) for part in parts
     )
     if isinstance(fitted, LossFitted):
-        doubt = 1 / (len(some) + 2)
-        return LeftOutRows(some, folds, lambda y, f: fitted.loss.guarded(y, f, doubt), False)
+        return LeftOutRows(some, folds, lambda y, f: fitted.loss.guarded(y, f, len(some)), False)
     return LeftOutRows(some, folds, lambda y, f: cast(Array, (y - f[:, 0]) ** 2), True)
 
 

@@ -53,6 +53,8 @@ class LossProblem:
     """The kernel's mean diagonal, before any centring: what a penalty is small or large against."""
     counts: Array | None = None
     """How many observations of equal weight each row stands for; None for one each."""
+    unit: float = 1.0
+    """What a loss of 1 is in the units of y."""
 
     @cached_property
     def n_samples(self) -> float:
@@ -227,11 +229,10 @@ class Minimiser:
 
     @cached_property
     def left_out_losses(self) -> Array:
-        """phi of every row at its left-out prediction, (n,), its label doubted by one in n + 2 (rule of succession);
-        infinite where a row fits itself alone."""
+        """phi of every row at its left-out prediction, (n,), `guarded`; infinite where a row fits itself alone."""
         problem = self.problem
         with np.errstate(over="ignore", invalid="ignore"):
-            values = problem.loss.guarded(problem.y, self.left_out, 1 / (problem.n_samples + 2))
+            values = problem.loss.guarded(problem.y, self.left_out, problem.n_samples)
         return np.where(np.isnan(values), np.inf, values)
 
     @cached_property

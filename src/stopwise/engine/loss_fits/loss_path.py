@@ -54,7 +54,7 @@ class LossPath:
 
     @property
     def lowest(self) -> float:
-        """The smallest mean left-out loss."""
+        """The smallest mean left-out loss, in the units of y."""
         return float(self.stop.evidence.lowest or 0.0)
 
     @property
@@ -72,7 +72,7 @@ def walk(problem: LossProblem, *, allowance: float = 0.5, final: bool = True) ->
     """Go along the clock from the constant fit, and stop by the rule; not `final`: at the minimum, roughly."""
     readings = [problem.constant]
     if np.ptp(problem.y) == 0 and problem.intercept:  # nothing is compared
-        evidence = Evidence("prudent", problem.constant.left_out_mean)
+        evidence = Evidence("prudent", problem.unit * problem.constant.left_out_mean)
         return LossPath(tuple(readings), readings[0], Stop(None, 0.0, Reason.ZERO, evidence))
     ratio, rise = (RATIO, _RISE_ERRORS) if final else (ROUGH_RATIO, _ROUGH_RISE_ERRORS)
     for step_sum in _clock(problem, ratio):
@@ -121,12 +121,8 @@ def mean_and_error(problem: LossProblem, gap: Array) -> tuple[float, float]:
 
 def _constant_stands(readings: list[Minimiser], allowance: float) -> bool:
     """Whether no reading is to be preferred to the constant fit, the first of them."""
-
-    def over_constant() -> tuple[Array, Array]:
-        above, error = np.transpose([excess(reading, readings[0]) for reading in readings])
-        return above, error
-
-    return allowance > 0 and constant_stands(np.array([_mean(each) for each in readings]), over_constant)
+    means, first = np.array([_mean(each) for each in readings]), readings[0]
+    return allowance > 0 and constant_stands(means, lambda: np.transpose([excess(each, first) for each in readings]))
 
 
 def _closer(problem: LossProblem, readings: list[Minimiser], final: bool) -> list[Minimiser]:
@@ -193,8 +189,8 @@ def _earliest(readings: list[Minimiser], best: Minimiser, allowance: float) -> f
 
 
 def _told(chosen: Minimiser, best: Minimiser, last: float, allowance: float) -> Stop:
-    above, error = excess(chosen, best)
-    lowest, at = best.left_out_mean, chosen.step_sum
+    above, error, lowest = (best.problem.unit * each for each in (*excess(chosen, best), best.left_out_mean))
+    at = chosen.step_sum
     reason = Reason.ZERO if at == 0 else Reason.CAP if at >= last else Reason.MINIMUM
     evidence = Evidence(
         "prudent", lowest + above, lowest, lowest_step_sum=best.step_sum, standard_error=error, allowance=allowance

@@ -70,20 +70,16 @@ class KernelProblem(LossProblem):
         return cast(Array, self.projection @ theta), cast(Array, constant - self.mean @ theta)
 
 
-def landmark_count(n_rows: int, asked: int | None) -> int:
-    """How many landmarks: all of few rows, 6 sqrt(n) of many (between the two limits), or as many as are asked for."""
-    if asked is not None:
-        return min(asked, n_rows)
-    return min(n_rows, max(EXACT_ROWS, min(MOST_LANDMARKS, round(6 * math.sqrt(n_rows)))))
+def landmark_count(n_rows: int, dimension: float = math.inf) -> int:
+    """How many landmarks are enough: all of few rows; of more some for each effective dimension, at most 6 sqrt(n).
 
-
-def enough_landmarks(n_rows: int, n_judged: int, dimension: float) -> int | None:
-    """Of more than `EXACT_ROWS` rows, a multiple of the effective dimension that fewer rows showed; at most as many as
-    without it. The dimension grows with the rows, for kernels as rough as a Laplace one in a line like their root."""
+    Both within their limits. The dimension grows with the rows, for kernels as rough as a Laplace one in a line like
+    their root.
+    """
     if n_rows <= EXACT_ROWS:
-        return None
-    wanted = PER_DIMENSION * dimension * math.sqrt(n_rows / n_judged)
-    return min(landmark_count(n_rows, None), max(LEAST_LANDMARKS, math.ceil(wanted)))
+        return n_rows
+    most = max(EXACT_ROWS, min(MOST_LANDMARKS, round(6 * math.sqrt(n_rows))))
+    return max(LEAST_LANDMARKS, math.ceil(min(PER_DIMENSION * dimension, most)))
 
 
 def kernel_problem(
@@ -94,8 +90,8 @@ def kernel_problem(
     The features are centred where a constant is free and orthogonal over the weighted rows, the largest first.
     """
     x, n, weights = rows.covariates, len(rows.y), rows.weights
-    m = landmark_count(n, count)
-    picked = np.arange(n) if m == n else np.sort(np.random.default_rng(seed).permutation(n)[:m])
+    m = landmark_count(n) if count is None else min(count, n)
+    picked = np.sort(np.random.default_rng(seed).permutation(n)[:m])
     if isinstance(kernel, Precomputed):
         vectors, root = gram_directions(x[np.ix_(picked, picked)], float(np.finfo(np.float64).eps))
         projection = vectors / root
@@ -109,11 +105,7 @@ def kernel_problem(
     features = features - mean
     _, turn = scipy.linalg.eigh(weighted_gram(features, weights), driver="evd", check_finite=False)
     turn = turn[:, ::-1]
-    back = {
-        "projection": projection @ turn,
-        "landmarks": picked,
-        "mean": mean @ turn,
-        "exact": m == n,
-        "counts": rows.counts,
-    }
-    return KernelProblem(features @ turn, rows.y, weights, loss, intercept, scale or 1.0, **back)
+    back = {"projection": projection @ turn, "landmarks": picked, "mean": mean @ turn, "exact": m == n}
+    return KernelProblem(
+        features @ turn, rows.y, weights, loss, intercept, scale or 1.0, rows.counts, rows.unit, **back
+    )
