@@ -149,9 +149,12 @@ class Sample:
 
     @property
     def picking(self) -> float:
-        """log C(D, k) for each response: in how many ways k of D groups of columns may be picked to have slopes."""
-        ways = math.comb(self.n_groups, np.unique(self.groups[self.slopes]).size)
-        return math.log(ways) / float(max(1, self.means.shape[1]))
+        """What it costs to have picked the groups of columns that have slopes; nothing where none has."""
+        return self.picking_of(np.unique(self.groups[self.slopes]).size if self.linear else 0)
+
+    def picking_of(self, count: int) -> float:
+        """log C(D, k) for each response: in how many ways k of D groups of columns may be picked."""
+        return math.log(math.comb(self.n_groups, count)) / float(max(1, self.means.shape[1]))
 
     @cached_property
     def spread_within(self) -> Array:

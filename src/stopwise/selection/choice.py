@@ -50,9 +50,7 @@ _BARELY = 4.0
 and twice the log of a Bayes factor up to 2 is "not worth more than a bare mention" (Kass & Raftery 1995)."""
 LOSS_KERNELS: dict[str, Stationary] = {"gaussian": Gaussian(), "laplace": Laplace()}
 """The smoothest and the roughest: an average of the two may be proposed as well."""
-LOSS_BUDGET = Budget(
-    rows=200, more_rows=200, unseen_rows=300, steps_together=4, first_steps=3, steps=6, sharing=1, learned_further=0
-)
+LOSS_BUDGET = Budget(rows=200, rounds=(), unseen_rows=300, steps_together=4, first_steps=3, steps=6, sharing=1)
 """The search that proposes for a loss; it is a quarter of what squares get, since the loss itself judges."""
 JUDGED_CLASSES, JUDGED_NUMBERS = (400, 150), (800, 200)
 """Rows and landmarks that candidates are judged on: of counts and residuals a few rows carry most of the loss."""
@@ -133,7 +131,7 @@ def search_for(problem: Problem, search: Search) -> Chosen:
     if not features.kept.size:
         nothing = Selection((), features.table(np.zeros(0), False), "no feature varies: the fit is constant")
         return Chosen(search.kernels[0].with_length_scale(1.0), problem, None, nothing)
-    best, tried = search.best(make_sample(problem, features, search.budget.more_rows + search.budget.unseen_rows))
+    best, tried = search.best(make_sample(problem, features, search.budget.judged_rows + search.budget.unseen_rows))
     kept = features.kept if features.kept.size < problem.covariates.shape[1] else None
     if kept is not None:
         problem = replace(problem, covariates=problem.covariates[:, kept])
@@ -141,7 +139,7 @@ def search_for(problem: Problem, search: Search) -> Chosen:
     scores = np.full(varies.size, np.nan)
     scores[varies] = best.fair_scores
     table, kernel = describe(problem, features, best, tried), best.in_units(features.spread)
-    problem = problem.with_trend(best.sample.slopes) if best.linear else problem
+    problem = problem.with_trend(best.sample.slopes) if best.sample.linear else problem
     return Chosen(kernel, problem, kept, table, scores, starts=best.starts if np.all(varies) else None)
 
 
