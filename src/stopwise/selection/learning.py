@@ -20,7 +20,7 @@ from stopwise._support.array_library import HOST
 from stopwise._support.arrays import Array
 from stopwise.kernels.gradients import Values, gram_and_pullback
 from stopwise.kernels.stationary import Stationary
-from stopwise.sample import Sample
+from stopwise.sample import NOTHING, Sample, orthonormal
 
 Objective = Callable[[Array], tuple[float, Array]]
 """A value and its gradient."""
@@ -31,8 +31,6 @@ _BOUNDS, _RATIO_BOUNDS, _SHARE_BOUNDS = (-9.0, 5.0), (-7.0, math.log(1e8)), (-12
 _SHARE_STEPS, _USUAL_RATIO = 12, 30.0
 """So few steps find shares to a few hundredths; q where a search starts from nothing."""
 _FAILED = 1e10
-_NOTHING = 1e-7
-"""The length of a column (of n entries of about unit size) below which only rounding is left of it."""
 _DIGITS = 64
 """Learned log length scales are rounded to 1/64: finer differences are the optimiser's, not the data's."""
 
@@ -73,32 +71,27 @@ class Part:
         return self.share * gram_and_pullback(self.kernel, both, library.module)[0][: len(new), len(new) :]
 
 
-class Likelihood:
-    """-2 log evidence / n of y ~ N(F b, s^2 C), C = I + a signal matrix, and its derivative with respect to C."""
+def likelihood(sample: Sample, signal: Values) -> tuple[float, Values]:
+    """-2 log evidence / n of y ~ N(F b, s^2 C), C = I + a signal matrix, and its derivative with respect to C.
 
-    def __init__(self, sample: Sample) -> None:
-        take, self.sample = sample.library.take, sample
-        self.responses, self.fixed, self.within = map(take, (sample.responses, sample.fixed, sample.spread_within))
-        root = take(sample.root_weights)
-        self.pairs = root[:, None] * root[None, :]
-
-    def __call__(self, signal: Values) -> tuple[float, Values]:
-        """Both at a signal matrix, which is overwritten, mean over responses; no slope where Cholesky fails."""
-        n, free, library = self.sample.n_samples, self.sample.n_free, self.sample.library
-        library.add_to_diagonal(signal, 1.0)
-        solved = library.inverse(signal)
-        if solved is None:
-            return _FAILED, library.zeros(*signal.shape)
-        inverse, determinant = solved
-        if self.fixed.shape[1]:  # P, and |C| |Q' C^-1 Q|
-            image = inverse @ self.fixed
-            mass = self.fixed.T @ image
-            inverse = inverse - image @ library.module.linalg.solve(mass, image.T)
-            determinant += float(library.module.linalg.slogdet(mass)[1])
-        residual = inverse @ self.responses
-        variance = (((self.responses * residual).sum(0) + self.within) / free).clip(min=1e-300)
-        value = (free * float(library.module.log(variance).mean()) + determinant) / n
-        return value, (inverse - (residual / (variance * len(variance))) @ residual.T) / n
+    The matrix is overwritten. Both are means over responses; no slope where Cholesky fails.
+    """
+    n, free, library, linalg = sample.n_samples, sample.n_free, sample.library, sample.library.module.linalg
+    responses, fixed, within = map(library.take, (sample.responses, sample.fixed, sample.spread_within))
+    library.add_to_diagonal(signal, 1.0)
+    solved = library.inverse(signal)
+    if solved is None:
+        return _FAILED, library.zeros(*signal.shape)
+    inverse, determinant = solved
+    if fixed.shape[1]:  # P, and |C| |Q' C^-1 Q|
+        image = inverse @ fixed
+        mass = fixed.T @ image
+        inverse = inverse - image @ linalg.solve(mass, image.T)
+        determinant += float(linalg.slogdet(mass)[1])
+    residual = inverse @ responses
+    variance = (((responses * residual).sum(0) + within) / free).clip(min=1e-300)
+    value = (free * float(library.module.log(variance).mean()) + determinant) / n
+    return value, (inverse - (residual / (variance * len(variance))) @ residual.T) / n
 
 
 class Evidence:
@@ -109,16 +102,17 @@ class Evidence:
     """
 
     def __init__(self, sample: Sample, kernel: Stationary) -> None:
-        self.likelihood, self.kernel, self.rows = Likelihood(sample), kernel, sample.library.take(sample.covariates)
+        self.sample, self.kernel, self.rows = sample, kernel, sample.library.take(sample.covariates)
+        self.pairs = sample.library.take(np.outer(sample.root_weights, sample.root_weights))
 
     def __call__(self, parameters: Array) -> tuple[float, Array]:
         """The value and its gradient."""
-        sample, logs = self.likelihood.sample, parameters[:-1]
+        sample, logs = self.sample, parameters[:-1]
         groups = sample.groups if logs.size > 1 else np.zeros_like(sample.groups)
         rows = self.rows * sample.library.take(np.exp(logs[groups]))
         gram, pullback = gram_and_pullback(self.kernel, rows, sample.library.module)
-        weights = math.exp(parameters[-1]) * self.likelihood.pairs
-        value, sensitivity = self.likelihood(weights * gram)
+        weights = math.exp(parameters[-1]) * self.pairs
+        value, sensitivity = likelihood(sample, weights * gram)
         sensitivity = sensitivity * weights
         each = np.bincount(groups, pullback(sensitivity).tolist())
         gap = logs - logs.mean()
@@ -146,12 +140,12 @@ def part_at(kernel: Stationary, scales: Array, ratio: float = _USUAL_RATIO) -> P
 
 def learn_shares(sample: Sample, parts: Sequence[Part], ratio: float) -> Array:
     """The shares of kernels in their sum with the highest evidence, from equal ones; `ratio` starts log q."""
-    likelihood = Likelihood(sample)
-    signals = [likelihood.pairs * part.gram(sample) for part in parts]
+    pairs = sample.library.take(np.outer(sample.root_weights, sample.root_weights))
+    signals = [pairs * part.gram(sample) for part in parts]
 
     def objective(logs: Array) -> tuple[float, Array]:
         terms = [math.exp(log) * signal for log, signal in zip(logs, signals, strict=True)]
-        value, sensitivity = likelihood(sum(terms[1:], terms[0] + 0.0))
+        value, sensitivity = likelihood(sample, sum(terms[1:], terms[0] + 0.0))
         return value, np.array([float((sensitivity * term).sum()) for term in terms])
 
     begin = np.full(len(parts), math.log(ratio / len(parts)))
@@ -192,22 +186,18 @@ def chosen_slopes(sample: Sample, most: int) -> Array:
     columns, rest = sample.root_weights[:, None] * sample.covariates, sample.free_responses
     columns = columns - sample.fixed @ (sample.fixed.T @ columns)
     entered: list[int] = []
-    whole, count, n_free = (rest**2).sum(axis=0), 0, sample.n_free
-
-    def evidence(energy: Array, counts: Array, n_groups: int) -> Array:
-        left, free = whole - energy + sample.spread_within, np.maximum(n_free - counts, 1.0)
-        return cast(Array, deviance(left, free, energy, counts, sample.picking_of(n_groups)).mean(axis=1))
-
-    best = float(evidence(0 * whole[None], np.zeros((1, 1)), 0)[0])
+    whole, count, within = (rest**2).sum(axis=0), 0, sample.spread_within
+    best = float(deviance(whole + within, sample.n_free, 0 * whole, 0, 0.0).mean())
     while len(entered) < sample.n_groups:
         gains, widths = _gains(columns, rest, groups)
-        counts = count + widths
-        scores = evidence(whole - (rest**2).sum(axis=0) + gains, counts[:, None], len(entered) + 1)
-        scores[entered] = scores[counts > most] = np.inf
+        energy, counts = whole - (rest**2).sum(axis=0) + gains, (count + widths)[:, None]
+        left, free = whole - energy + within, np.maximum(sample.n_free - counts, 1.0)
+        scores = deviance(left, free, energy, counts, sample.picking_of(len(entered) + 1)).mean(axis=1)
+        scores[entered] = scores[counts[:, 0] > most] = np.inf
         at = int(np.argmin(scores))
         if scores[at] >= best:
             break
-        basis = _span(columns[:, groups == at])
+        basis = orthonormal(columns[:, groups == at])
         best, count = float(scores[at]), count + basis.shape[1]
         rest, columns = rest - basis @ (basis.T @ rest), columns - basis @ (basis.T @ columns)
         entered.append(at)
@@ -218,16 +208,10 @@ def _gains(columns: Array, rest: Array, groups: Array) -> tuple[Array, Array]:
     """The energy (D, q) that each group of columns takes out of the rest, and its dimension (D,)."""
     squares, sizes = np.einsum("ij,ij->j", columns, columns), np.bincount(groups)
     gains, widths = np.zeros((sizes.size, rest.shape[1])), np.zeros(sizes.size)
-    alone = (squares > _NOTHING**2) & (sizes[groups] == 1)
+    alone = (squares > NOTHING**2) & (sizes[groups] == 1)
     gains[groups[alone]] = (columns[:, alone].T @ rest) ** 2 / squares[alone, None]
     widths[groups[alone]] = 1
     for group in np.flatnonzero(sizes > 1):
-        basis = _span(columns[:, groups == group])
+        basis = orthonormal(columns[:, groups == group])
         gains[group], widths[group] = ((basis.T @ rest) ** 2).sum(axis=0), basis.shape[1]
     return gains, widths
-
-
-def _span(columns: Array) -> Array:
-    """An orthonormal basis of columns of about unit variance, less what was taken out of them."""
-    vectors, values, _ = np.linalg.svd(columns, full_matrices=False)
-    return cast(Array, vectors[:, values > _NOTHING])
