@@ -149,14 +149,11 @@ class Sample:
         """`responses` less their part in the span of `fixed`."""
         return cast(Array, self.responses - self.fixed @ (self.fixed.T @ self.responses))
 
-    @property
-    def picking(self) -> float:
-        """What it costs to have picked the groups of columns that have slopes; nothing where none has."""
-        return self.picking_of(np.unique(self.groups[self.slopes]).size if self.linear else 0)
-
-    def picking_of(self, count: int) -> float:
-        """log C(D, k) for each response: in how many ways k of D groups of columns may be picked."""
-        return math.log(math.comb(self.n_groups, count)) / float(max(1, self.means.shape[1]))
+    def picking(self, count: int | None = None) -> float:
+        """log C(D, k) for each response: in how many ways k of D groups of columns, or those sloped, may be picked."""
+        sloped = np.unique(self.groups[self.slopes]).size if self.linear else 0
+        ways = math.comb(self.n_groups, sloped if count is None else count)
+        return math.log(ways) / float(max(1, self.means.shape[1]))
 
     @cached_property
     def spread_within(self) -> Array:

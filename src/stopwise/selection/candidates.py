@@ -68,7 +68,7 @@ class Candidate:
         left = self.shrinkage.T @ self.coordinates**2 + sample.spread_within
         energy = ((sample.fixed.T @ sample.responses) ** 2).sum(axis=0)  # which is centred: of the slopes alone
         count = sample.fixed.shape[1] - int(sample.intercept)
-        fit = deviance(left, sample.n_free, energy, count, sample.picking)
+        fit = deviance(left, sample.n_free, energy, count, sample.picking())
         return cast(Array, (fit - np.log(self.shrinkage).sum(axis=0)[:, None]) / sample.n_samples)
 
     @property
@@ -109,7 +109,7 @@ class Candidate:
         of q responses that share the length scales. The left-out error is also flattered by slopes that were picked.
         """
         scales = self.sample.n_groups if self.per_feature else 1
-        flattery = 2 * (scales / max(1, self.best.size) + self.sample.picking) / self.sample.n_samples
+        flattery = 2 * (scales / max(1, self.best.size) + self.sample.picking()) / self.sample.n_samples
         return cast(Array, self.evidence + self.log_error + flattery)
 
     @property

@@ -26,8 +26,8 @@ Objective = Callable[[Array], tuple[float, Array]]
 """A value and its gradient."""
 PRIOR_SPREAD, ROWS_PER_SCALE = 1.0, 20
 """Standard deviation, in log units, of length scales about their mean; down to half with fewer rows for each."""
-_BOUNDS, _RATIO_BOUNDS, _SHARE_BOUNDS = (-9.0, 5.0), (-7.0, math.log(1e8)), (-12.0, math.log(1e8))
-"""Of log inverse length scales, of log q, and of log q times a share, of which the least is no signal at all."""
+_BOUNDS, _RATIO_BOUNDS = (-9.0, 5.0), (-12.0, math.log(1e8))
+"""Of log inverse length scales, and of log q, or log q times a share: the least is no signal at all."""
 _SHARE_STEPS, _USUAL_RATIO = 12, 30.0
 """So few steps find shares to a few hundredths; q where a search starts from nothing."""
 _FAILED = 1e10
@@ -149,7 +149,7 @@ def learn_shares(sample: Sample, parts: Sequence[Part], ratio: float) -> Array:
         return value, np.array([float((sensitivity * term).sum()) for term in terms])
 
     begin = np.full(len(parts), math.log(ratio / len(parts)))
-    found = _descend(objective, begin, [_SHARE_BOUNDS] * len(parts), _SHARE_STEPS)
+    found = _descend(objective, begin, [_RATIO_BOUNDS] * len(parts), _SHARE_STEPS)
     weights = np.exp(found.x - found.x.max())
     return cast(Array, weights / weights.sum())
 
@@ -192,7 +192,7 @@ def chosen_slopes(sample: Sample, most: int) -> Array:
         gains, widths = _gains(columns, rest, groups)
         energy, counts = whole - (rest**2).sum(axis=0) + gains, (count + widths)[:, None]
         left, free = whole - energy + within, np.maximum(sample.n_free - counts, 1.0)
-        scores = deviance(left, free, energy, counts, sample.picking_of(len(entered) + 1)).mean(axis=1)
+        scores = deviance(left, free, energy, counts, sample.picking(len(entered) + 1)).mean(axis=1)
         scores[entered] = scores[counts[:, 0] > most] = np.inf
         at = int(np.argmin(scores))
         if scores[at] >= best:
