@@ -43,12 +43,14 @@ _PRODUCT_FEATURES = 50
 
 @dataclass(frozen=True)
 class Round:
-    """The best `kept` candidates (None: of each kernel) and the best with one length scale, judged on so many rows."""
+    """The best `kept` candidates, and the best with one length scale, judged again on so many rows.
+
+    The first ones learn their length scales further there; with no number to keep the best of each kernel do.
+    """
 
     rows: int
     kept: int | None = 3
     learned: int = 2
-    """So many of them, or the best of each kernel by its evidence, learn their length scales further there."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def effort(n_rows: int) -> tuple[Budget, ArrayLibrary]:
     more = min(max(n_rows // 5, 600), 5_000)
     last = (Round(8_000, kept=2),) if many else ()
     rounds = (Round(more, None if more == 5_000 else 3), *last)
-    return Budget(min(max(n_rows // 10, 300), 1_200), rounds), library_on(pick_device())
+    return Budget(min(max(n_rows // 10, 300), 1_200), rounds, more_steps=15), library_on(pick_device())
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,8 @@ class Search:
             best = ranked[: each.kept]
             if each.kept is None:
                 names = dict.fromkeys(c.first.kernel.name for c in ranked)
-                best = [min((c for c in ranked if c.first.kernel.name == n), key=_mean_evidence) for n in names]
+                by_evidence = sorted(ranked, key=lambda c: float(c.evidence.mean()))
+                best = [next(c for c in by_evidence if c.first.kernel.name == name) for name in names]
                 learned = len(best)
             found = [self._again(c, rows, i < learned) for i, c in enumerate(_and_one_scale(best, ranked))]
         return found
@@ -204,10 +207,6 @@ class Search:
         return best_first([best, _sum(some, learn_shares(sample, [c.first for c in some], best.row_ratio))])[0]
 
 
-def _mean_evidence(candidate: Candidate) -> float:
-    return float(candidate.evidence.mean())
-
-
 def _typical(sample: Sample, kernel: Stationary) -> Part:
     """A kernel at the median distance."""
     return part_at(kernel, np.full(sample.covariates.shape[1], median_distance(sample.covariates)))
@@ -231,7 +230,7 @@ def _by_odds(finalists: Sequence[Candidate]) -> Candidate:
 
     The left-out errors of so few rows tell more of these rows than of kernels, and shares learned from them too.
     """
-    evidence = np.array([_mean_evidence(c) for c in finalists])
+    evidence = np.array([c.evidence.mean() for c in finalists])
     return _sum(finalists, np.exp(-0.5 * finalists[0].sample.n_samples * (evidence - evidence.min())))
 
 
