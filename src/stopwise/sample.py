@@ -19,6 +19,8 @@ from stopwise._support.arrays import Array
 from stopwise.problem import Problem
 
 _ROUNDING = 16 * np.finfo(np.float64).eps
+NOTHING = 1e-7
+"""The length of a column (of n entries of about unit size) below which only rounding is left of it."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ class Sample:
     @cached_property
     def fixed(self) -> Array:
         """An orthonormal basis (m, p) of what is not penalised, in the coordinates of `responses`."""
-        return _orthonormal(self.root_weights[:, None] * self.design(self.covariates))
+        return orthonormal(self.root_weights[:, None] * self.design(self.covariates))
 
     def design(self, covariates: Array) -> Array:
         """What is not penalised at some rows: nothing, the constant, or the constant and what has a slope."""
@@ -147,10 +149,10 @@ class Sample:
         """`responses` less their part in the span of `fixed`."""
         return cast(Array, self.responses - self.fixed @ (self.fixed.T @ self.responses))
 
-    @property
-    def picking(self) -> float:
-        """log C(D, k) for each response: in how many ways k of D groups of columns may be picked to have slopes."""
-        ways = math.comb(self.n_groups, np.unique(self.groups[self.slopes]).size)
+    def picking(self, count: int | None = None) -> float:
+        """log C(D, k) for each response: in how many ways k of D groups of columns, or those sloped, may be picked."""
+        sloped = np.unique(self.groups[self.slopes]).size if self.linear else 0
+        ways = math.comb(self.n_groups, sloped if count is None else count)
         return math.log(ways) / float(max(1, self.means.shape[1]))
 
     @cached_property
@@ -181,12 +183,10 @@ def _settled(sample: Sample) -> Sample:
     return replace(sample, weights=weights, means=means / unit, within=within / unit**2, middle=middle, unit=unit)
 
 
-def _orthonormal(columns: Array) -> Array:
-    """An orthonormal basis of the span of columns; directions within rounding of the others are left out."""
-    if not columns.shape[1]:
-        return columns
+def orthonormal(columns: Array) -> Array:
+    """An orthonormal basis of the span of columns of about unit variance; directions within rounding are left out."""
     vectors, values, _ = np.linalg.svd(columns, full_matrices=False)
-    return cast(Array, vectors[:, values > 1e-10 * values[0]])
+    return cast(Array, vectors[:, values > NOTHING])
 
 
 def make_sample(problem: Problem, features: Features, limit: int) -> Sample:

@@ -200,6 +200,18 @@ def test_columns_that_say_nothing_are_left_out_of_the_kernel_and_names_are_kept(
     assert sum(row["chosen"] for row in model.selection_) == 1
 
 
+@pytest.mark.parametrize("name", ["laplace", "matern32", "gaussian"])
+def test_a_kernel_asked_for_by_name_is_the_one_that_is_used_even_where_a_straight_line_would_do(name):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    y = rng.random(200) < 1 / (1 + np.exp(-2 * X[:, 0] - X[:, 1]))
+    model = sw.KernelGradientClassifier(name).fit(X, y)
+    assert model.kernel_.name == name
+    judged = [row for row in model.selection_ if row.get("left_out_loss") is not None]
+    assert {row["kernel"] for row in judged} == {name}
+    assert len(judged) == 3  # at its best length scale, a longer one, and nearly straight
+
+
 X4 = np.arange(8.0).reshape(4, 2)
 
 

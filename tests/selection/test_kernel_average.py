@@ -8,10 +8,10 @@ import pytest
 import stopwise as sw
 from stopwise.problem import make_problem
 from stopwise.sample import look_at_features, make_sample
-from stopwise.selection.candidates import Part, judge
+from stopwise.selection.candidates import judge
 from stopwise.selection.choice import KERNELS, search_for
 from stopwise.selection.kernel_search import Budget, Search
-from stopwise.selection.learning import learn_shares
+from stopwise.selection.learning import learn_shares, part_at
 
 
 def noisy(n: int = 120, seed: int = 2, noise: float = 0.5):
@@ -43,7 +43,11 @@ def test_learned_shares_have_the_highest_evidence_of_all_on_a_grid():
     sample = make_sample(problem, look_at_features(X, None), 100)
     rows = sample.covariates
     grams = [sw.kernels.Gaussian(1.5)(rows), sw.kernels.Laplace(0.5)(rows)]
-    shares = learn_shares(sample, grams, 10.0)
+    parts = [
+        part_at(kernel, np.full(3, scale))
+        for kernel, scale in ((sw.kernels.Gaussian(), 1.5), (sw.kernels.Laplace(), 0.5))
+    ]
+    shares = learn_shares(sample, parts, 10.0)
     contrasts = np.linalg.svd(np.ones((60, 1)))[0][:, 1:]
     target = contrasts.T @ sample.means[:, 0]
 
@@ -110,7 +114,7 @@ def test_left_out_rows_are_those_of_ridge_fitted_without_them(intercept):
     problem = make_problem(X, y[:, None], None, intercept=intercept, seed=0)
     features = look_at_features(X, None)
     sample = make_sample(problem, features, 100)
-    ridge = judge(sample, [Part(1.0, sw.kernels.Gaussian(), np.full(3, 2.0))])
+    ridge = judge(sample, part_at(sw.kernels.Gaussian(), np.full(3, 2.0)))
     ratio = ridge.ratios[ridge.best[0]]
     rows = features.standardise(X)
     gram, target = sw.kernels.Gaussian(2.0)(rows), y - (y.mean() if intercept else 0.0)

@@ -13,8 +13,7 @@ from stopwise._support.array_library import HOST, library_on
 from stopwise.problem import make_problem
 from stopwise.sample import Sample, look_at_features, make_sample
 from stopwise.selection import learning
-from stopwise.selection.candidates import Part
-from stopwise.selection.learning import Evidence, Learned, learn
+from stopwise.selection.learning import Evidence, learn, part_at
 from stopwise.views.facts import parts
 
 K = sw.kernels
@@ -54,7 +53,7 @@ def test_a_device_gives_the_same_numbers(kernel):
     assert there[0] == pytest.approx(here[0], rel=1e-9)
     np.testing.assert_allclose(there[1], here[1], rtol=1e-6, atol=1e-10)
     new = np.random.default_rng(2).normal(size=(7, 3))
-    part = Part(0.5, kernel, np.array([1.0, 2.0, 0.5]))
+    part = replace(part_at(kernel, np.array([1.0, 2.0, 0.5])), share=0.5)
     here, there = (part.between(new, there) for there in places)
     np.testing.assert_allclose(there, here, rtol=1e-9, atol=1e-12)
 
@@ -96,11 +95,11 @@ def test_the_prior_pulls_length_scales_together_more_with_fewer_rows(monkeypatch
 
 
 def test_learning_only_ever_goes_downhill():
-    sample, start = sample_of(), Learned(np.zeros(3), 1.0, 0.0)
-    found = learn(sample, K.Gaussian(), start, max_steps=30)
-    assert found.value < Evidence(sample, K.Gaussian())(np.append(start.logs, 1.0))[0]
+    sample, start = sample_of(), part_at(K.Gaussian(), np.ones(3), np.e)
+    found = learn(sample, start, max_steps=30, per_feature=True)
+    assert found.value < Evidence(sample, K.Gaussian())(np.array([0.0, 0.0, 0.0, 1.0]))[0]
     assert found.scales[0] < 0.5 * found.scales[1:].min()
-    one = learn(sample, K.Gaussian(), start, max_steps=30, together=True)
+    one = learn(sample, start, max_steps=30, per_feature=False)
     assert np.ptp(one.scales) == 0
     assert found.value < one.value
 

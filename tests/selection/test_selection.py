@@ -10,9 +10,10 @@ import stopwise as sw
 from stopwise.kernels.base import Scaled, parts
 from stopwise.problem import make_problem
 from stopwise.sample import look_at_features, make_sample
-from stopwise.selection.candidates import Part, judge
+from stopwise.selection.candidates import judge
 from stopwise.selection.choice import KERNELS, search_for
-from stopwise.selection.kernel_search import Budget, Search
+from stopwise.selection.kernel_search import Budget, Round, Search
+from stopwise.selection.learning import part_at
 
 ESTIMATORS = [sw.KernelGradientRegressor, sw.KernelRidgeRegressor]
 each_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda cls: cls.__name__)
@@ -78,7 +79,7 @@ def test_merged_copies_have_the_evidence_of_the_rows_written_out():
     problem = make_problem(X, y[:, None], None, intercept=True, seed=0)
     merged = make_sample(problem, look_at_features(X, None), 600)
     assert (merged.n_rows, merged.n_samples) == (20, 60)
-    score = judge(merged, [Part(1.0, sw.kernels.Gaussian(), np.ones(2))])
+    score = judge(merged, part_at(sw.kernels.Gaussian(), np.ones(2)))
     standard = (X - X.mean(axis=0)) / X.std(axis=0)
     gram = sw.kernels.Gaussian()(standard) / 60
     centring = np.eye(60) - 1 / 60
@@ -96,7 +97,7 @@ def test_leave_one_out_leaves_one_replicate_out():
     y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=len(X))
     problem = make_problem(X, y[:, None], None, intercept=True, seed=0)
     sample = make_sample(problem, look_at_features(X, None), 600)
-    ridge = judge(sample, [Part(1.0, sw.kernels.Matern(), np.ones(1))])
+    ridge = judge(sample, part_at(sw.kernels.Matern(), np.ones(1)))
     at, total = 20, 0.0
     penalty = sample.n_samples / ridge.ratios[at]
     gram = sw.kernels.Matern()((X - X.mean()) / X.std())
@@ -176,7 +177,7 @@ def test_left_out_rows_are_those_of_ridge_fitted_without_them(intercept, linear)
     sample = make_sample(problem, features, 600)
     sample = sample.with_linear() if linear else sample
     kernel = sw.kernels.ProductMatern(2.0)
-    ridge = judge(sample, [Part(1.0, sw.kernels.ProductMatern(), np.full(3, 2.0))])
+    ridge = judge(sample, part_at(sw.kernels.ProductMatern(), np.full(3, 2.0)))
     rows, at = features.standardise(X), int(ridge.best[0])
     gram, design = ridge.ratios[at] / 25 * kernel(rows), sample.design(rows)
     target = y - (y.mean() if intercept else 0.0)
@@ -291,7 +292,7 @@ def test_of_very_many_rows_each_kernel_is_learned_on_some_and_the_best_few_on_mo
     problem = make_problem(X, y[:, None], None, intercept=True, seed=0)
     tables = {}
     for most in (200, 300):
-        budget = Budget(rows=100, more_rows=300, unseen_rows=0, every_kernel=True, most_for_each=most)
+        budget = Budget(rows=100, rounds=(Round(most, kept=None), Round(300, kept=2)), unseen_rows=0)
         tables[most] = search_for(problem, Search(KERNELS, budget=budget)).table
     finalists = {most: [row["kernel"] for row in table if row["rows"] == 300] for most, table in tables.items()}
     assert len(finalists[300]) >= len(KERNELS)

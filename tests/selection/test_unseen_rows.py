@@ -1,13 +1,15 @@
 """Rows outside the sample judge candidates by their errors, and by how surprising they are."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import stopwise as sw
 from stopwise.problem import make_problem
 from stopwise.sample import look_at_features, make_sample
-from stopwise.selection.candidates import Part, judge, not_refuted, unseen_losses
-from stopwise.selection.learning import Learned
+from stopwise.selection.candidates import judge, not_refuted, unseen_losses
+from stopwise.selection.learning import part_at
 
 
 def rows_of(X, y, limit=10_000, weights=None):
@@ -19,7 +21,7 @@ def rows_of(X, y, limit=10_000, weights=None):
 def by_hand(candidate, ratio, column, new):
     """Universal kriging of a new row of weight one, written out: mean, variance over s^2, and s^2."""
     sample = candidate.sample
-    kernel = candidate.kernel.with_length_scale(candidate.scales)
+    kernel = candidate.first.kernel.with_length_scale(candidate.first.scales)
     share = ratio / sample.n_samples
     inverse = np.linalg.inv(share * kernel(sample.covariates) + np.diag(1 / sample.weights))
     cross, prior = share * kernel(new, sample.covariates), share
@@ -44,9 +46,9 @@ def test_errors_and_surprises_are_those_of_kriging_written_out(linear, weighted)
     rows = rows_of(X, y, weights=rng.uniform(0.5, 2, 90) if weighted else None)
     sample = rows.first(40)
     sample = sample.with_linear() if linear else sample
-    candidate = judge(sample, [Part(1.0, sw.kernels.Matern(), np.array([1.0, 2.0]))])
+    candidate = judge(sample, part_at(sw.kernels.Matern(), np.array([1.0, 2.0])))
     unseen = np.arange(40, rows.n_rows)
-    found = unseen_losses(candidate, rows, unseen)
+    found = unseen_losses(candidate, rows)
     new, truth = rows.covariates[unseen], (rows.means[unseen] - sample.middle) / sample.unit
     errors, surprises = np.zeros((2, unseen.size, 2))
     for j in range(2):
@@ -64,9 +66,9 @@ def test_what_does_worse_on_unseen_rows_is_refuted(monkeypatch):
     X = rng.normal(size=(600, 4))
     y = np.sin(X.sum(axis=1)) + 0.1 * rng.normal(size=600)
     rows = make_sample(make_problem(X, y[:, None], None, intercept=True, seed=0), look_at_features(X, None), 600)
-    sample, many = rows.first(200), Learned(np.zeros(4), 0.0, 0.0, per_feature=True)
-    good = judge(sample, [Part(1.0, sw.kernels.Gaussian(), np.full(4, 2.0))])
-    wrong = judge(sample, [Part(1.0, sw.kernels.Gaussian(), np.array([2.0, 2.0, 2.0, 1e3]))], many)
+    sample = rows.first(200)
+    good = judge(sample, part_at(sw.kernels.Gaussian(), np.full(4, 2.0)))
+    wrong = judge(sample, replace(part_at(sw.kernels.Gaussian(), np.array([2.0, 2.0, 2.0, 1e3])), per_feature=True))
     assert not_refuted([wrong, good], rows) == [good]
     few = rows.first(300)  # of fewer than the sample, only the best by score is asked, if it has many length scales
     assert not_refuted([wrong, good], few) == [good, wrong]
@@ -88,9 +90,9 @@ def test_close_pairs_tell_a_rough_truth_from_noise_where_errors_do_not(seed):
     X = np.vstack([X, X[:15] + 0.02 * rng.normal(size=(15, 8))])
     y = np.linalg.cholesky(sw.kernels.Laplace(4.0)(X)) @ rng.normal(size=len(X))
     rows = rows_of(X, y)
-    sample, unseen = rows.first(300), np.arange(300, rows.n_rows)
-    shapes = [Part(1.0, sw.kernels.Laplace(), np.full(8, 4.0)), Part(1.0, sw.kernels.Matern(), np.full(8, 3.0))]
-    rough, smooth = (judge(sample, [part]) for part in shapes)
-    worse = unseen_losses(smooth, rows, unseen)[0] - unseen_losses(rough, rows, unseen)[0]
+    sample = rows.first(300)
+    shapes = [part_at(sw.kernels.Laplace(), np.full(8, 4.0)), part_at(sw.kernels.Matern(), np.full(8, 3.0))]
+    rough, smooth = (judge(sample, part) for part in shapes)
+    worse = unseen_losses(smooth, rows)[0] - unseen_losses(rough, rows)[0]
     assert abs(worse.mean()) < worse.std() / np.sqrt(worse.size)
     assert not_refuted([smooth, rough], rows) == [rough]

@@ -25,16 +25,14 @@ from typing import cast
 
 import numpy as np
 
-from stopwise._support.array_library import HOST
 from stopwise._support.arrays import Array
 from stopwise._support.minimum import lowest_by_parabola
 from stopwise.engine.operators.centring import projected
 from stopwise.engine.solves.search_start import SearchStart, start_from
 from stopwise.kernels import Kernel
-from stopwise.kernels.gradients import Values, gram_and_pullback
-from stopwise.kernels.stationary import Stationary
+from stopwise.kernels.gradients import Values
 from stopwise.sample import Sample
-from stopwise.selection.learning import Learned, cost_of_slopes
+from stopwise.selection.learning import Part, deviance
 
 MAX_RATIO = 1e9
 """The largest signal-to-noise ratio nu at which kernels are compared: beyond, the evidence has lost too many digits."""
@@ -46,41 +44,17 @@ _LEAST_LEFT = 1e-9
 _LEAST_RATIO = 1e-3
 
 
-@dataclass(frozen=True)
-class Part:
-    """A share of an average of kernels: its kernel, and length scales in standard deviations of the features."""
-
-    share: float
-    kernel: Stationary
-    scales: Array
-
-    def gram(self, sample: Sample) -> Values:
-        """The kernel matrix of a sample, times the share."""
-        rows = sample.library.take(sample.covariates / self.scales)
-        return self.share * gram_and_pullback(self.kernel, rows, sample.library.module)[0]
-
-    def between(self, new: Array, sample: Sample) -> Values:
-        """The kernel between new rows and a sample's, times the share."""
-        new, rows, library = new / self.scales, sample.covariates / self.scales, sample.library
-        if library is HOST:
-            return self.share * self.kernel(new, rows)
-        both = library.take(np.concatenate([new, rows]))
-        return self.share * gram_and_pullback(self.kernel, both, library.module)[0][: len(new), len(new) :]
-
-
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """Kernels with their shares (one, or an average of several), and ridge with them on a sample at a grid of ratios.
+    """Kernels with their shares (one, or a sum of several; none: least squares), and ridge with them on a sample.
 
-    `values` (m,) and `vectors` are the eigenpairs of K, `coordinates` (m, q) the responses in them, `ratios` the grid
-    of nu, `shrinkage` = 1 / (1 + nu lambda) (m, g) and `left_out` the squared left-out error of every row by its
-    weight, (m, g, q), in units of each response's variance. Only `vectors` stay where they were made.
+    `vectors` are the eigenvectors of K, `coordinates` (m, q) the responses in them, `ratios` the grid of nu,
+    `shrinkage` = 1 / (1 + nu lambda) (m, g) and `left_out` the squared left-out error of every row by its weight,
+    (m, g, q), in units of each response's variance. Only `vectors` stay where they were made.
     """
 
     parts: tuple[Part, ...]
-    learned: Learned | None
     sample: Sample
-    values: Array
     vectors: Values
     coordinates: Array
     ratios: Array
@@ -90,13 +64,12 @@ class Candidate:
     @cached_property
     def evidence_curve(self) -> Array:
         """-2 log likelihood / n at each ratio, (g, q)."""
-        sample, n, free = self.sample, self.sample.n_samples, self.sample.n_free
-        variance = np.maximum((self.shrinkage.T @ self.coordinates**2 + sample.spread_within) / free, 1e-300)
-        determinant = np.log1p(np.outer(self.ratios, self.values)).sum(axis=1)
-        d = sample.fixed.shape[1] - int(sample.intercept)
+        sample = self.sample
+        left = self.shrinkage.T @ self.coordinates**2 + sample.spread_within
         energy = ((sample.fixed.T @ sample.responses) ** 2).sum(axis=0)  # which is centred: of the slopes alone
-        slopes = cost_of_slopes(energy, d, variance, sample.picking) if d else 0.0
-        return cast(Array, (free * np.log(variance) + determinant[:, None] + slopes) / n)
+        count = sample.fixed.shape[1] - int(sample.intercept)
+        fit = deviance(left, sample.n_free, energy, count, sample.picking())
+        return cast(Array, (fit - np.log(self.shrinkage).sum(axis=0)[:, None]) / sample.n_samples)
 
     @property
     def likeliest(self) -> Array:
@@ -114,28 +87,19 @@ class Candidate:
         return cast(Array, self.left_out[:, self.best, np.arange(self.best.size)])
 
     @cached_property
-    def evidences(self) -> Array:
+    def evidence(self) -> Array:
         """-2 log likelihood per sample of each response, at its likeliest ratio."""
         return np.array([lowest_by_parabola(column)[0] for column in self.evidence_curve.T])
 
     @cached_property
-    def log_errors(self) -> Array:
+    def log_error(self) -> Array:
         """Log mean squared left-out error of each response; 0 is about the constant function's."""
         return cast(Array, np.log(np.maximum(self.errors.sum(axis=0) / self.sample.n_samples, 1e-300)))
 
     @property
-    def evidence(self) -> float:
-        """Averaged over responses, as the next."""
-        return float(self.evidences.mean())
-
-    @property
-    def log_error(self) -> float:
-        return float(self.log_errors.mean())
-
-    @property
     def score(self) -> float:
-        """What is minimised."""
-        return self.evidence + self.log_error
+        """What is minimised: the sum of both, each averaged over responses."""
+        return float(self.evidence.mean() + self.log_error.mean())
 
     @property
     def fair_scores(self) -> Array:
@@ -145,9 +109,8 @@ class Candidate:
         of q responses that share the length scales. The left-out error is also flattered by slopes that were picked.
         """
         scales = self.sample.n_groups if self.per_feature else 1
-        picking = self.sample.picking if self.linear else 0.0
-        flattery = 2 * (scales / max(1, self.best.size) + picking) / self.sample.n_samples
-        return cast(Array, self.evidences + self.log_errors + flattery)
+        flattery = 2 * (scales / max(1, self.best.size) + self.sample.picking()) / self.sample.n_samples
+        return cast(Array, self.evidence + self.log_error + flattery)
 
     @property
     def row_ratio(self) -> float:
@@ -167,40 +130,28 @@ class Candidate:
         return tuple(start_from(places, errors[:, :, j].T, n) for j in range(errors.shape[2]))
 
     @property
-    def kernel(self) -> Stationary:
-        """The kernel with the largest share; least squares alone has none."""
-        return self.parts[0].kernel
-
-    @property
-    def scales(self) -> Array:
-        """Its length scales."""
-        return self.parts[0].scales
+    def first(self) -> Part:
+        """The kernel with the largest share, and its length scales; least squares alone has none."""
+        return self.parts[0]
 
     @property
     def per_feature(self) -> bool:
-        """Whether it has one length scale for each group of features."""
-        return self.learned is not None and self.learned.per_feature
-
-    @property
-    def linear(self) -> bool:
-        """Whether a linear part is left unpenalised."""
-        return self.sample.linear
+        """Whether that has one length scale for each group of features."""
+        return bool(self.parts) and self.first.per_feature
 
     @property
     def name(self) -> str:
-        """The kernel's, or of an average the kernels' with their shares; and the linear part."""
+        """The kernel's, or of a sum the kernels' with their shares; and the linear part."""
         names = [part.kernel.name if part.share == 1 else f"{part.share:.2g} {part.kernel.name}" for part in self.parts]
-        return " + ".join(["linear", *names] if self.linear else names)
+        return " + ".join(["linear", *names] if self.sample.linear else names)
 
     def in_units(self, spread: Array) -> Kernel:
         """The kernel on features in their own units, of which one standard deviation is `spread`."""
-        kernels = [part.kernel.with_length_scale(part.scales * spread) for part in self.parts]
-        if len(kernels) == 1:
-            return kernels[0]
-        return reduce(add, [part.share * kernel for part, kernel in zip(self.parts, kernels, strict=True)])
+        kernels = ((part.share, part.kernel.with_length_scale(part.scales * spread)) for part in self.parts)
+        return reduce(add, [kernel if share == 1 else share * kernel for share, kernel in kernels])
 
 
-def judge(sample: Sample, parts: Sequence[Part], learned: Learned | None = None) -> Candidate:
+def judge(sample: Sample, *parts: Part) -> Candidate:
     """Ridge with some kernels on a sample, every row left out in turn."""
     library, root = sample.library, sample.library.take(sample.root_weights)
     gram = sum((part.gram(sample) for part in parts), library.zeros(sample.n_rows, sample.n_rows))
@@ -214,15 +165,12 @@ def judge(sample: Sample, parts: Sequence[Part], learned: Learned | None = None)
     coordinates = library.host(vectors.T @ library.take(sample.free_responses))
     leverage = 1 - library.host((vectors**2) @ library.take(shrinkage)) + (sample.fixed**2).sum(axis=1)[:, None]
     left = 1 - leverage / sample.replicates[:, None]
-    inverse = np.where(left > _LEAST_LEFT, 1 / np.maximum(left, _LEAST_LEFT), np.inf) ** 2
+    inverse = (1 / np.maximum(left, _LEAST_LEFT)) ** 2
     errors = np.empty((*shrinkage.shape, coordinates.shape[1]))
     for j in range(coordinates.shape[1]):
         residual = library.host(vectors @ library.take(coordinates[:, j : j + 1] * shrinkage))
-        with np.errstate(invalid="ignore"):
-            errors[:, :, j] = (residual**2 + sample.within[:, j : j + 1]) * inverse
-    errors = np.where(np.isnan(errors), np.inf, errors)
-    ridge = values, vectors, coordinates, ratios, shrinkage, errors
-    return Candidate(tuple(parts), learned, sample, *ridge)
+        errors[:, :, j] = np.where(left > _LEAST_LEFT, (residual**2 + sample.within[:, j : j + 1]) * inverse, np.inf)
+    return Candidate(parts, sample, vectors, coordinates, ratios, shrinkage, errors)
 
 
 def best_first(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -230,25 +178,23 @@ def best_first(candidates: Sequence[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda c: round(c.score, 9))
 
 
-def unseen_losses(candidate: Candidate, rows: Sample, unseen: Array) -> tuple[Array, Array]:
-    """Squared errors (u,) and -2 log densities (u,) of rows outside a sample, which is the first of `rows`.
+def unseen_losses(candidate: Candidate, rows: Sample) -> tuple[Array, Array]:
+    """Squared errors (u,) and -2 log densities (u,) of the rows beyond a sample, which is the first of `rows`.
 
     Both are means over responses. With F the free columns of the sample, t those of the new rows, D = diag(sqrt w) and
-    V the eigenvectors less their part in F: `images` = (k(new, rows) - t F' D K) D V, `prior` = k(x, x) less what is
-    free; |t|^2 is the variance of what is free, and t F'y its prediction.
+    V the eigenvectors less their part in F: `free` = k(new, rows) - t F' D Gram, `images` = free D V, `prior` = k(x, x)
+    less what is free; |t|^2 is the variance of what is free, and t F'y its prediction.
     """
-    sample, library, new = candidate.sample, candidate.sample.library, rows.covariates[unseen]
-    gram = sum(part.gram(sample) for part in candidate.parts)
-    cross = sum(part.between(new, sample) for part in candidate.parts)
-    root, fixed = library.take(sample.root_weights[:, None]), library.take(sample.fixed)
+    sample, library, parts = candidate.sample, candidate.sample.library, candidate.parts
+    unseen = np.arange(sample.n_rows, rows.n_rows)
+    new = rows.covariates[unseen]
+    gram, cross = sum(part.gram(sample) for part in parts), sum(part.between(new, sample) for part in parts)
     design = sample.root_weights[:, None] * sample.design(sample.covariates)
     columns = sample.design(new) @ np.linalg.lstsq(design, sample.fixed, rcond=1e-10)[0]
-    seen = root * (candidate.vectors - fixed @ (fixed.T @ candidate.vectors))
-    weighted = root * fixed
-    pulled = weighted.T @ gram
-    both = library.host(cross @ weighted) - columns @ library.host(pulled @ weighted) / 2
-    images = library.host(cross @ seen - library.take(columns) @ (pulled @ seen))
-    prior = sum(part.share for part in candidate.parts) - 2 * (columns * both).sum(axis=1)
+    root, fixed = library.take(sample.root_weights[:, None]), library.take(sample.fixed)
+    free = cross - library.take(columns) @ ((root * fixed).T @ gram)
+    images = library.host(free @ (root * (candidate.vectors - fixed @ (fixed.T @ candidate.vectors))))
+    prior = sum(part.share for part in parts) - (columns * library.host((cross + free) @ (root * fixed))).sum(axis=1)
     truth = (rows.means[unseen] - sample.middle) / sample.unit - columns @ (sample.fixed.T @ sample.responses)
 
     def residuals(at: Array) -> tuple[Array, Array, Array]:
@@ -272,12 +218,11 @@ def not_refuted(finalists: list[Candidate], rows: Sample) -> list[Candidate]:
     learned wrong, and by the best with one length scale.
     """
     seen = finalists[0].sample.n_rows
-    unseen = np.arange(seen, rows.n_rows)
-    if unseen.size < LEAST_ROWS:
+    if rows.n_rows - seen < LEAST_ROWS:
         return finalists
     ranked = best_first(finalists)
-    losses = {c: unseen_losses(c, rows, unseen) for c in ranked}
-    if unseen.size < seen:
+    losses = {c: unseen_losses(c, rows) for c in ranked}
+    if rows.n_rows - seen < seen:
         one = [c for c in ranked if not c.per_feature]
         refuted = ranked[0].per_feature and one and _worse(losses[ranked[0]][0], losses[one[0]][0])
         return one if refuted else ranked

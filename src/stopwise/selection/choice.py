@@ -48,17 +48,15 @@ LEAST_PLACES, _PLACES = 300, 2_048
 _BARELY = 4.0
 """Scores, times the number of values, that differ by less tell nothing: a score is two log likelihoods, each times -2,
 and twice the log of a Bayes factor up to 2 is "not worth more than a bare mention" (Kass & Raftery 1995)."""
-LOSS_KERNELS: dict[str, Stationary] = {"gaussian": Gaussian(), "laplace": Laplace()}
+LOSS_KERNELS: tuple[Stationary, ...] = (Gaussian(), Laplace())
 """The smoothest and the roughest: an average of the two may be proposed as well."""
-LOSS_BUDGET = Budget(
-    rows=200, more_rows=200, unseen_rows=300, steps_together=4, first_steps=3, steps=6, sharing=1, learned_further=0
-)
+LOSS_BUDGET = Budget(rows=200, rounds=(), unseen_rows=300, steps_together=4, first_steps=3, steps=6, sharing=1)
 """The search that proposes for a loss; it is a quarter of what squares get, since the loss itself judges."""
 JUDGED_CLASSES, JUDGED_NUMBERS = (400, 150), (800, 200)
 """Rows and landmarks that candidates are judged on: of counts and residuals a few rows carry most of the loss."""
 LONGER, STRAIGHT = 4.0, 300.0
-"""How much longer than the best a Gaussian's length scale is tried, and how many standard deviations (times the root of
-their number) make it a linear kernel: curves are then penalised 10^5 times as much as lines."""
+"""How much longer than its best the smoothest kernel's length scale is tried, and how many standard deviations (times
+the root of their number) make a Gaussian linear: curves are then penalised 10^5 times as much as lines."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,8 @@ def choose_kernel(problem: Problem, given: Kernel | None, relevance: bool | str,
 
     `linear`: whether a linear part may be left unpenalised, which the solver must be able to project out.
     """
-    if given is not None and not (isinstance(given, Stationary) and given.needs_scale):
+    kernels = _asked(given, KERNELS)
+    if given is not None and not kernels:
         kernel = given.resolved(problem.covariates)
         kernel.check(problem.covariates)
         return Chosen(kernel, problem)
@@ -122,8 +121,14 @@ def choose_kernel(problem: Problem, given: Kernel | None, relevance: bool | str,
         return _on_line(problem, states)
     with blas_threads(1):  # samples are small
         budget, library = effort(problem.n_rows)
-        kernels = KERNELS if given is None else (given.with_length_scale(1.0),)
         return search_for(problem, Search(kernels, relevance, linear and given is None, budget, library))
+
+
+def _asked(given: Kernel | None, menu: tuple[Stationary, ...]) -> tuple[Stationary, ...]:
+    """The kernels whose length scales are looked for: of none given the menu, of one with its scales none."""
+    if given is None:
+        return menu
+    return (given.with_length_scale(1.0),) if isinstance(given, Stationary) and given.needs_scale else ()
 
 
 def search_for(problem: Problem, search: Search) -> Chosen:
@@ -133,7 +138,7 @@ def search_for(problem: Problem, search: Search) -> Chosen:
     if not features.kept.size:
         nothing = Selection((), features.table(np.zeros(0), False), "no feature varies: the fit is constant")
         return Chosen(search.kernels[0].with_length_scale(1.0), problem, None, nothing)
-    best, tried = search.best(make_sample(problem, features, search.budget.more_rows + search.budget.unseen_rows))
+    best, tried = search.best(make_sample(problem, features, search.budget.judged_rows + search.budget.unseen_rows))
     kept = features.kept if features.kept.size < problem.covariates.shape[1] else None
     if kept is not None:
         problem = replace(problem, covariates=problem.covariates[:, kept])
@@ -141,7 +146,7 @@ def search_for(problem: Problem, search: Search) -> Chosen:
     scores = np.full(varies.size, np.nan)
     scores[varies] = best.fair_scores
     table, kernel = describe(problem, features, best, tried), best.in_units(features.spread)
-    problem = problem.with_trend(best.sample.slopes) if best.linear else problem
+    problem = problem.with_trend(best.sample.slopes) if best.sample.linear else problem
     return Chosen(kernel, problem, kept, table, scores, starts=best.starts if np.all(varies) else None)
 
 
@@ -211,10 +216,10 @@ def choose_for_loss(
     """The kernel for a loss; `targets` (n, q) stand for the responses where squares propose."""
     seen = rows.counts if loss.for_classes else rows.weights  # the weight of a label says nothing of its noise
     problem = make_problem(rows.covariates, targets, seen, intercept=True, seed=seed)
-    if given is not None and not (isinstance(given, Stationary) and given.needs_scale):
+    kernels = _asked(given, LOSS_KERNELS)
+    if not kernels:
         return choose_kernel(problem, given, relevance)
     with blas_threads(1):
-        kernels = tuple(LOSS_KERNELS.values()) if given is None else (given.with_length_scale(1.0),)
         proposed = search_for(problem, Search(kernels, relevance, budget=LOSS_BUDGET))
         table = cast(Selection, proposed.table)
         n_judged, n_landmarks = JUDGED_CLASSES if loss.for_classes else JUDGED_NUMBERS
@@ -223,12 +228,12 @@ def choose_for_loss(
         if len(table) == 0 or len(np.unique(sample.y)) < 2:
             return proposed
         features = look_at_features(rows.covariates, rows.weights)
-        candidates = [proposed.kernel] if relevance is True else _candidates(proposed.kernel, table, features)
+        longer = [] if relevance is True else _with_one_scale(kernels, table, features)
         settings = sample, loss, n_landmarks, seed, intercept
-        judged = {each: walk(kernel_problem(each, *settings), final=False) for each in candidates}
-    best = min(candidates, key=lambda each: round(judged[each].score / sample.unit, 9))
+        judged = {each: walk(kernel_problem(each, *settings), final=False) for each in [*longer, proposed.kernel]}
+    best = min(judged, key=lambda each: round(judged[each].score / sample.unit, 9))
     table = _told(table, judged, best, sample)
-    if isinstance(best, Stationary):  # an average keeps the table of what was proposed
+    if isinstance(best, Stationary):  # a sum keeps the table of what was proposed
         scales = np.broadcast_to(np.asarray(best.length_scale, dtype=np.float64), features.spread.size)
         table = replace(table, features=features.table(scales, True))
     freedom = judged[best].chosen.degrees_of_freedom / loss.width
@@ -236,18 +241,13 @@ def choose_for_loss(
     return replace(proposed, kernel=best, table=table, landmarks=enough)
 
 
-def _candidates(proposed: Kernel, table: Selection, features: Features) -> list[Kernel]:
-    """The proposal, the best of each kernel with one length scale, and the first of these at longer ones."""
-    one_scale = [row for row in table if row["kernel"] in LOSS_KERNELS and not row["per_feature"]]
-    scored = [row for row in one_scale if row["score"] is not None and math.isfinite(row["score"])]
-    ranked = sorted(scored, key=lambda row: (-row["rows"], row["score"]))
-    best = {row["kernel"]: row for row in reversed(ranked)}
-    out = [proposed, *(LOSS_KERNELS[name].with_length_scale(row["length_scale"]) for name, row in best.items())]
-    if best:
-        smooth = best.get("gaussian", ranked[0])
-        out.append(LOSS_KERNELS[smooth["kernel"]].with_length_scale(LONGER * np.asarray(smooth["length_scale"])))
-        out.append(Gaussian(tuple(STRAIGHT * math.sqrt(features.spread.size) * features.spread)))
-    return list(dict.fromkeys(reversed(out)))
+def _with_one_scale(kernels: Sequence[Stationary], table: Selection, features: Features) -> list[Kernel]:
+    """The smoothest kernel nearly linear and at a longer length scale than its best, then each kernel at its best."""
+    lengths = {row["kernel"]: np.asarray(row["length_scale"]) for row in table if not row["per_feature"]}
+    found = [(kernel, lengths[kernel.name]) for kernel in kernels if kernel.name in lengths]
+    smooth, length = found[0]
+    straight = STRAIGHT * math.sqrt(features.spread.size) * features.spread
+    return [kernel.with_length_scale(each) for kernel, each in [(smooth, straight), (smooth, LONGER * length), *found]]
 
 
 def _told(table: Selection, judged: dict[Kernel, LossPath], best: Kernel, sample: LossRows) -> Selection:

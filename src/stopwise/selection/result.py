@@ -91,14 +91,14 @@ class Selection(Sequence[Row]):
 
 def describe(problem: Problem, features: Features, best: Candidate, tried: Sequence[Candidate]) -> Selection:
     """The table of everything tried, in user units, the chosen one first."""
-    table = features.table(best.scales * features.spread, best.per_feature)
+    table = features.table(best.first.scales * features.spread, best.per_feature)
     if not best.sample.means.shape[1]:
         return Selection((), table, "no response varies: the fit is constant")
     unit = problem.spread() if problem.responses.shape[1] == 1 else 1.0
     rows = [_row(c, best, features, unit) for c in [best, *(c for c in tried if c is not best)]]
     counts = best.sample.n_rows, best.sample.n_distinct, problem.n_samples
-    edge = (best.learned.edge, best.learned.fall) if best.learned else (None, 0.0)
-    return Selection(tuple(rows), table, sentence(rows), *counts, best.linear, *edge)
+    edge = (None, 0.0) if best.per_feature else best.first.edge
+    return Selection(tuple(rows), table, sentence(rows), *counts, best.sample.linear, *edge)
 
 
 def _row(candidate: Candidate, best: Candidate, features: Features, unit: float) -> Row:
@@ -113,12 +113,12 @@ def _row(candidate: Candidate, best: Candidate, features: Features, unit: float)
     return {
         "kernel": candidate.name,
         "per_feature": candidate.per_feature,
-        "linear": candidate.linear,
+        "linear": candidate.sample.linear,
         "average": len(candidate.parts) > 1,
-        "length_scale": [float(v) for v in candidate.scales * features.spread] if candidate.parts else None,
+        "length_scale": [float(v) for v in candidate.first.scales * features.spread] if candidate.parts else None,
         "rows": candidate.sample.n_rows,
-        "evidence": candidate.evidence,
-        "left_out_rmse": unit * math.exp(candidate.log_error / 2),
+        "evidence": float(candidate.evidence.mean()),
+        "left_out_rmse": unit * math.exp(candidate.log_error.mean() / 2),
         "excess": excess,
         "excess_error": excess_error,
         "score": candidate.score,
