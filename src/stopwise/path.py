@@ -281,16 +281,24 @@ class Path:
             return path._by_row(path.filter.weight(path.spectrum.eigenvalues, sums))
 
         counts = self.row_weights if self.coefficients.ndim == 1 else self.row_weights[:, None]
-        rows = self._evaluate(weights, step_sum, iteration) * counts
-        if self.fixed is not None:
-            axis, root = rows.ndim - counts.ndim, np.sqrt(counts)
-            inside = np.tensordot(self.fixed, rows / root, (0, axis))
-            rows = rows - root * np.moveaxis(np.tensordot(self.fixed, inside, (1, 0)), 0, axis)
-        elif self.intercept:
-            # Eigenvectors of eigenvalue zero may hold a share of the constant, which is the intercept's alone: the
-            # weight step_sum there would blow it up.
-            rows = rows - counts * (rows.sum(axis=-counts.ndim, keepdims=True) / self.n_samples)
+        rows = counts * self._off_free(self._evaluate(weights, step_sum, iteration))
         return cast(Array, rows * (self.scale / self.n_samples))
+
+    def _off_free(self, rows: Array) -> Array:
+        """Values by row, ([g], n, [q]), less their part in what is left free: the constant, and a trend where there is one.
+
+        Weights and residuals have none there, but eigenvectors of eigenvalue zero may hold a share of it, by rounding
+        alone: `step_sum` would blow it up in weights, and beside a tiny residual it is large.
+        """
+        axis = rows.ndim - self.coefficients.ndim
+        counts = self.row_weights if self.coefficients.ndim == 1 else self.row_weights[:, None]
+        if self.fixed is not None:
+            root = np.sqrt(counts)
+            inside = np.tensordot(self.fixed, root * rows, (0, axis))
+            return cast(Array, rows - np.moveaxis(np.tensordot(self.fixed, inside, (1, 0)), 0, axis) / root)
+        if self.intercept:
+            return cast(Array, rows - (counts * rows).sum(axis=axis, keepdims=True) / self.n_samples)
+        return rows
 
     def residual_norm(self, step_sum: Readings = None, *, iteration: Readings = None) -> Array:
         """Root mean square of y - fit, in the units of y."""
@@ -344,7 +352,7 @@ class Path:
     def residual_rows(self, sums: Array) -> Array:
         """y - f by row in problem units; of a whole basis from S itself, so that a tiny residual keeps its digits."""
         if self.response is None or self._square:
-            return self._by_row(self.filter.shrinkage(self.spectrum.eigenvalues, sums))
+            return self._off_free(self._by_row(self.filter.shrinkage(self.spectrum.eigenvalues, sums)))
         given = self.response if self.root_weights is None else (self.response.T / self.root_weights).T
         return cast(Array, given - self._fit(sums))
 

@@ -63,11 +63,26 @@ class Dense(Operator):
         matrix = centred_gram(self.gram / dtype.type(self.n_samples), root, constant)
         return matrix if self.fixed is None else cast(Array, projected(matrix, self.fixed.astype(dtype)))
 
+    @property
+    def _free(self) -> Array:
+        """The orthonormal directions that K takes to zero since they are left free, (n, p)."""
+        if self.fixed is not None:
+            return self.fixed
+        return self.constant_direction[:, None] if self.centred else np.zeros((self.n_rows, 0))
+
     def eigh(self) -> tuple[Array, Array]:
-        """All eigenvalues, descending and as they come from LAPACK, with their eigenvectors."""
-        values, vectors = scipy.linalg.eigh(self.normalized_gram(), overwrite_a=True, check_finite=False, driver="evd")
+        """All eigenvalues, descending and as they come from LAPACK, with their eigenvectors.
+
+        Free directions are given an eigenvalue far below all others, and zero afterwards: with zero from the start they
+        would mix with those of tiny eigenvalues, and what a fit that nearly runs through its rows leaves would be lost.
+        """
+        matrix, free = self.normalized_gram(), self._free.astype(self.gram.dtype)
+        matrix -= free @ (np.linalg.norm(matrix) * free.T)
+        values, vectors = scipy.linalg.eigh(matrix, overwrite_a=True, check_finite=False, driver="evd")
+        values[: free.shape[1]] = 0.0
         # In order in memory: products with reversed columns would be eight times slower, since BLAS takes none.
-        return values[::-1].astype(np.float64), np.asfortranarray(vectors[:, ::-1])
+        order = np.argsort(-values, kind="stable")
+        return values[order].astype(np.float64), np.asfortranarray(vectors[:, order])
 
 
 def refuse_asymmetry(gap: float, scale: float, dtype: npt.DTypeLike) -> None:
