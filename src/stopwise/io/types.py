@@ -38,7 +38,7 @@ ENUMS: dict[str, type[Reason]] = {"rules.Reason": Reason}
 _ROOMS: dict[str, tuple[type[Any], ...]] = {
     "kernels": (
         *(kernels.Gaussian, kernels.Laplace, kernels.Matern, kernels.Linear, kernels.Polynomial),
-        *(kernels.ProductLaplace, kernels.ProductMatern),
+        *(kernels.ProductLaplace, kernels.ProductMatern, kernels.Warped),
         *(kernels.Sobolev, kernels.PeriodicSobolev, Constant, Scaled, Sum, Product),
     ),
     "losses": (

@@ -10,6 +10,7 @@ from stopwise.kernels.radial import Gaussian, Laplace, Matern, Radial
 from stopwise.kernels.separable import ProductLaplace, ProductMatern
 from stopwise.kernels.sobolev import PeriodicSobolev, Sobolev
 from stopwise.kernels.stationary import Stationary
+from stopwise.kernels.warped import Warped
 
 __all__ = [
     "Constant",
@@ -32,6 +33,7 @@ __all__ = [
     "Sobolev",
     "Stationary",
     "Sum",
+    "Warped",
     "as_kernel",
     "as_matrix",
     "take_rows",

@@ -70,6 +70,19 @@ class Kernel(ABC):
         return type(self).__name__.lower()
 
     @property
+    def core(self) -> Kernel:
+        """The same kernel as a function of `places`."""
+        return self
+
+    def places(self, rows: Any) -> Any:
+        """Where the kernel sees rows (arrays or tensors): where they are, unless it is warped."""
+        return rows
+
+    def with_inner(self, inner: Kernel) -> Kernel:
+        """Another kernel of the same places."""
+        return inner
+
+    @property
     def needs_scale(self) -> bool:
         """Whether a length scale in it is still "auto"."""
         return False
@@ -122,7 +135,8 @@ def one_feature(covariates: Array, name: str) -> Array:
     return cast(Array, covariates[:, 0])
 
 
-def _check_kernel(part: object, what: str) -> None:
+def check_kernel(part: object, what: str) -> None:
+    """Raise TypeError unless this part of a kernel is one."""
     if not isinstance(part, Kernel):
         raise TypeError(
             f"{what} must be a kernel, got {part!r}: sw.kernels.as_kernel makes one from a name or function"
@@ -160,7 +174,7 @@ class Scaled(Kernel):
     factor: float
 
     def __post_init__(self) -> None:
-        _check_kernel(self.inner, "what is scaled")
+        check_kernel(self.inner, "what is scaled")
         positive(self.factor, "the factor of a scaled kernel")
 
     @property
@@ -207,7 +221,7 @@ class _Pair(Kernel):
 
     def __post_init__(self) -> None:
         for part in (self.first, self.second):
-            _check_kernel(part, f"each part of a {type(self).__name__.lower()}")
+            check_kernel(part, f"each part of a {type(self).__name__.lower()}")
 
     @property
     def name(self) -> str:

@@ -81,7 +81,7 @@ def form_of(kernel: Kernel) -> Form:
 def has_form(kernel: Kernel) -> bool:
     """Whether a kernel can be computed on a device."""
     try:
-        form_of(kernel)
+        form_of(kernel.core)
     except NoForm:
         return False
     return True

@@ -32,6 +32,7 @@ from stopwise.engine.loss_fits.loss_rows import LossRows, kernel_problem, landma
 from stopwise.engine.solves.search_start import SearchStart
 from stopwise.kernels import Gaussian, Kernel, Laplace, Matern, ProductLaplace, ProductMatern
 from stopwise.kernels.stationary import Stationary
+from stopwise.kernels.warped import Warped, warp_of
 from stopwise.losses import Loss
 from stopwise.problem import Problem, make_problem
 from stopwise.sample import Features, look_at_features, make_sample
@@ -40,6 +41,8 @@ from stopwise.selection.result import Selection, describe
 
 KERNELS: tuple[Stationary, ...] = (Gaussian(), Matern(), ProductMatern(), Laplace(), ProductLaplace())
 """Smooth ones first: an earlier one wins a tie."""
+_WARPED_ROWS = 2_500
+"""Up to so many rows skewed features may be drawn in: the search is made twice, which takes seconds for more."""
 OWN_KERNELS = 10
 """Up to so many responses may have a kernel each: the time grows with their number, and so does what sharing gains."""
 LEAST_PLACES, _PLACES = 300, 2_048
@@ -121,7 +124,39 @@ def choose_kernel(problem: Problem, given: Kernel | None, relevance: bool | str,
         return _on_line(problem, states)
     with blas_threads(1):  # samples are small
         budget, library = effort(problem.n_rows)
-        return search_for(problem, Search(kernels, relevance, linear and given is None, budget, library))
+        search = Search(kernels, relevance, linear and given is None, budget, library)
+        plain = search_for(problem, search)
+        return plain if given is not None else _or_warped(problem, plain, replace(search, linear=False))
+
+
+def _or_warped(problem: Problem, plain: Chosen, search: Search) -> Chosen:
+    """A choice, or what the same search finds once skewed features are drawn in, where that has a lower score.
+
+    Scores that the rows barely tell apart leave the features as they are.
+    """
+    table = cast(Selection, plain.table)
+    used = problem if plain.features is None else replace(problem, covariates=problem.covariates[:, plain.features])
+    warp = _warp(problem, used, plain) if len(table) and problem.n_rows <= _WARPED_ROWS else None
+    if warp is None:
+        return plain
+    rows = problem.covariates.astype(np.float64)
+    rows[:, slice(None) if plain.features is None else plain.features] = warp.places(used.covariates.astype(np.float64))
+    found = search_for(replace(problem, covariates=rows), search)
+    told = cast(Selection, found.table)
+    if told.chosen["score"] > table.chosen["score"] - _BARELY / problem.n_samples:
+        return plain
+    why = f"score {told.chosen['score']:.4g}, and {table.chosen['score']:.4g} for the features as they are"
+    tried = (*told.tried, *({**row, "chosen": False} for row in table.tried))
+    told = replace(told, tried=tried, reason=f"{told.reason}; skewed features are drawn in by powers ({why})")
+    return replace(found, kernel=warp.with_inner(found.kernel), problem=used, table=told)
+
+
+def _warp(problem: Problem, used: Problem, plain: Chosen) -> Warped | None:
+    """The map that draws in the skewed features that are used; columns that share a length scale stay as they are."""
+    columns = np.arange(problem.covariates.shape[1]) if plain.features is None else plain.features
+    grouped = {j for group in problem.shared_scales for j in group}
+    alone = [at for at, j in enumerate(columns) if j in grouped]
+    return warp_of(used.covariates.astype(np.float64), plain.kernel, alone)
 
 
 def _asked(given: Kernel | None, menu: tuple[Stationary, ...]) -> tuple[Stationary, ...]:

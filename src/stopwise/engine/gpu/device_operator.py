@@ -83,12 +83,13 @@ class Cuda(Operator):
         device: Device | str | None = None,
     ) -> None:
         super().__init__(len(covariates), weights=weights, centred=centred)
-        self.kernel, self.precision = kernel, precision
+        self.kernel, self.precision = kernel.core, precision
         self.device = _device_of(covariates, device)
-        self.form = form_of(kernel)
+        self.form = form_of(self.kernel)
         self.rows = as_tensor(covariates, self.device, torch().float64)
         if self.rows.ndim == 1:
             self.rows = self.rows[:, None]
+        self.rows = kernel.places(self.rows)
         self.origin = self.rows.mean(0)
         if precision != "float64":
             self.rows = snapped(self.form, self.rows, self.origin)
@@ -205,13 +206,13 @@ def predict_on_device(
 ) -> Any:
     """k(new, training) @ dual_coef: tensors in, a tensor out; numpy in, numpy out."""
     device = _device_of(training, device)
-    right = as_tensor(training, device, torch().float64)
-    origin, form = right.mean(0), form_of(kernel)
+    right = kernel.places(as_tensor(training, device, torch().float64))
+    origin, form = right.mean(0), form_of(kernel.core)
     block = as_tensor(dual_coef, device)
     flat = block[:, None] if block.ndim == 1 else block
     parts = []
     for first in range(0, len(new), rows_at_once):
-        left = as_tensor(new[first : first + rows_at_once], device, torch().float64)
+        left = kernel.places(as_tensor(new[first : first + rows_at_once], device, torch().float64))
         parts.append(Cross(form, left, right, origin, precision=precision).product(flat))
     out = torch().cat(parts) if parts else flat.new_empty((0, flat.shape[1]))
     out = out[:, 0] if block.ndim == 1 else out

@@ -121,9 +121,9 @@ class OtherKernels:
         n, d = sample.rows.shape
         free = sample.free(every_slope=sample.intercept and n >= _ROWS_PER_SLOPE * d)
         metric = _metric(sample.kernel, d)
-        unit = median_distance(sample.rows / metric) * metric
-        tried = [self._weighed(kernel.with_length_scale(unit * s), free) for kernel in _KERNELS for s in _LENGTHS]
-        return _likeliest(tried)
+        unit, own = median_distance(sample.kernel.places(sample.rows) / metric) * metric, sample.kernel
+        scaled = (kernel.with_length_scale(unit * s) for kernel in _KERNELS for s in _LENGTHS)
+        return _likeliest([self._weighed(own.with_inner(kernel), free) for kernel in scaled])
 
     def _posterior(self, kernel: Kernel, free: Free) -> Posterior:
         return posterior_of_rows(kernel, self.sample.rows, self.sample.weights, free, free.total)

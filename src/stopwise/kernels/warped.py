@@ -1,0 +1,134 @@
+"""Features drawn in by powers before a kernel sees them: skewed columns have far rows that no kernel reaches.
+
+Yeo & Johnson 2000 (Biometrika 87): with z = (x - c) / s and power p, equal to z where p = 1,
+
+    psi(z) = ((1 + z)^p - 1) / p  for z >= 0,    -((1 - z)^(2 - p) - 1) / (2 - p)  for z < 0,
+
+log(1 + z) and -log(1 - z) at p = 0 and p = 2. Its slope at zero is one for every power, so that w(x) = c + s psi(z) is
+in the units of x; outside [low, high] it goes on as a straight line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import yeojohnson_llf, yeojohnson_normmax
+
+from stopwise._support.arrays import Array, ArrayLike
+from stopwise._support.torch import is_tensor, torch
+from stopwise.kernels.base import Kernel, Rows, as_matrix, check_kernel
+
+_NEARLY_ZERO = 1e-8
+"""A power, in place of zero: its logarithm is then right to eight digits."""
+
+
+@dataclass(frozen=True)
+class Warped(Kernel):
+    """k(x, z) = inner(w(x), w(z)), w_j of feature j the map above with its centre, spread, power, low and high."""
+
+    inner: Kernel
+    centre: tuple[float, ...]
+    spread: tuple[float, ...]
+    power: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        check_kernel(self.inner, "what is warped")
+        lengths = {len(each) for each in (self.centre, self.spread, self.power, self.low, self.high)}
+        if len(lengths) > 1:
+            raise ValueError(f"centre, spread, power, low and high need one number per feature, got {sorted(lengths)}")
+        if not all(low <= high for low, high in zip(self.low, self.high, strict=True)):
+            raise ValueError("low must be at most high for each feature")
+        if not all(0 < spread < math.inf for spread in self.spread):
+            raise ValueError("spread must be positive for each feature: use the standard deviation")
+
+    @property
+    def name(self) -> str:
+        return f"warped {self.inner.name}"
+
+    @property
+    def core(self) -> Kernel:
+        return self.inner
+
+    def places(self, rows: Any) -> Any:
+        if rows.shape[-1] != len(self.power):
+            raise ValueError(
+                f"this kernel is warped for {len(self.power)} features, got {rows.shape[-1]}: pass the fit's columns"
+            )
+        library = torch() if is_tensor(rows) else np
+
+        def numbers(values: ArrayLike) -> Any:
+            return rows.new_tensor(np.asarray(values)) if is_tensor(rows) else np.asarray(values, dtype=rows.dtype)
+
+        centre, spread = np.array(self.centre), np.array(self.spread)
+        above, below = (np.where(np.abs(p) < _NEARLY_ZERO, _NEARLY_ZERO, p) for p in (self._powers, 2 - self._powers))
+        ends = [(np.array(end) - centre) / spread for end in (self.low, self.high)]
+        slopes = [(1 + np.abs(end)) ** (np.sign(end) * (self._powers - 1)) for end in ends]
+        (low, high), (at_low, at_high) = map(numbers, ends), map(numbers, slopes)
+        z, zero = (rows - numbers(centre)) / numbers(spread), numbers(0.0)
+        inside = library.minimum(library.maximum(z, low), high)
+        right, left = library.log1p(library.maximum(inside, zero)), library.log1p(library.maximum(-inside, zero))
+        warped = library.expm1(numbers(above) * right) / numbers(above)
+        warped = warped - library.expm1(numbers(below) * left) / numbers(below)
+        warped = warped + at_low * library.minimum(z - low, zero) + at_high * library.maximum(z - high, zero)
+        return numbers(centre) + numbers(spread) * warped
+
+    @property
+    def _powers(self) -> Array:
+        return np.array(self.power)
+
+    def with_inner(self, inner: Kernel) -> Kernel:
+        return Warped(inner, self.centre, self.spread, self.power, self.low, self.high)
+
+    def pair(self, x: Array, z: Array) -> float:
+        return self.inner.pair(self.places(np.asarray(x)), self.places(np.asarray(z)))
+
+    def prepare(self, covariates: Array, origin: Array) -> Rows:
+        return self.inner.prepare(self.places(covariates), self.places(origin))
+
+    def block(self, left: Rows, right: Rows) -> Array:
+        return self.inner.block(left, right)
+
+    def diagonal(self, covariates: ArrayLike) -> Array:
+        return self.inner.diagonal(self.places(as_matrix(covariates)))
+
+    def check(self, covariates: Array) -> None:
+        self.inner.check(self.places(covariates))
+
+    @property
+    def needs_scale(self) -> bool:
+        return self.inner.needs_scale
+
+    def resolved(self, covariates: Array) -> Kernel:
+        return self.with_inner(self.inner.resolved(self.places(covariates)))
+
+
+def warp_of(rows: Array, inner: Kernel, left_alone: Sequence[int] = ()) -> Warped | None:
+    """The map that makes each column of some rows most nearly normal; None where no column gains by it.
+
+    The power is the likeliest one. It stays one where that raises the log likelihood by less than log(n) / 2, the price
+    of a parameter (Schwarz 1978), for columns of at most two values, which a map only scales, and for those
+    `left_alone`.
+    """
+    centre, spread = rows.mean(axis=0), rows.std(axis=0)
+    spread = np.where(spread > 0, spread, 1.0)
+    power = np.ones(rows.shape[1])
+    for j, column in enumerate(((rows - centre) / spread).T):
+        if j not in left_alone and np.any((column > column.min()) & (column < column.max())):
+            power[j] = _likeliest_power(column)
+    if np.all(power == 1):
+        return None
+    numbers = (centre, spread, power, rows.min(axis=0), rows.max(axis=0))
+    return Warped(inner, *(tuple(each.tolist()) for each in numbers))
+
+
+def _likeliest_power(column: Array) -> float:
+    with np.errstate(all="ignore"):
+        power = float(yeojohnson_normmax(column))
+        gain = float(yeojohnson_llf(power, column) - yeojohnson_llf(1.0, column)) if math.isfinite(power) else 0.0
+    return power if math.isfinite(gain) and gain > math.log(column.size) / 2 else 1.0
