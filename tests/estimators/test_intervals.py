@@ -1,6 +1,7 @@
 """Intervals are what leaving out each row by hand makes them, and grow where there are no data."""
 
 import math
+import re
 import warnings
 from dataclasses import replace
 
@@ -544,3 +545,23 @@ def test_tiny_responses_have_intervals_in_their_units():
     y = np.sin(6 * X[:, 0]) + 0.3 * rng.normal(size=120)
     one, tiny = (sw.KernelGradientRegressor("gaussian").fit(X, s * y).predict_interval(X) for s in (1.0, 2.0**-560))
     np.testing.assert_allclose(tiny * 2.0**560, one, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::stopwise.exceptions.ExtrapolationWarning")
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("far", [1e155, 1e160, 1e299])
+def test_an_interval_too_wide_to_be_squared_is_refused_with_the_row_that_asks_for_it(far, columns):
+    """They were NaN, among a hundred warnings of numpy's."""
+    X, y, _ = sample(400)
+    model = sw.KernelGradientRegressor().fit(X[:, :columns], y)
+    new = np.full((3, columns), 0.5)
+    new[1] = 1e100
+    assert np.isfinite(model.predict_interval(new)).all()
+    new[1] = far
+    message = re.escape(f"row 1 of X reaches {far:.3g}; leave such rows out")
+    for ask in (model.predict_interval, lambda at: model.predict_interval(at, of="mean")):
+        with pytest.raises(ValueError, match=message):
+            ask(new)
+    with pytest.raises(ValueError, match=message):
+        model.predict(new, return_std=True)
+    assert np.isfinite(model.predict(new)).all()
