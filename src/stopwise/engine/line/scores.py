@@ -45,8 +45,12 @@ def left_out_row_errors(fit: LineFit, column: int) -> Array:
 
 def left_out_rows(fit: LineFit, column: int) -> Array:
     """Residuals of the rows as given, one observation of each left out at a time, (n, penalties)."""
-    residual = fit.residuals[fit.rows.place_of, :, column] + fit.rows.deviations[:, column : column + 1]
-    return cast(Array, residual / row_leverage_left(fit))
+    return cast(Array, residual_rows(fit, column) / row_leverage_left(fit))
+
+
+def residual_rows(fit: LineFit, column: int) -> Array:
+    """What a fit leaves of one response of the rows as given, (n, penalties)."""
+    return cast(Array, fit.residuals[fit.rows.place_of, :, column] + fit.rows.deviations[:, column : column + 1])
 
 
 def row_leverage_left(fit: LineFit) -> Array:

@@ -14,6 +14,7 @@ from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.engine.solvers.line_solver import LineSolver, on_the_line
 from stopwise.estimators.fitted import Fitted
 from stopwise.estimators.loss_fit import LossFitted
+from stopwise.estimators.prediction.host import predict_features
 from stopwise.estimators.prediction.intervals import Calibration, Ratios, Uncertainty, optimism
 from stopwise.estimators.prediction.other_kernels import OtherKernels, Others, has_length_scale, sample_places
 from stopwise.estimators.prediction.posterior import (
@@ -103,7 +104,8 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
     if errors is not None:
         missed = errors[asked]
     elif isinstance(known, LinePosterior):
-        missed = left_out_on_line(fitted.path, known, fitted.step_sums, asked)
+        predicted = predict_features(fitted, some, None)
+        missed = left_out_on_line(fitted.path, known, fitted.step_sums, asked, predicted)
     else:
         missed = left_out_residuals(fitted.path, fitted.step_sums, asked, vectors)
     observed = missed / _scale(noise + beside, itself, kept)

@@ -13,7 +13,7 @@ from stopwise._support.torch import on_host
 from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.engine.line.fits import LineFit, fit_at
 from stopwise.engine.line.merged_rows import merge_rows
-from stopwise.engine.line.scores import left_out_rows, row_leverage_left
+from stopwise.engine.line.scores import left_out_rows, residual_rows, row_leverage_left
 from stopwise.engine.operators import Dense
 from stopwise.engine.solvers.line_solver import LineSolver
 from stopwise.engine.spectrum.complex_ridges import ComplexRidges, as_complex_ridges
@@ -130,14 +130,21 @@ def _left_out(path: Path, step_sum: float, rows: Array, vectors: Array | None) -
     return cast(Array, found / np.sqrt(path.row_weights[rows]) * path.scale)
 
 
-def left_out_on_line(path: Path, line: LinePosterior, step_sums: Array, rows: Array) -> Array:
-    """The same of a fit on a line, from passes over all rows: one for each ridge."""
+def left_out_on_line(path: Path, line: LinePosterior, step_sums: Array, rows: Array, predicted: Array) -> Array:
+    """The same of a fit on a line, from passes over all rows: one for each ridge.
+
+    Passes keep digits that predictions lose, so what these differ by at the rows is in the residuals.
+    """
     columns = []
     for column, at in enumerate(step_sums):
         one = path.column(column)
         ridges = _ridges(one, float(at))
-        each = [left_out_rows(_line_fit(one, line, reading), 0)[rows, 0] for reading in ridges.readings.tolist()]
-        columns.append(ridges.sum(np.column_stack(each)) * one.scale)
+        fits = [_line_fit(one, line, reading) for reading in ridges.readings.tolist()]
+        passed = ridges.sum(np.column_stack([left_out_rows(fit, 0)[rows, 0] for fit in fits]))
+        within = ridges.sum(np.column_stack([residual_rows(fit, 0)[rows, 0] for fit in fits]))
+        response = np.asarray(one.response)[rows] / np.sqrt(one.row_weights[rows])
+        told = response - (predicted[:, column] - one.offset) / one.scale
+        columns.append((passed + told - within) * one.scale)
     return np.column_stack(columns)
 
 
