@@ -158,12 +158,15 @@ def population_critical_radius(
     values = real_array(eigenvalues, "eigenvalues")
     density = as_density(values, None, None)
     left = 0.0 if trace is None else _checked_trace(trace, _sum(values)) - _sum(values)
-    if left > 0:
-        # Infinitely many unseen eigenvalues, each negligible: they add their whole sum to every minimum.
-        tiny = 1e-12
-        counts = np.append(density.multiplicities, 1 / tiny)
-        density = Density(np.append(density.values, left * tiny), counts, density.n_samples)
-    return 1 / math.sqrt(_critical(density, positive(n_samples, "n_samples"), noise_std, 1.0, constant))
+    count = positive(n_samples, "n_samples")
+    target = critical_target(count, check_noise(noise_std), 1.0, positive(constant, "constant"))
+    if left > 0 and target < math.inf:
+        # Infinitely many unseen eigenvalues, each negligible, add their whole sum to every minimum. So do finitely many
+        # that no allowed clock reading saturates: left eta^2 <= target bounds it, whatever the others add.
+        unseen = math.sqrt(left) / math.sqrt(target)
+        counts = np.append(density.multiplicities, left / unseen)
+        density = Density(np.append(density.values, unseen), counts, density.n_samples)
+    return 1 / math.sqrt(_critical(density, count, noise_std, 1.0, constant))
 
 
 def bound_before_stop(step_sum: ArrayLike) -> Array:

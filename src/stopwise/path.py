@@ -285,7 +285,7 @@ class Path:
         return cast(Array, rows * (self.scale / self.n_samples))
 
     def _off_free(self, rows: Array) -> Array:
-        """Values by row, ([g], n, [q]), less their part in what is left free: the constant, and a trend where there is one.
+        """Values by row, ([g], n, [q]), less their part in what is left free: the constant, or all columns of a trend.
 
         Weights and residuals have none there, but eigenvectors of eigenvalue zero may hold a share of it, by rounding
         alone: `step_sum` would blow it up in weights, and beside a tiny residual it is large.

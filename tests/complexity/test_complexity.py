@@ -165,6 +165,19 @@ def test_the_population_radius_counts_the_samples_and_not_the_eigenvalues():
     assert sw.population_critical_radius(values, 5_000, 0.3, constant=7.0) == pytest.approx(with_constant, rel=1e-12)
 
 
+@pytest.mark.parametrize("n_samples", [10.0, 1e3, 1e20, 1e30, 1e200])
+def test_eigenvalues_that_only_the_trace_tells_of_add_their_sum_at_any_number_of_samples(n_samples):
+    """Each of infinitely many is below any radius squared: 1600 (sum_j min(lambda_j, eps^2) + left) = n eps^4."""
+    values, left = 1 / np.arange(1, 200) ** 2.0, 1 / 199.5
+    low, high = 1e-60, 1e3
+    for _ in range(600):
+        middle = math.sqrt(low * high)
+        above = 1600 * (np.minimum(values, middle**2).sum() + left) > n_samples * middle**4
+        low, high = (middle, high) if above else (low, middle)
+    found = sw.population_critical_radius(values, n_samples, 1.0, trace=float(values.sum()) + left)
+    assert found == pytest.approx(high, rel=1e-12)
+
+
 @given(data=st.data(), values=spectra(), noise_std=st.floats(0.05, 2.0), seed=st.integers(0, 2**32 - 1))
 def test_the_bounds_of_theorem_one_hold_for_the_exact_risk(data, values, noise_std, seed):
     """Any truth of the unit ball, any iterate up to the stop; and after it the bound that the lemmas do prove (E5)."""

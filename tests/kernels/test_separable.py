@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stopwise.kernels import Laplace, Matern, Product
-from stopwise.kernels.base import take_rows
+from stopwise.kernels.base import common_origin, take_rows
 from stopwise.kernels.separable import ProductLaplace, ProductMatern, Separable
 
 KINDS = [ProductLaplace, ProductMatern]
@@ -34,7 +34,7 @@ def test_a_tile_agrees_with_pairs(kind: type[Separable]) -> None:
     x, kernel = rows(9), kind(0.7)
     pairs = [[kernel.pair(a, b) for b in x] for a in x]
     assert np.allclose(kernel(x), pairs, rtol=1e-13, atol=0)
-    prepared = kernel.prepare(x, x.mean(axis=0))
+    prepared = kernel.prepare(x, common_origin(x))
     part = kernel.block(take_rows(prepared, slice(2, 5)), prepared)
     assert np.array_equal(part, kernel(x)[2:5])
 

@@ -195,6 +195,18 @@ def test_one_sentinel_does_not_silence_a_covariate(rng):
     assert model.score(Z, np.sin(2 * Z[:, 0]) + 0.5 * Z[:, 1]) > 0.9
 
 
+@pytest.mark.parametrize("solver", ["dense", "factor", "preconditioned", "krylov", "nystrom", "line"])
+def test_a_fill_value_of_any_size_costs_its_own_row_alone(solver, rng):
+    """What others write for a gap, 9.97e36, moved the origin of differences so far that none was left."""
+    X, Z = rng.uniform(size=(200, 1)), rng.uniform(size=(200, 1))
+    y = np.sin(6 * X[:, 0]) + 0.1 * rng.normal(size=200)
+    X[5] = 9.96921e36
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StopwiseWarning)
+        model = sw.KernelGradientRegressor(sw.kernels.Matern(0.3), solver=solver).fit(X, y)
+    assert model.score(Z, np.sin(6 * Z[:, 0])) > 0.95
+
+
 def test_a_column_that_loses_its_digits_is_not_dropped_in_silence(rng):
     X = np.c_[rng.uniform(size=100) + 5e14, rng.normal(size=100)]
     with pytest.warns(StopwiseWarning, match="column 0 of X has lost its digits"):

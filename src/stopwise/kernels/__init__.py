@@ -3,7 +3,7 @@
 import re
 
 from stopwise._support.checks import did_you_mean
-from stopwise.kernels.base import Constant, Kernel, Product, Rows, Scaled, Sum, as_matrix, take_rows
+from stopwise.kernels.base import Constant, Kernel, Product, Rows, Scaled, Sum, as_matrix, common_origin, take_rows
 from stopwise.kernels.foreign import FromCallable, FromSklearn, Precomputed
 from stopwise.kernels.inner import Linear, Polynomial
 from stopwise.kernels.radial import Gaussian, Laplace, Matern, Radial
@@ -36,6 +36,7 @@ __all__ = [
     "Warped",
     "as_kernel",
     "as_matrix",
+    "common_origin",
     "take_rows",
 ]
 

@@ -18,11 +18,24 @@ Rows: TypeAlias = Any
 """Covariates made ready for `Kernel.block`: an array, or a tuple of `Rows`; sliced by `take_rows`."""
 
 
+MEDIAN_ROWS = 1_000
+"""Rows that tell where the midst of all is: a median of more would take as long as a row of the matrix."""
+
+
 def take_rows(rows: Rows, index: slice | np.ndarray) -> Rows:
     """The same rows of every array inside a (possibly nested) prepared tuple."""
     if isinstance(rows, tuple):
         return tuple(take_rows(part, index) for part in rows)
     return rows[index]
+
+
+def common_origin(rows: Array) -> Array:
+    """A place in the midst of the rows, which differences are taken from: the median, of some where they are many.
+
+    A mean lies as far from all of them as one wild entry takes it, and what they differ by is then rounding.
+    """
+    some = rows[:: max(1, len(rows) // MEDIAN_ROWS)].astype(np.float64)
+    return np.median(some, axis=0) if len(rows) else np.zeros(rows.shape[1])
 
 
 def as_matrix(covariates: ArrayLike) -> Array:
@@ -103,7 +116,7 @@ class Kernel(ABC):
         for side in (left, right):
             finite_array(side, "covariates")
             self.check(side)
-        origin = left.mean(axis=0) if len(left) else np.zeros(left.shape[1])
+        origin = common_origin(left)
         prepared = self.prepare(left, origin)
         return self.block(prepared, prepared if others is None else self.prepare(right, origin))
 

@@ -107,6 +107,8 @@ def rmse_leave_one_out(path: Path, step_sum: ArrayLike | None = None) -> Array |
         residuals = np.column_stack([ridge.column(j).leave_one_out(at) for j, at in enumerate(sums)])
     except ValueError:
         return None
+    if not (path.spectrum.complete or np.isfinite(residuals).all()):
+        return None
     if path.filter.name != Ridge.name and np.isfinite(residuals).all():
         residuals = left_out_residuals(path, sums, np.arange(len(residuals)), None)
     weights = None if path.root_weights is None else path.root_weights**2

@@ -154,3 +154,21 @@ def test_an_earlier_dip_of_the_error_is_the_stop_as_on_all_eigenpairs(seed):
     above, spread = errors.excess(between, errors(between[-1:])[0])
     assert (above > 0.55 * spread).any()
     assert above[0] <= 0.501 * spread[0]
+
+
+@pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")
+@pytest.mark.parametrize("smoothness", [1.5, 2.5])
+def test_how_far_a_row_is_beyond_all_others_makes_no_difference(smoothness):
+    """At 1e60, as a sentinel is, the powers of the gap overflowed and LAPACK gave up."""
+    rng = np.random.default_rng(0)
+    x, kernel, new = (
+        rng.uniform(size=400),
+        sw.kernels.Matern(0.3, smoothness=smoothness),
+        np.linspace(0, 1, 20)[:, None],
+    )
+    y = np.append(np.sin(5 * x) + 0.1 * rng.normal(size=400), 0.3)
+    near, far = (
+        sw.KernelGradientRegressor(kernel, solver="line").fit(np.append(x, at)[:, None], y) for at in (1e3, 1e100)
+    )
+    np.testing.assert_allclose(far.predict(new), near.predict(new), rtol=1e-9)
+    np.testing.assert_allclose(far.predict_interval(new), near.predict_interval(new), rtol=1e-6)

@@ -379,3 +379,16 @@ def test_rows_left_out_are_predicted_in_float64_where_all_others_are_not():
     plain = np.linalg.norm(left_out(lambda b: (matrix + rough) @ b) - exact)
     asked = left_out(lambda b: (matrix + rough) @ b, careful_rows=lambda rows, b: matrix[rows] @ b)
     assert np.linalg.norm(asked - exact) < 0.6 * plain
+
+
+@pytest.mark.parametrize("step_sum", [1.0, 1e3, 1e6])
+@pytest.mark.parametrize("estimator", [sw.KernelGradientRegressor, sw.KernelRidgeRegressor])
+@pytest.mark.parametrize("solver", ["factor", "preconditioned", "krylov"])
+def test_a_noise_level_is_the_same_wherever_a_stop_is_given(solver, estimator, step_sum):
+    """It was read off the path around the stop: twice too large where that was early, a third where it was late."""
+    rng = np.random.default_rng(1)
+    X = rng.uniform(size=(600, 2))
+    y = np.sin(6 * X[:, 0]) + X[:, 1] ** 2 + 0.3 * rng.normal(size=600)
+    rule, kernel = sw.rules.Fixed(step_sum=step_sum), sw.kernels.Laplace(0.3)
+    found, exact = (estimator(kernel, rule=rule, solver=s).fit(X, y).noise_std_ for s in (solver, "dense"))
+    assert found == pytest.approx(exact, rel=0.02)

@@ -12,7 +12,7 @@ from stopwise._support.arrays import Array
 from stopwise._support.dask import Client, Future
 from stopwise._support.memory import row_tiles, spans
 from stopwise.engine.operators.operator import KernelOperator
-from stopwise.kernels import Kernel, Rows, take_rows
+from stopwise.kernels import Kernel, Rows, common_origin, take_rows
 
 _COLUMNS = 4096
 """Columns of a tile of the kernel matrix."""
@@ -60,7 +60,7 @@ class ChunkedGram(KernelOperator):
         self.client = client
         ends = np.cumsum(lengths)
         self.slices = [slice(int(end - size), int(end)) for end, size in zip(ends, lengths, strict=True)]
-        origin = covariates.mean(axis=0)
+        origin = common_origin(covariates)
         self.chunks = [client.submit(kernel.prepare, chunk, origin, pure=False) for chunk in chunks]
         self._squares: float | None = None
 

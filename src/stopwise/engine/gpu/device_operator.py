@@ -18,6 +18,7 @@ from stopwise.engine.gpu.packed_rows import diagonal_of, snapped
 from stopwise.engine.gpu.plain_tiles import TorchTiles
 from stopwise.engine.operators.operator import Operator
 from stopwise.kernels import Kernel
+from stopwise.kernels.base import MEDIAN_ROWS
 from stopwise.kernels.forms import Form, form_of
 
 Precision = Literal["float32", "carried", "fast", "float64"]
@@ -30,6 +31,11 @@ def as_tensor(values: Rows, device: Device, dtype: TensorType | None = None) -> 
     """A tensor on the device: a torch tensor moved if it has to be, anything else through numpy."""
     tensor: Tensor = values if is_tensor(values) else torch().from_numpy(np.ascontiguousarray(values))
     return tensor.to(device=device, dtype=dtype)
+
+
+def _origin_of(rows: Tensor) -> Tensor:
+    """As `common_origin`, where the rows are."""
+    return rows[:: max(1, len(rows) // MEDIAN_ROWS)].median(0).values
 
 
 def block_dtype(precision: Precision) -> TensorType:
@@ -90,7 +96,7 @@ class Cuda(Operator):
         if self.rows.ndim == 1:
             self.rows = self.rows[:, None]
         self.rows = kernel.places(self.rows)
-        self.origin = self.rows.mean(0)
+        self.origin = _origin_of(self.rows)
         if precision != "float64":
             self.rows = snapped(self.form, self.rows, self.origin)
 
@@ -207,7 +213,7 @@ def predict_on_device(
     """k(new, training) @ dual_coef: tensors in, a tensor out; numpy in, numpy out."""
     device = _device_of(training, device)
     right = kernel.places(as_tensor(training, device, torch().float64))
-    origin, form = right.mean(0), form_of(kernel.core)
+    origin, form = _origin_of(right), form_of(kernel.core)
     block = as_tensor(dual_coef, device)
     flat = block[:, None] if block.ndim == 1 else block
     parts = []

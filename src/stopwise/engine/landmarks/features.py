@@ -18,7 +18,7 @@ import scipy.linalg
 from stopwise._support.arrays import Array
 from stopwise._support.memory import row_tiles
 from stopwise.engine.landmarks.row_sample import RowSample, sample_rows
-from stopwise.kernels import Kernel, Precomputed, Rows
+from stopwise.kernels import Kernel, Precomputed, Rows, common_origin
 
 _CUT = 4.0
 """Directions of k(L, L) below this many units of rounding of the largest are noise. No larger: a step sum of 10^6
@@ -44,7 +44,7 @@ class Landmarks:
 
     @cached_property
     def _origin(self) -> Array:
-        return cast(Array, self.points.mean(axis=0))
+        return common_origin(self.points)
 
     @cached_property
     def _prepared(self) -> Rows:

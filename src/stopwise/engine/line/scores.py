@@ -39,15 +39,25 @@ def left_out_errors(fit: LineFit) -> Array:
 
 
 def left_out_row_errors(fit: LineFit, column: int) -> Array:
-    """The same for one response row by row, one observation of a row left out at a time, (n, penalties).
+    """The same for one response row by row, one observation of a row left out at a time, (n, penalties)."""
+    return cast(Array, fit.rows.row_weights[:, None] * left_out_rows(fit, column) ** 2)
 
-    A row takes its share w_i / W of its place's leverage.
-    """
+
+def left_out_rows(fit: LineFit, column: int) -> Array:
+    """Residuals of the rows as given, one observation of each left out at a time, (n, penalties)."""
+    return cast(Array, residual_rows(fit, column) / row_leverage_left(fit))
+
+
+def residual_rows(fit: LineFit, column: int) -> Array:
+    """What a fit leaves of one response of the rows as given, (n, penalties)."""
+    return cast(Array, fit.residuals[fit.rows.place_of, :, column] + fit.rows.deviations[:, column : column + 1])
+
+
+def row_leverage_left(fit: LineFit) -> Array:
+    """1 - h of an observation of each row as given, (n, penalties): it takes its share of its place's leverage."""
     rows, at = fit.rows, fit.rows.place_of
     share = rows.row_weights / (rows.weights[at] * rows.row_counts)
-    left = 1.0 - (1.0 - fit.leverage_left[at]) * share[:, None]
-    residual = fit.residuals[at, :, column] + rows.deviations[:, column : column + 1]
-    return cast(Array, rows.row_weights[:, None] * (residual / left) ** 2)
+    return cast(Array, 1.0 - share[:, None] + share[:, None] * fit.leverage_left[at])
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,10 @@ class Spline(StateSpace):
         return Step([[ONE, gap], [None, ONE]], [[gap, None], [1.5, ONE]], [row[1], row[2]])
 
 
+_FORGOTTEN = 1_000.0
+"""A gap over which exp(-s) leaves nothing that a float holds; powers of much longer ones would overflow beside it."""
+
+
 @dataclass(frozen=True)
 class Stationary(StateSpace):
     """Matern 1/2, 3/2, 5/2 in units of its rate: k = polynomial(s) exp(-s), s = sqrt(2 nu) |x - z| / l."""
@@ -95,7 +99,8 @@ class Stationary(StateSpace):
     diffuse = False
 
     def gaps(self, covariate: Array) -> Array:
-        return np.asarray(np.diff(covariate, prepend=covariate[:1])[:, None] * np.atleast_1d(self.rate))
+        across = np.diff(covariate, prepend=covariate[:1])[:, None] * np.atleast_1d(self.rate)
+        return np.asarray(np.minimum(across, _FORGOTTEN))
 
     def start(self) -> Triangle:
         if self.size < 3:

@@ -11,7 +11,7 @@ from stopwise._support.arrays import Array, Index
 from stopwise._support.memory import row_tiles, spans
 from stopwise._support.threads import blas_threads, thread_count, threads
 from stopwise.engine.operators.operator import KernelOperator
-from stopwise.kernels import Kernel, take_rows
+from stopwise.kernels import Kernel, common_origin, take_rows
 
 _TILE_BYTES = 2_000_000
 """A tile that stays in a core's cache while it is made and used."""
@@ -41,7 +41,7 @@ class Tiled(KernelOperator):
         super().__init__(kernel, covariates, weights=weights, centred=centred)
         self.dtype = np.dtype(dtype)
         self.covariates = covariates.astype(self.dtype, copy=False)
-        self.prepared = kernel.prepare(self.covariates, self.covariates.mean(axis=0))
+        self.prepared = kernel.prepare(self.covariates, common_origin(self.covariates))
         self.n_threads = thread_count(n_jobs)
         self.tile_rows = tile_rows or max(16, int(np.sqrt(_TILE_BYTES / 8)))
         self._square_total: float | None = None

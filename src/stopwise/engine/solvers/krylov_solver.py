@@ -243,8 +243,10 @@ def _scout(plan: Plan) -> Plan:
     """The plan to grow with: a rule that reads every row is scouted by GCV for ridge, and asked once that has settled.
 
     The first minimum, since an unfinished space that holds the responses always finds a spurious one at the far end.
+    So is a stop that was given, for the noise level.
     """
-    return replace(plan, rule=GCV("local"), filter=Ridge(), scouting=True) if plan.rule.needs_rows else plan
+    first = plan.rule.needs_rows or plan.noise_elsewhere
+    return replace(plan, rule=GCV("local"), filter=Ridge(), scouting=True) if first else plan
 
 
 def krylov_path(problem: Problem, plan: Plan, operator: Operator, space: BlockKrylov) -> Path:

@@ -28,6 +28,7 @@ from stopwise.engine.solvers.plan import Plan, Solution, bare_path, penalty_rang
 from stopwise.engine.solves.penalty_search import FoundPenalty
 from stopwise.engine.solves.resolvent_space import GrowingSpace, largest_eigenvalue, space_around
 from stopwise.engine.solves.shifted_descent import as_resolvents, is_smooth, middle_reading
+from stopwise.engine.spectrum.block_krylov import with_diagonal
 from stopwise.kernels import Kernel, Sobolev
 from stopwise.noise import Evidence
 from stopwise.path import Path
@@ -205,7 +206,8 @@ class _Run:
         solves = LineFactor(self.rows, self.space, polynomial.penalty(n, middle), intercept=self.problem.intercept)
         space = space_around(GrowingSpace(solves, self.responses, n), polynomial, reached, _RIDGE_STEPS)
         dual = solves.inverse(space.before_last_solve(bare.filter, reached))
-        return space.path(bare, middle, self.operator.trace, self.density), dual, polynomial.error
+        path = space.path(bare, middle, self.operator.trace, self.density)
+        return replace(path, spectrum=with_diagonal(path.spectrum, self.operator.diagonal)), dual, polynomial.error
 
     @cached_property
     def density(self) -> Density:

@@ -59,6 +59,11 @@ class Plan:
         """Whether solves alone answer the rule: the default, by rows left out, or a stop that was given."""
         return self.rule.left_out_allowance is not None or self.rule.reads_clock_only
 
+    @property
+    def noise_elsewhere(self) -> bool:
+        """Whether the noise level is read off a path whose stop was given, and need not be where noise shows."""
+        return self.rule.reads_clock_only and self.noise_given is None and self.noise.needs_path
+
     def for_rows(self, rows: Array | None) -> Plan:
         """The plan for some of the rows given (None: all), where the rule knows something of each row."""
         return self if rows is None else replace(self, rule=self.rule.for_rows(rows))

@@ -31,7 +31,7 @@ from stopwise.engine.solves.shifted_descent import as_resolvents, is_smooth, mid
 from stopwise.engine.solves.systems import RidgeSystem
 from stopwise.engine.spectrum.block_krylov import with_diagonal
 from stopwise.engine.spectrum.eigenpairs import dense_spectrum
-from stopwise.filters import Ridge
+from stopwise.filters import GradientFlow, Ridge
 from stopwise.path import Path
 from stopwise.problem import Problem
 from stopwise.rules import Certainty, Stop
@@ -136,7 +136,8 @@ class _Run:
         path = with_left_out(path, [left_out for _, left_out in found], self.system.rows_left_out)
         _warn(stops, self.plan.tol, sampled=self._sampled)
         path = path.stopped_at(tuple(stop.step_sum for stop in stops))
-        sigmas = [noise_of(problem, self.plan, path.column(j), j) for j in range(len(stops))]
+        seen = self._path_of_noise(bare) if self.plan.noise_elsewhere else path
+        sigmas = [noise_of(problem, self.plan, seen.column(j), j) for j in range(len(stops))]
         device = self.place.device
         solution = solved(problem, self.place.operator, path, stops, dual, error, sigmas, self.name)
         return replace(solution, device=device, precision=None if device is None else "float64")
@@ -226,10 +227,23 @@ class _Run:
 
     # ---- the estimate there -------------------------------------------------------------------------------------
 
+    def _path_of_noise(self, bare: Path) -> Path:
+        """The path around readings that left-out rows would choose: a given stop may be anywhere, and where it is
+        early nothing is seen there of what is noise."""
+        largest = bare.spectrum.largest_bound
+        if largest == 0:
+            return bare
+        reached = np.array([self.problem.n_samples / start.penalties[0] for start in self._starts])
+        return self._around(replace(bare, filter=GradientFlow().bind(largest)), reached)[0]
+
     def _estimate(self, bare: Path, stops: list[Stop]) -> tuple[Path, Array, float]:
         """The path around the stops, dual weights of P's coordinates (n, q), and the filter's error."""
+        return self._around(bare, np.array([stop.step_sum for stop in stops]))
+
+    def _around(self, bare: Path, reached: Array) -> tuple[Path, Array, float]:
+        """The same around clock readings, one for each response."""
         system, operator, n = self.system, self.place.operator, self.problem.n_samples
-        reached, largest = np.array([stop.step_sum for stop in stops]), bare.spectrum.largest_bound
+        largest = bare.spectrum.largest_bound
         middle = middle_reading(reached, largest)
         accuracy, tol = _ACCURACY, 1e-5 * self.plan.tol
         if self.problem.n_rows > _MANY[self.name]:

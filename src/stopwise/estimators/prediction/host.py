@@ -14,7 +14,7 @@ from stopwise._support.threads import blas_threads, has_room, limit_of, thread_c
 from stopwise.engine.line.repeated_solves import values_at
 from stopwise.engine.solvers.line_solver import on_the_line
 from stopwise.estimators.fitted import LearnedFunction
-from stopwise.kernels import Kernel, Precomputed, take_rows
+from stopwise.kernels import Kernel, Precomputed, common_origin, take_rows
 from stopwise.kernels.forms import has_form
 
 
@@ -55,7 +55,7 @@ class CrossKernel:
                     f"got {new.shape[1]}"
                 )
         else:
-            origin = training.mean(axis=0)
+            origin = common_origin(training)
             self.left = kernel.prepare(new, origin)
             self.right = kernel.prepare(training, origin)
         self.shape = (len(new), len(training))

@@ -14,6 +14,7 @@ from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.engine.solvers.line_solver import LineSolver, on_the_line
 from stopwise.estimators.fitted import Fitted
 from stopwise.estimators.loss_fit import LossFitted
+from stopwise.estimators.prediction.host import predict_features
 from stopwise.estimators.prediction.intervals import Calibration, Ratios, Uncertainty, optimism
 from stopwise.estimators.prediction.other_kernels import OtherKernels, Others, has_length_scale, sample_places
 from stopwise.estimators.prediction.posterior import (
@@ -30,6 +31,7 @@ from stopwise.estimators.prediction.row_leverages import (
     counts_of,
     has_all_pairs,
     landmark_vectors,
+    left_out_on_line,
     left_out_residuals,
     path_left,
     residuals_of,
@@ -83,18 +85,12 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
             f"{largest:.3g}: rescale it, or predict without them"
         )
     fitted = with_all_pairs(fitted, rows, STANDING_ROWS)
-    clock, order = scale_clock(fitted), np.random.default_rng(len(rows)).permutation(len(rows))
-    known = _known_posterior(fitted, rows)
+    clock, known = scale_clock(fitted), _known_posterior(fitted, rows)
     errors = None if known else _known_errors(fitted.path)
-    if errors is not None:  # rows that were left out are the last to stand for others, and the only ones asked
-        told = cast(Array, np.isfinite(errors).all(axis=1))
-        order = order[np.argsort(told[order], kind="stable")]
-        asked = order[max(STANDING_ROWS, int((~told).sum())) :]
-    else:
-        asked = order if known else order[STANDING_ROWS:]
+    standing, asked = _shared_out(len(rows), known is not None, errors)
     through = isinstance(basis_of(fitted).rows, FeatureRows)
     asked = np.sort(asked[: _LEFT_OUT_OF_LANDMARKS if through else LEFT_OUT_ROWS])
-    posterior = known or _standing_posterior(fitted, rows, np.sort(order[:STANDING_ROWS]))
+    posterior = known or _standing_posterior(fitted, rows, np.sort(standing))
     some, counts = on_host(rows[asked]), counts_of(fitted.path)[asked]
     noise, variance = (counts / fitted.path.row_weights[asked])[:, None], posterior.variance(some, clock)
     path, copies = fitted.path.along(Ridge()), _copies(fitted.path)
@@ -107,10 +103,11 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
     beside = np.zeros_like(variance) if known and vectors is None else variance - itself
     if errors is not None:
         missed = errors[asked]
-    elif vectors is not None or has_all_pairs(path):
-        missed = left_out_residuals(fitted.path, fitted.step_sums, asked, vectors)
+    elif isinstance(known, LinePosterior):
+        predicted = predict_features(fitted, some, None)
+        missed = left_out_on_line(fitted.path, known, fitted.step_sums, asked, predicted)
     else:
-        missed = without_itself(residuals_of(path, fitted.step_sums, asked, vectors), left)
+        missed = left_out_residuals(fitted.path, fitted.step_sums, asked, vectors)
     observed = missed / _scale(noise + beside, itself, kept)
     given = None
     if copies is not None:  # one of them left out, and predicted as a new observation of weight one is
@@ -122,6 +119,22 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
     by_rows = None if isinstance(fitted.kernel, Precomputed) else some.astype(np.float64, copy=False)
     calibrations = tuple(_calibrated(by_rows, observed[:, j], counts, given, j) for j in range(len(clock)))
     return Uncertainty(posterior, calibrations, clock, optimism(fitted), _others(fitted, rows))
+
+
+def _shared_out(n_rows: int, all_stand: bool, errors: Array | None) -> tuple[Array, Array]:
+    """Rows that stand for all, no more than half of them, and rows that are left out, in a random order.
+
+    Rows that a solver left out are the last to stand for others, and the only ones asked.
+    """
+    order = np.random.default_rng(n_rows).permutation(n_rows)
+    if all_stand:
+        return order, order
+    first = standing = min(STANDING_ROWS, n_rows // 2)
+    if errors is not None:
+        told = cast(Array, np.isfinite(errors).all(axis=1))
+        order = order[np.argsort(told[order], kind="stable")]
+        first = max(standing, int((~told).sum()))
+    return order[:standing], order[first:]
 
 
 def _known_errors(path: Path) -> Array | None:

@@ -98,9 +98,12 @@ class Uncertainty:
         at least that at the nearest point of the box, grown as the interval of all kernels that the data allow grows
         from there: h^2(x) >= h^2(p) + o^2(x) - o^2(p). What holds new observations holds the curve in their middle.
         """
-        variance = self.variance(X) if variance is None else variance
-        half = self._half_width(X, level, of, weights, variance)
-        return half if of == "new" else np.minimum(half, self._half_width(X, level, "new", None, variance))
+        with np.errstate(over="ignore", invalid="ignore"):  # which `checked_widths` tells of
+            variance = self.variance(X) if variance is None else variance
+            half = self._half_width(X, level, of, weights, variance)
+            if of == "mean":
+                half = np.minimum(half, self._half_width(X, level, "new", None, variance))
+        return checked_widths(half, X)
 
     def _half_width(self, X: Array, level: float, of: Of, weights: Array | None, variance: Array) -> Array:
         """The same of either kind alone."""
@@ -181,6 +184,18 @@ def _normal(level: float) -> float:
     return float(norm.ppf((1 + level) / 2))
 
 
+def checked_widths(widths: Array, X: Array) -> Array:
+    """Widths (m, q) at rows, refused where they are beyond what a float holds."""
+    if np.isfinite(widths).all():
+        return widths
+    far = int(np.abs(X).max(axis=1).argmax())
+    raise ValueError(
+        "intervals and standard deviations must be below about 1e150, to be squared, and grow past that with the "
+        f"distance from the training rows: row {far} of X reaches {np.abs(X[far]).max():.3g}; leave such rows out, "
+        "rescale y, or predict without them"
+    )
+
+
 def standard_deviations(
     fitted: Fitted, uncertainty: Uncertainty | None, X: Array, of: Of, variance: Array | None
 ) -> Array:
@@ -192,7 +207,9 @@ def standard_deviations(
         return uncertainty.std(X, of, variance)
     if fitted.spread is None:
         raise ValueError("standard deviations need the rows of the fit, and this one kept none: fit again")
-    return cast(Array, np.sqrt((fitted.spread.variance(X) + float(of == "new")) * fitted.noise_std**2))
+    with np.errstate(over="ignore", invalid="ignore"):
+        variance = fitted.spread.variance(X) + float(of == "new")
+        return checked_widths(np.sqrt(variance * fitted.noise_std**2), X)
 
 
 def predict_with_variance(

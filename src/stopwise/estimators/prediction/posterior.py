@@ -88,6 +88,7 @@ class Posterior:
         split, scale = dual_coef.shape[1], self.free.total / self.n_observations
         out = np.empty((len(new), split + len(step_sums)))
 
+        @np.errstate(over="ignore", invalid="ignore")  # far away a variance is infinite, and intervals are refused
         def reduce(part: slice, product: Array) -> Array:
             prior, image, columns = self._less_free(new[part], product[:, split:])
             free = (columns**2).sum(axis=1) * scale

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
@@ -10,12 +11,15 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise._support.torch import on_host
 from stopwise.engine.landmarks.features import FeatureRows
+from stopwise.engine.line.fits import LineFit, fit_at
+from stopwise.engine.line.merged_rows import merge_rows
+from stopwise.engine.line.scores import left_out_rows, residual_rows, row_leverage_left
 from stopwise.engine.operators import Dense
 from stopwise.engine.solvers.line_solver import LineSolver
+from stopwise.engine.spectrum.complex_ridges import ComplexRidges, as_complex_ridges
 from stopwise.engine.spectrum.eigenpairs import dense_spectrum
 from stopwise.estimators.fitted import Fitted
 from stopwise.estimators.prediction.posterior import LinePosterior, Posterior
-from stopwise.filters import Ridge, sum_of_ridges
 from stopwise.kernels import Precomputed
 from stopwise.path import Path
 from stopwise.spectrum import Basis
@@ -69,6 +73,9 @@ def rows_left(
         return _landmark_left(path, step_sums, rows, vectors)
     if has_all_pairs(path):
         return path_left(path, step_sums, rows)
+    if isinstance(posterior, LinePosterior):
+        fits = [_line_fit(path.column(j), posterior, complex(at)) for j, at in enumerate(step_sums)]
+        return np.hstack([row_leverage_left(fit)[rows] for fit in fits])
     assert posterior is not None
     noise = counts_of(path)[rows, None] / path.row_weights[rows, None]
     return cast(Array, 1 - posterior.variance(covariates, step_sums) / noise)
@@ -92,27 +99,93 @@ def residuals_of(path: Path, step_sums: Array, rows: Array, vectors: Array | Non
 
 SATURATED = 1e-12
 """Below this 1 - h is rounding."""
-AROUND = np.append(0.0, np.linspace(-3.0, 3.0, 6))
-"""Log readings of ridge, beside the stop, whose sum stands for another filter (`sum_of_ridges`)."""
+_NO_STEP = 1e-12
+"""Of step_sum times the largest eigenvalue: what no row can tell from no step."""
 
 
 def left_out_residuals(path: Path, step_sums: Array, rows: Array, vectors: Array | None) -> Array:
     """Residuals of some rows, each left out, at the stop of each response, (rows, q), units of y.
 
-    Exact for ridge; of descent and flow by the sum of ridges that follows them.
+    Of the filter's own fits without the row, as closely as a sum of ridges follows it: of cut-off roughly.
+    """
+    return np.column_stack([_left_out(path.column(j), float(at), rows, vectors) for j, at in enumerate(step_sums)])
+
+
+def _left_out(path: Path, step_sum: float, rows: Array, vectors: Array | None) -> Array:
+    """Of one response: the sum over ridges of r / (1 - h), both from what a ridge leaves of each direction."""
+    ridges = _ridges(path, step_sum)
+    shrinkage = ridges.shrinkage(path.spectrum.eigenvalues)
+    basis, at = (path.spectrum.basis, rows) if vectors is None else (Basis(vectors), np.arange(len(rows)))
+    assert basis is not None
+    counts, free = counts_of(path)[rows, None], _free_columns(path)
+    left = _by_parts(basis.squared, shrinkage)[at] + (counts - 1 - (free[rows] ** 2).sum(axis=1, keepdims=True))
+    residuals = _by_parts(basis.combine, path.coefficients[:, None] * shrinkage)
+    if vectors is not None or not has_all_pairs(path):  # what no direction sees of a row and its response is left whole
+        unseen = 1 - basis.squared(np.ones(len(shrinkage)))[at]
+        left = left + unseen[:, None] - _told_by_traces(path, ridges, shrinkage, rows)
+        residuals = residuals[at] + (np.asarray(path.response)[rows] - basis.combine(path.coefficients)[at])[:, None]
+    else:  # rounding of the responses along the columns that are free, which no ridge shrinks, is not in them
+        residuals = (residuals - free @ (free.T @ residuals))[at]
+    found = ridges.sum(residuals * counts / np.where(np.abs(left) > SATURATED * counts, left, SATURATED * counts))
+    return cast(Array, found / np.sqrt(path.row_weights[rows]) * path.scale)
+
+
+def left_out_on_line(path: Path, line: LinePosterior, step_sums: Array, rows: Array, predicted: Array) -> Array:
+    """The same of a fit on a line, from passes over all rows: one for each ridge.
+
+    Passes keep digits that predictions lose, so what these differ by at the rows is in the residuals.
     """
     columns = []
-    for j, at in enumerate(step_sums):
-        readings, ridge = float(at) * np.exp(AROUND), path.column(j).along(Ridge())
-        if vectors is None:
-            left, residuals = ridge.leverage_left(readings)[:, rows].T, ridge.residual_rows(readings)[:, rows].T
-            residuals = residuals * ridge.scale
-        else:
-            left = _landmark_left(ridge, readings, rows, vectors)
-            residuals = residuals_of(ridge, readings, rows, vectors)
-        top = max(float(ridge.spectrum.largest_bound), np.finfo(float).tiny)
-        columns.append(without_itself(residuals, left) @ sum_of_ridges(path.filter, readings, top))
+    for column, at in enumerate(step_sums):
+        one = path.column(column)
+        ridges = _ridges(one, float(at))
+        fits = [_line_fit(one, line, reading) for reading in ridges.readings.tolist()]
+        passed = ridges.sum(np.column_stack([left_out_rows(fit, 0)[rows, 0] for fit in fits]))
+        within = ridges.sum(np.column_stack([residual_rows(fit, 0)[rows, 0] for fit in fits]))
+        response = np.asarray(one.response)[rows] / np.sqrt(one.row_weights[rows])
+        told = response - (predicted[:, column] - one.offset) / one.scale
+        columns.append((passed + told - within) * one.scale)
     return np.column_stack(columns)
+
+
+def _line_fit(path: Path, line: LinePosterior, reading: complex) -> LineFit:
+    """Ridge of one response on a line, in problem units, at a reading that may be complex."""
+    weights, response = path.row_weights, np.asarray(path.response)[:, None]
+    merged = merge_rows(line.rows[:, 0], response / np.sqrt(weights)[:, None], weights, path.counts)
+    at = reading if reading.imag else max(reading.real, _NO_STEP / _top(path))
+    return fit_at(merged, line.space, np.array([path.n_samples / at]), intercept=line.intercept)
+
+
+def _ridges(path: Path, step_sum: float) -> ComplexRidges:
+    return as_complex_ridges(path.filter.bind(_top(path)), step_sum, _top(path))
+
+
+def _top(path: Path) -> float:
+    return max(float(path.spectrum.largest_bound), np.finfo(float).tiny)
+
+
+def _free_columns(path: Path) -> Array:
+    """What is not penalised, as orthonormal columns (n, p) in the coordinates of the responses."""
+    if path.fixed is not None:
+        return path.fixed
+    return np.sqrt(path.row_weights / path.n_samples)[:, None][:, : int(path.intercept)]
+
+
+def _by_parts(linear: Callable[[Array], Array], block: Array) -> Array:
+    """A real linear map of complex columns (k, g), both parts at once; of ridge itself the imaginary one is zero."""
+    if not block.imag.any():
+        return linear(block.real)
+    both = linear(np.hstack([block.real, block.imag]))
+    return cast(Array, both[:, : block.shape[1]] + 1j * both[:, block.shape[1] :])
+
+
+def _told_by_traces(path: Path, ridges: ComplexRidges, shrinkage: Array, rows: Array) -> Array:
+    """Degrees of freedom outside the known directions, shared out like the kernel's own diagonal there, (rows, g)."""
+    diagonal, density = path.spectrum.diagonal_left, path.density
+    if diagonal is None or not diagonal.sum() > 0:
+        return np.zeros((len(rows), len(ridges.readings)))
+    every = density.multiplicities @ (1 - ridges.shrinkage(density.values))
+    return np.outer(diagonal[rows] / diagonal.sum(), every - (1 - shrinkage).sum(axis=0))
 
 
 def without_itself(residuals: Array, left: Array) -> Array:
