@@ -14,13 +14,17 @@ from stopwise._support.torch import on_host
 from stopwise.copies import left_out_weights
 from stopwise.kernels import Kernel, Precomputed
 
+NOTHING = 1e-7
+"""Features in their standard deviations: columns and directions that vary by less are sums of others, up to the digits
+that tables are written with. (Percentages that add up to a hundred do so to eight digits or so.)"""
+
 
 @dataclass(frozen=True)
 class Trend:
     """The constant and the features as columns t(x) = [1, (x - centre) / spread] @ mixing, left unpenalised.
 
     Over the training samples they are orthonormal: sum_i w_i t(x_i) t(x_i)' = I. Features that are sums of others
-    within rounding add no column; those without a slope have rows of zeros in `mixing`.
+    (`NOTHING`) add no column; those without a slope have rows of zeros in `mixing`.
     """
 
     centre: Array
@@ -57,7 +61,7 @@ def make_trend(covariates: Array, weights: Array | None, sloped: Array | None = 
     used = np.append(True, varies if sloped is None else varies & sloped)
     columns = np.column_stack([np.ones(len(rows)), (rows - centre) / spread])[:, used]
     _, values, directions = np.linalg.svd(root[:, None] * columns, full_matrices=False)
-    kept = values > 1e-10 * values[0]
+    kept = values > NOTHING * np.linalg.norm(root)
     mixing = np.zeros((len(used), int(kept.sum())))
     mixing[used] = directions[kept].T / values[kept]
     return Trend(centre, spread, mixing)

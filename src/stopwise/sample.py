@@ -16,11 +16,9 @@ import numpy as np
 
 from stopwise._support.array_library import HOST, ArrayLibrary
 from stopwise._support.arrays import Array
-from stopwise.problem import Problem
+from stopwise.problem import NOTHING, Problem
 
 _ROUNDING = 16 * np.finfo(np.float64).eps
-NOTHING = 1e-7
-"""The length of a column (of n entries of about unit size) below which only rounding is left of it."""
 
 
 @dataclass(frozen=True)

@@ -132,3 +132,12 @@ def test_standard_deviations_count_the_slopes() -> None:
     assert ratio[0] == pytest.approx(1.0, rel=0.2)  # the noise as left-out rows show it
     again = model.refit(3 * y + 1)
     assert again.predict(new) == pytest.approx(f @ np.linalg.lstsq(F, 3 * y + 1, rcond=None)[0], rel=1e-5)
+
+
+def test_shares_that_add_up_to_a_hundred_but_for_their_last_digit_have_one_slope_less():
+    rng = np.random.default_rng(0)
+    two = rng.uniform(0, 50, size=(80, 2))
+    shares = np.column_stack([two, np.round(100 - two.sum(axis=1), 7)])
+    trend = make_trend(shares, None)
+    assert trend.mixing.shape[1] == 3  # the constant and two slopes
+    assert np.abs(trend.at(shares + np.array([0.0, 0.0, 1e-6]))).max() < 1.0

@@ -243,6 +243,7 @@ def _check_path(path: Path, outputs: int) -> None:
     must(fits, "coefficients and eigenvalues disagree")
     must(bool(np.all(values >= 0)) and 0 < path.n_samples <= _MOST_STEPS, "there cannot be so many samples")
     must(math.isfinite(path.spectrum.largest_bound), "the largest eigenvalue is not finite")
+    path.filter.bind(path.spectrum.largest_bound)  # refuses steps that are too long for it
     basis = path.spectrum.basis
     if basis is not None:
         width = basis.rows.shape[1] if basis.rotation is None else basis.rotation.shape[1]

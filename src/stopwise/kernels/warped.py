@@ -115,15 +115,17 @@ def warp_of(rows: Array, inner: Kernel, left_alone: Sequence[int] = ()) -> Warpe
     of a parameter (Schwarz 1978), for columns of at most two values, which a map only scales, and for those
     `left_alone`.
     """
-    centre, spread = rows.mean(axis=0), rows.std(axis=0)
-    spread = np.where(spread > 0, spread, 1.0)
+    low, high = rows.min(axis=0), rows.max(axis=0)
+    middle, reach = low / 2 + high / 2, np.where(high > low, high / 2 - low / 2, 1.0)
+    inside = (rows - middle) / reach  # before squaring: no magnitude overflows
+    centre, spread = middle + reach * inside.mean(axis=0), reach * np.where(high > low, inside.std(axis=0), 1.0)
     power = np.ones(rows.shape[1])
     for j, column in enumerate(((rows - centre) / spread).T):
         if j not in left_alone and np.any((column > column.min()) & (column < column.max())):
             power[j] = _likeliest_power(column)
     if np.all(power == 1):
         return None
-    numbers = (centre, spread, power, rows.min(axis=0), rows.max(axis=0))
+    numbers = (centre, spread, power, low, high)
     return Warped(inner, *(tuple(each.tolist()) for each in numbers))
 
 

@@ -31,6 +31,8 @@ OVER_CONSTANT = 2.0
 is long, and somewhere on it chance makes a dip of half a standard error often enough (docs/benchmarks.md)."""
 _RISE = 1e-4
 """A rise by less than this share of the error may be arithmetic: so well do solves know it."""
+TIE = 1e-10
+"""Errors that differ by less than this share are the same, up to arithmetic: of such stops the earliest is taken."""
 SIGMAS = 2.5
 """Standard errors of a sampled difference that a bound on what sampling may lose allows for: one in a hundred is
 beyond (tests/engine/solvers/test_solves_solver.py)."""
@@ -190,7 +192,7 @@ class Prudent(Rule):
 
         def within(readings: Array) -> Any:
             above, spread = errors.excess(readings, at_best)
-            return above <= self.allowance * spread
+            return above <= self.allowance * spread + TIE * float(at_best.mean())
 
         before = grid[grid < best]
         if self.allowance == 0 or not before.size:

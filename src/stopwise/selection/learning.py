@@ -20,7 +20,8 @@ from stopwise._support.array_library import HOST
 from stopwise._support.arrays import Array
 from stopwise.kernels.gradients import Values, gram_and_pullback
 from stopwise.kernels.stationary import Stationary
-from stopwise.sample import NOTHING, Sample, orthonormal
+from stopwise.problem import NOTHING
+from stopwise.sample import Sample, orthonormal
 
 Objective = Callable[[Array], tuple[float, Array]]
 """A value and its gradient."""

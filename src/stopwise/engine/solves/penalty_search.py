@@ -18,7 +18,7 @@ from stopwise.engine.solves.search_start import STRIDE, SearchStart, standard_er
 from stopwise.filters import Filter, Ridge, sum_of_ridges
 from stopwise.rules import Certainty, Reason, Rule, Stop
 from stopwise.rules.base import stop_at
-from stopwise.rules.prudent import SIGMAS, constant_stands
+from stopwise.rules.prudent import SIGMAS, TIE, constant_stands
 
 _LENGTHEN = 1.5
 """Strides to ever smaller penalties grow by this, so that a start that is far off costs few readings."""
@@ -227,7 +227,7 @@ class PenaltySearch:
         means = squares.sum(1) / self.weight
         at = int(np.argmin(means))
         above, spread = self._excess(squares, squares[at])
-        stop = int(np.flatnonzero(above <= self.allowance * spread)[-1])
+        stop = int(np.flatnonzero(above <= self.allowance * spread + TIE * means[at])[-1])
         if self.allowance > 0 and grid[-1] >= self._range[1] - 1e-9 and self._constant_stands():
             stop = len(grid) - 1
         return float(grid[at]), float(grid[stop]), (grid, squares, means)
