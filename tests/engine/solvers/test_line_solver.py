@@ -139,7 +139,7 @@ def test_designs_that_splines_refuse_are_fitted(x):
     assert np.all(np.isfinite(model.predict(x[:, None])))
 
 
-@pytest.mark.parametrize("seed", [30, 94])
+@pytest.mark.parametrize("seed", [94, 237])
 def test_an_earlier_dip_of_the_error_is_the_stop_as_on_all_eigenpairs(seed):
     """Left-out errors fall, rise above the allowance and fall again: the first dip is within it, and is taken."""
     rng = np.random.default_rng(seed)
