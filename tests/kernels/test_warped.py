@@ -122,6 +122,7 @@ def test_skewed_features_are_drawn_in_where_that_predicts_better(tmp_path):
     model = sw.KernelGradientRegressor().fit(X, y)
     assert isinstance(model.kernel_, Warped)
     assert "drawn in" in model.selection_.reason
+    assert [row["power"] for row in model.selection_.features] == list(model.kernel_.power)
     error = np.sqrt(np.mean((model.predict(new) - truth) ** 2))
     plain = sw.KernelGradientRegressor("matern32").fit(X, y)
     assert error < 0.6 * np.sqrt(np.mean((plain.predict(new) - truth) ** 2))

@@ -147,7 +147,10 @@ def _or_warped(problem: Problem, plain: Chosen, search: Search) -> Chosen:
         return plain
     why = f"score {told.chosen['score']:.4g}, and {table.chosen['score']:.4g} for the features as they are"
     tried = (*told.tried, *({**row, "chosen": False} for row in table.tried))
-    told = replace(told, tried=tried, reason=f"{told.reason}; skewed features are drawn in by powers ({why})")
+    powers = iter(warp.power)
+    features = tuple({**row, "power": next(powers)} if row["used"] else row for row in told.features)
+    reason = f"{told.reason}; skewed features are drawn in by powers ({why})"
+    told = replace(told, tried=tried, features=features, reason=reason)
     return replace(found, kernel=warp.with_inner(found.kernel), problem=used, table=told)
 
 

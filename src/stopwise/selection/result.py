@@ -40,7 +40,8 @@ class Selection(Sequence[Row]):
     response standardised), the `left_out_rmse` in the units of y (relative to its spread for several responses), by
     which share its squared error is larger than the chosen one's (`excess`, with its standard error `excess_error`,
     on the same rows), the `score` (lower is better; compared on the same rows) and whether it was `chosen`. `features`
-    tells for each column of X its length scale, relevance, or why it was left out; `reason` tells the choice in words.
+    tells for each column of X its length scale, relevance (and power, where skewed ones are drawn in), or why it is
+    left out; `reason` tells the choice in words.
     """
 
     tried: tuple[Row, ...]
