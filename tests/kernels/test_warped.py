@@ -154,3 +154,15 @@ def test_every_solver_takes_a_warped_kernel(solver):
     dense = sw.KernelRidgeRegressor(kernel, rule=rule, solver="dense").fit(X, y)
     model = sw.KernelRidgeRegressor(kernel, rule=rule, solver=solver, **more).fit(X, y)
     np.testing.assert_allclose(model.predict(X), dense.predict(X), atol=1e-5)
+
+
+def test_neither_the_order_of_rows_nor_copies_for_weights_change_a_fit():
+    X, y = prices(120, 5)
+    new, rng = prices(60, 6)[0], np.random.default_rng(0)
+    times = rng.integers(1, 4, size=120)
+    model = sw.KernelGradientRegressor().fit(X, y, sample_weight=times)
+    assert isinstance(model.kernel_, Warped)
+    copied = rng.permutation(np.repeat(np.arange(120), times))
+    again = sw.KernelGradientRegressor().fit(X[copied], y[copied])
+    assert again.kernel_.power == model.kernel_.power
+    np.testing.assert_allclose(again.predict(new), model.predict(new), atol=1e-8)
