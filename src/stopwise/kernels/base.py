@@ -192,7 +192,7 @@ class Scaled(Kernel):
 
     @property
     def name(self) -> str:
-        return f"{self.factor:g} * {self.inner.name}"
+        return f"{self.factor:.3g} * {self.inner.name}"
 
     def pair(self, x: Array, z: Array) -> float:
         return self.factor * self.inner.pair(x, z)
