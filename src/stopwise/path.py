@@ -290,15 +290,17 @@ class Path:
         Weights and residuals have none there, but eigenvectors of eigenvalue zero may hold a share of it, by rounding
         alone: `step_sum` would blow it up in weights, and beside a tiny residual it is large.
         """
-        axis = rows.ndim - self.coefficients.ndim
-        counts = self.row_weights if self.coefficients.ndim == 1 else self.row_weights[:, None]
+        axis, root = rows.ndim - self.coefficients.ndim, np.sqrt(self.row_weights)
+        root = root if self.coefficients.ndim == 1 else root[:, None]
+        inside = np.tensordot(self.free, root * rows, (0, axis))
+        return cast(Array, rows - np.moveaxis(np.tensordot(self.free, inside, (1, 0)), 0, axis) / root)
+
+    @property
+    def free(self) -> Array:
+        """What is not penalised, as orthonormal columns (n, p) in the coordinates of the weighted responses."""
         if self.fixed is not None:
-            root = np.sqrt(counts)
-            inside = np.tensordot(self.fixed, root * rows, (0, axis))
-            return cast(Array, rows - np.moveaxis(np.tensordot(self.fixed, inside, (1, 0)), 0, axis) / root)
-        if self.intercept:
-            return cast(Array, rows - (counts * rows).sum(axis=axis, keepdims=True) / self.n_samples)
-        return rows
+            return self.fixed
+        return cast(Array, np.sqrt(self.row_weights / self.n_samples)[:, None][:, : int(self.intercept)])
 
     def residual_norm(self, step_sum: Readings = None, *, iteration: Readings = None) -> Array:
         """Root mean square of y - fit, in the units of y."""

@@ -43,9 +43,8 @@ def test_unlike_responses_are_each_fitted_as_if_alone(fitted):
         alone = sw.KernelGradientRegressor().fit(X, y[:, j])
         one, its_std = alone.predict(new, return_std=True)
         assert np.allclose(both[:, j], one, rtol=1e-9)
-        # Variances are read where the error is smallest, a place that is known to the root of rounding.
-        assert np.allclose(std[:, j], its_std, rtol=1e-6)
-        assert np.allclose(ends[:, j], alone.predict_interval(new, 0.8), rtol=1e-6)
+        assert np.allclose(std[:, j], its_std, rtol=1e-9)
+        assert np.allclose(ends[:, j], alone.predict_interval(new, 0.8), rtol=1e-9)
         assert model.stop_[j].iteration == alone.stop_.iteration
         assert model.kernel_[j] == alone.kernel_
         assert model.noise_std_[j] == pytest.approx(alone.noise_std_, rel=1e-9)

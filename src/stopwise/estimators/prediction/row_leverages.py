@@ -117,7 +117,7 @@ def _left_out(path: Path, step_sum: float, rows: Array, vectors: Array | None) -
     shrinkage = ridges.shrinkage(path.spectrum.eigenvalues)
     basis, at = (path.spectrum.basis, rows) if vectors is None else (Basis(vectors), np.arange(len(rows)))
     assert basis is not None
-    counts, free = counts_of(path)[rows, None], _free_columns(path)
+    counts, free = counts_of(path)[rows, None], path.free
     left = _by_parts(basis.squared, shrinkage)[at] + (counts - 1 - (free[rows] ** 2).sum(axis=1, keepdims=True))
     residuals = _by_parts(basis.combine, path.coefficients[:, None] * shrinkage)
     if vectors is not None or not has_all_pairs(path):  # what no direction sees of a row and its response is left whole
@@ -162,13 +162,6 @@ def _ridges(path: Path, step_sum: float) -> ComplexRidges:
 
 def _top(path: Path) -> float:
     return max(float(path.spectrum.largest_bound), np.finfo(float).tiny)
-
-
-def _free_columns(path: Path) -> Array:
-    """What is not penalised, as orthonormal columns (n, p) in the coordinates of the responses."""
-    if path.fixed is not None:
-        return path.fixed
-    return np.sqrt(path.row_weights / path.n_samples)[:, None][:, : int(path.intercept)]
 
 
 def _by_parts(linear: Callable[[Array], Array], block: Array) -> Array:
