@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from stopwise.tables.dates import DAY
 from stopwise.tables.names import quoted, shown
-from stopwise.tables.table import Column, Kind, Table, TableError, text_column
+from stopwise.tables.table import Column, Kind, Table, TableError, empty_column, text_column
 
 
 def is_frame(values: object) -> bool:
@@ -45,12 +45,11 @@ def as_table(frame: object) -> Table:
     return Table({str(series.name): as_column(series, str(series.name)) for series in found.iter_columns()})
 
 
-def check_unique(names: Iterable[object]) -> None:
+def check_unique(names: Iterable[object], table: str = "X") -> None:
     """Each column has a name of its own."""
-    listed = [str(name) for name in names]
-    twice = sorted({name for name in listed if listed.count(name) > 1}) if len(set(listed)) < len(listed) else []
+    twice = sorted(name for name, count in Counter(map(str, names)).items() if count > 1)
     if twice:
-        raise TableError(f"columns of X share the name {quoted(twice)}: give each its own name")
+        raise TableError(f"columns of {table} share the name {quoted(twice)}: give each its own name")
 
 
 def as_column(series: nw.Series[Any], name: str) -> Column:
@@ -88,7 +87,7 @@ def of_objects(cells: list[Any], name: str, kind: str = "object") -> Column:
     gaps = [_is_gap(cell) for cell in cells]
     present = [cell for cell, gap in zip(cells, gaps, strict=True) if not gap]
     if not present:
-        return Column(Kind.EMPTY, np.full(len(cells), np.nan))
+        return empty_column(Kind.EMPTY, len(cells))
     for made, sorts, turn in _SORTS:
         if all(isinstance(cell, sorts) for cell in present):
             turned = [None if gap else turn(cell) for cell, gap in zip(cells, gaps, strict=True)]
