@@ -56,17 +56,14 @@ def told(model: Any) -> str:
     words = "<br>".join(escape(line) for line in lines[:_MOST] + more)
     fitted, groups = common_of(model), groups_of(model)
     kernels = [fitted.kernel.name] if groups is None else [kernel.name for kernel in groups.by_fit(lambda f: f.kernel)]
-    facts = (
-        {"kernel": fitted.kernel.name, "solver": fitted.solver}
-        if not hasattr(model, "path_")
-        else {
-            "kernel": ", ".join(kernels),
+    facts = {"kernel": ", ".join(kernels)}
+    if hasattr(model, "path_"):
+        facts |= {
             "noise level": _number(model.noise_std_),
             "degrees of freedom": _number([path.degrees_of_freedom() for path in paths_of(model)]),
             "error in sample": _number([path.residual_norm() for path in paths_of(model)]),
-            "solver": fitted.solver,
         }
-    )
+    facts["solver"] = fitted.solver
     shown = " · ".join(f"{escape(name)} <b>{escape(str(value)[:200])}</b>" for name, value in facts.items())
     return f'<div class="stopwise-stop" style="{_STYLE}"><div>{words}</div><div>{shown}</div></div>'
 

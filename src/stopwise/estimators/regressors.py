@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from stopwise._support.dask import is_dask
 from stopwise._support.progress import Progress
 from stopwise._support.threads import blas_threads, limit_of, thread_count
-from stopwise._support.torch import is_tensor, on_host
+from stopwise._support.torch import on_host
 from stopwise.engine.landmarks.sampling import Leverage, Uniform
 from stopwise.engine.solvers.plan import Plan, Precision
 from stopwise.engine.solvers.solver_choice import DENSE_ROWS, choose_solver
@@ -28,14 +28,14 @@ from stopwise.estimators.loss_fit import fit_under_loss
 from stopwise.estimators.prediction.predicting import PredictMixin
 from stopwise.estimators.prediction.response_groups import ResponseGroups
 from stopwise.estimators.prediction.training_range import feature_range
-from stopwise.estimators.tensors import choose_kernels_for, stays_on_device, take_tensors, tensor_range
+from stopwise.estimators.tensors import choose_kernels_for, stays_on_device, take_tensors
 from stopwise.filters import Filter, Ridge, as_filter
 from stopwise.kernels import Kernel
 from stopwise.losses import Loss, Squared
 from stopwise.noise import as_noise
 from stopwise.rules import Critical, LeaveBlockOut, as_rule
 
-_SOLVERS = {"auto", "dense", "factor", "preconditioned", "krylov", "line", "nystrom", "cuda", "dask"}
+SOLVERS = ("auto", "dense", "factor", "preconditioned", "krylov", "line", "nystrom", "cuda", "dask")
 
 
 @dataclass(eq=False, repr=False)
@@ -45,7 +45,7 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **LearnedState._parameter_constraints,
         "noise_std": "no_validation",
-        "solver": [StrOptions(_SOLVERS)],
+        "solver": [StrOptions(set(SOLVERS))],
         "n_landmarks": [*LearnedState._parameter_constraints["n_landmarks"], "array-like", Uniform, Leverage],
         "precision": [StrOptions({"auto", "float64", "float32", "fast"})],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -117,7 +117,7 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
                 together=self.solver == "nystrom",  # which keeps sums over features of one kernel
             )
             progress.show(f"fitting {problem.n_rows:,} rows")
-            ranges = (tensor_range if is_tensor(problem.covariates) else feature_range)(problem.covariates)
+            ranges = feature_range(problem.covariates)
             fits, reasons = [], lost_digits(rows.feature_names, X=ranges, y=feature_range(rows.responses))
             for chosen in groups_of_responses:
                 plan = replace(self.plan(chosen.kernel), rule=rule, starts=chosen.starts).for_rows(rows.kept_rows)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from stopwise._support.arrays import Array
+from stopwise._support.torch import is_tensor, on_host, torch
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
-def feature_range(covariates: Array) -> Array:
-    """Smallest and largest value of each feature, (2, d)."""
+def feature_range(covariates: Any) -> Array:
+    """Smallest and largest value of each feature, (2, d), found where the rows are."""
+    if is_tensor(covariates):
+        return cast(Array, on_host(torch().stack([covariates.amin(0), covariates.amax(0)])))
     return cast(Array, np.stack([covariates.min(axis=0), covariates.max(axis=0)]))
 
 
