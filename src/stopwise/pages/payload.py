@@ -42,8 +42,6 @@ _CURVE, _BEYOND = 200, 0.06
 """Points of a curve over one covariate, and how far it is drawn beyond the data, as a share of their range."""
 _VALUES = 1024
 """Eigenvalues that are drawn."""
-_OUTLIER_ROWS = 20
-"""Fewer rows have no outliers: there is nothing to tell them by."""
 
 
 class SharedPayload:
@@ -65,12 +63,9 @@ class SharedPayload:
     @cached_property
     def outlying(self) -> dict[int, Array]:
         """For each response the rows that are outliers."""
-        out = {}
-        for j in range(len(fitted_of(self.model).stops)):
-            of = chosen(self.model, j)
-            few = of.path.n_samples < _OUTLIER_ROWS or float(of.path.energy) == 0 or not has_rows(of.path)
-            out[j] = np.zeros(0, dtype=int) if few else outliers(of.path, of.stop.step_sum)
-        return out
+        each = [chosen(self.model, j) for j in range(len(fitted_of(self.model).stops))]
+        none = np.zeros(0, dtype=int)
+        return {j: outliers(of.path, of.stop.step_sum) if has_rows(of.path) else none for j, of in enumerate(each)}
 
     @cached_property
     def points(self) -> Array:
@@ -92,7 +87,7 @@ class SharedPayload:
     @cached_property
     def at_points(self) -> Array | None:
         """Directions at the drawn rows, for fits by weights; None where the rows are not known."""
-        return None if self.rows is None else directions(self.model, self.rows.features[self.points])[0]
+        return None if self.rows is None else directions(self.model, self.rows.features[self.points])
 
     @cached_property
     def curve_at(self) -> Array:
@@ -110,7 +105,7 @@ class SharedPayload:
     @cached_property
     def along_curve(self) -> Array:
         """Directions along the curve."""
-        return directions(self.model, self.curve_at[:, None])[0]
+        return directions(self.model, self.curve_at[:, None])
 
     @cached_property
     def of_effects(self) -> list[Array]:

@@ -24,10 +24,12 @@ from stopwise.views.shown_rows import ShownRows
 from stopwise.views.source_columns import SourceColumn
 
 _FOLDS = 5
+"""Rows are left out a fifth at a time: five fits, each to four fifths of the rows."""
 _ROWS, _SHUFFLES, _ENTRIES = 1_000, 5, 150_000_000
 """Rows that take part, shuffles of each column, and kernel entries that all of them may cost together (seconds): with
 many columns there are fewer shuffles, then fewer rows."""
 _LEAST_ROWS = 20
+"""Of fewer, a fifth is fewer than four rows."""
 _CHEAP_FEATURES = 50
 """Features up to which a kernel entry costs its exponential; with more, their products cost as much again."""
 
