@@ -103,12 +103,10 @@ def check_kind(values: Any, name: str, *, encoded: bool = False) -> None:
         raise ValueError(f"{name} has {hidden} masked entries, which count as missing: fill them or drop those rows")
     if getattr(values, "shape", None) == (0, 0):
         raise ValueError(f"{name} is empty: it has 0 sample(s) and 0 feature(s), and a minimum of 1 is required")
-    names = getattr(values, "columns", None)
-    if names is not None:
-        check_unique(names, name)
+    check_unique(values, name)
     if encoded:
         return
-    kinds = list(getattr(values, "dtypes", [])) if names is not None else [getattr(values, "dtype", None)]
+    kinds = list(getattr(values, "dtypes", [])) if hasattr(values, "columns") else [getattr(values, "dtype", None)]
     if any(getattr(kind, "kind", "") in ("m", "M") for kind in kinds):
         raise TypeError(f"{name} holds dates or durations: turn them into numbers first, such as days since a start")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import numbers
 from collections import Counter
-from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, TypeGuard, cast
 
@@ -40,13 +39,14 @@ def as_table(frame: object) -> Table:
         return frame
     if hasattr(frame, "collect_schema") and not hasattr(frame, "to_numpy"):
         raise TypeError("a lazy frame has no rows yet: pass frame.collect()")
-    check_unique(cast("Iterable[object]", getattr(frame, "column_names", None) or getattr(frame, "columns", ())))
+    check_unique(frame)
     found = nw.from_native(cast(Any, frame), eager_only=True)
     return Table({str(series.name): as_column(series, str(series.name)) for series in found.iter_columns()})
 
 
-def check_unique(names: Iterable[object], table: str = "X") -> None:
-    """Each column has a name of its own."""
+def check_unique(frame: object, table: str = "X") -> None:
+    """Each column has a name of its own; what has no columns passes. (`columns` of an Arrow table are its cells.)"""
+    names: Any = getattr(frame, "column_names", None) or getattr(frame, "columns", ())
     twice = sorted(name for name, count in Counter(map(str, names)).items() if count > 1)
     if twice:
         raise TableError(f"columns of {table} share the name {quoted(twice)}: give each its own name")
