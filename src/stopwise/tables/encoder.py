@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 
 from stopwise._support.checks import calling_level
 from stopwise.tables.dates import PARTS, check_parts
-from stopwise.tables.describing import Choices, Described, describe
+from stopwise.tables.describing import Choices, describe
 from stopwise.tables.encodings import OTHER, Floats
 from stopwise.tables.frames import as_table, is_frame
 from stopwise.tables.names import listed, quoted, shown
@@ -84,23 +84,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_parts(tuple(self.dates))
         if not is_frame(X):
             X = validate_data(self, X, dtype=np.float64, ensure_min_samples=1)
-            self._keep(None, Described((), {}, {}))
+            self.recipe_, self.left_out_, self.pooled_ = None, {}, {}
+            self.groups_: list[tuple[int, ...]] = [(j,) for j in range(self.n_features_in_)]
             return self
         table = _checked(self, X, reset=True)
         choices = Choices(tuple(self.dates), self.max_levels, self.many)
-        found = describe(table, _responses(y, len(table)), choices)
-        if not found.encodings:
-            raise TableError(f"no feature is left: {_reasons(found.left_out)}")
-        recipe = Recipe(found.encodings)
+        encodings, left_out, pooled = describe(table, _responses(y, len(table)), choices)
+        if not encodings:
+            raise TableError(f"no feature is left: {_reasons(left_out)}")
+        recipe = Recipe(tuple(encodings))
         self._refuse_gaps(recipe, table)
-        self._keep(recipe, found)
+        self.recipe_, self.left_out_, self.pooled_, self.groups_ = recipe, left_out, pooled, recipe.groups
         self._say()
         return self
-
-    def _keep(self, recipe: Recipe | None, found: Described) -> None:
-        self.recipe_ = recipe
-        self.left_out_, self.pooled_ = dict(found.left_out), dict(found.pooled)
-        self.groups_ = [(j,) for j in range(self.n_features_in_)] if recipe is None else recipe.groups
 
     def _say(self) -> None:
         """Warn of columns that were left out, or whose levels were pooled."""

@@ -16,7 +16,7 @@ from stopwise.tables.table import Kind, Mask, Table, TableError
 
 MISSING = ("impute", "drop", "refuse")
 """What to do with rows that have a gap: fill it, leave the row out, or stop."""
-_LONG = 1e15
+_LONG_NUMBER = 1e15
 """Whole numbers from here on are no measurements: near 2^53 neighbours cannot be told apart."""
 
 
@@ -119,14 +119,14 @@ def _how_it_names(values: Array) -> str:
     if values[0] in (0, 1) and np.array_equal(values - values[0], np.arange(len(values))):
         return "counts the rows"
     known = values[~np.isnan(values)]
-    long = known.size > 0 and (known == np.round(known)).all() and np.abs(known).min() >= _LONG
+    long = known.size > 0 and (known == np.round(known)).all() and np.abs(known).min() >= _LONG_NUMBER
     return "has whole numbers of 16 digits and more for its rows" if long else ""
 
 
 def _last_sums_up(table: Table, names: Sequence[str]) -> bool:
     """Whether the last row holds the sums of all others in every column of numbers: in two at least, of three rows."""
     columns = [values for values in _numbers(table, names).values() if not np.isnan(values[-1]) and values.any()]
-    if len(columns) < 2 or len(table) < 4 or any(np.nanmax(np.abs(values)) >= _LONG for values in columns):
+    if len(columns) < 2 or len(table) < 4 or any(np.nanmax(np.abs(values)) >= _LONG_NUMBER for values in columns):
         return False
     return all(abs(values[-1] - np.nansum(values[:-1])) <= _rounding_of_sum(values) for values in columns)
 
