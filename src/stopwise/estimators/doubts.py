@@ -21,7 +21,7 @@ from stopwise.tables.names import shown
 
 LEAST_ROWS = 8
 """With fewer rows there is nothing to choose a kernel by."""
-_QUIET, _FULL, _MANY = 1e-3, 0.95, 60
+_INTERPOLATING_NOISE, _INTERPOLATING_FREEDOM, _INTERPOLATING_ROWS = 1e-3, 0.95, 60
 """Noise below this share of y's spread, with more than this share of all degrees of freedom spent, is interpolation;
 of fewer rows than this, interpolation says nothing."""
 _FALL = {"short": 0.05, "long": 0.25}
@@ -111,14 +111,14 @@ def _of_stop(path: Path, stop: Stop, sigma: float, kept_rows: Array | None = Non
     if spread == 0:
         return reasons
     freedom = float(path.degrees_of_freedom(stop.step_sum)) / n
-    if sigma < _QUIET * spread and freedom > _FULL and n >= _MANY:
+    if sigma < _INTERPOLATING_NOISE * spread and freedom > _INTERPOLATING_FREEDOM and n >= _INTERPOLATING_ROWS:
         if _left_out_error(stop) < _VISIBLE * spread:
             return reasons  # rows left out are predicted as well: there is next to no noise
         reasons.append(
             f"the fit interpolates: the noise level is {sigma / spread:.1g} of y's spread and "
             f"{100 * freedom:.0f}% of all degrees of freedom are spent; give noise_std= if the noise is larger"
         )
-    elif freedom <= _FULL and path.response is not None and _rows_at_hand(path):
+    elif freedom <= _INTERPOLATING_FREEDOM and path.response is not None and _rows_at_hand(path):
         reasons += outlier_lines(path, stop, kept_rows) or _of_tails(path, stop)
     if stop.evidence.radius_capped:
         reasons.append("the estimated Hilbert radius hit its cap: give hilbert_radius= or another rule")

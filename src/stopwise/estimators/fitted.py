@@ -67,6 +67,11 @@ class LearnedFunction(Columns):
         """Whether values per stop are handed out as a single one."""
         raise NotImplementedError
 
+    @property
+    def step_sums(self) -> Array:
+        """The clock reading of each stop."""
+        return np.array([stop.step_sum for stop in self.stops])
+
     def pick(self, values: Sequence[T]) -> T | list[T]:
         """One value per stop: the only one, or a list."""
         return values[0] if self.one_stop else list(values)
@@ -140,11 +145,6 @@ class Fitted(LearnedFunction):
     def own_path(self) -> Path:
         """The path as people see it: of one response where y was one column."""
         return self.path.column(0) if self.single else self.path
-
-    @property
-    def step_sums(self) -> Array:
-        """The clock reading of each response's stop."""
-        return np.array([stop.step_sum for stop in self.stops])
 
     @property
     def hilbert_radii(self) -> list[float]:

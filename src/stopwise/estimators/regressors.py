@@ -26,7 +26,7 @@ from stopwise.estimators.intake import Intake, take_rows
 from stopwise.estimators.learned import LearnedState, learned, published_kernel
 from stopwise.estimators.loss_fit import fit_under_loss
 from stopwise.estimators.prediction.predicting import PredictMixin
-from stopwise.estimators.prediction.response_groups import ResponseGroups
+from stopwise.estimators.prediction.response_groups import ResponseGroups, by_fit, by_row, numbers, one_each
 from stopwise.estimators.prediction.training_range import feature_range
 from stopwise.estimators.tensors import choose_kernels_for, stays_on_device, take_tensors
 from stopwise.filters import Filter, Ridge, as_filter
@@ -171,31 +171,21 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
         lambda f: f.own_path, "Every estimate along the filter, without running it.", apart=lambda g, _: g.paths
     )
     noise_std_ = learned(
-        lambda f: float(f.noise_std[0]) if f.single else f.noise_std,
-        "The noise level used, units of y.",
-        apart=ResponseGroups.numbers,
+        lambda f: float(f.noise_std[0]) if f.single else f.noise_std, "The noise level used, units of y.", apart=numbers
     )
     hilbert_radius_ = learned(
-        lambda f: f.pick(f.hilbert_radii),
-        "The Hilbert radius, given, estimated or the fit's.",
-        apart=ResponseGroups.one_each,
+        lambda f: f.pick(f.hilbert_radii), "The Hilbert radius, given, estimated or the fit's.", apart=one_each
     )
     critical_radius_ = learned(
-        lambda f: f.pick(f.critical_radii),
-        "1 / sqrt(step_sum) where the rule decided.",
-        apart=ResponseGroups.one_each,
+        lambda f: f.pick(f.critical_radii), "1 / sqrt(step_sum) where the rule decided.", apart=one_each
     )
     eigenvalues_ = learned(
-        lambda f: f.path.spectrum.eigenvalues,
-        "Eigenvalues of Gram / n (centred), or Ritz values.",
-        apart=ResponseGroups.by_fit,
+        lambda f: f.path.spectrum.eigenvalues, "Eigenvalues of Gram / n (centred), or Ritz values.", apart=by_fit
     )
-    trace_ = learned(lambda f: f.path.spectrum.trace, "The trace of Gram / n (centred).", apart=ResponseGroups.by_fit)
-    dual_coef_ = learned(lambda f: f.shaped(f.dual_coef), "Their weights.", apart=ResponseGroups.by_row)
+    trace_ = learned(lambda f: f.path.spectrum.trace, "The trace of Gram / n (centred).", apart=by_fit)
+    dual_coef_ = learned(lambda f: f.shaped(f.dual_coef), "Their weights.", apart=by_row)
     intercept_ = learned(
-        lambda f: float(f.intercept[0]) if f.single else f.intercept,
-        "The intercept, units of y.",
-        apart=ResponseGroups.numbers,
+        lambda f: float(f.intercept[0]) if f.single else f.intercept, "The intercept, units of y.", apart=numbers
     )
     linear_coef_ = learned(
         lambda f: None if f.slopes is None else f.shaped(f.slopes),
@@ -287,7 +277,7 @@ class KernelGradientRegressor(_KernelRegressor):
         lambda f: None if f.stops[0].iteration is None else f.pick([stop.iteration for stop in f.stops]),
         "How many steps were taken.",
         optional=True,
-        apart=ResponseGroups.one_each,
+        apart=one_each,
     )
 
 
@@ -302,13 +292,9 @@ class KernelRidgeRegressor(_KernelRegressor):
     def _filter(self) -> Filter:
         return Ridge()
 
-    inverse_penalty_ = learned(
-        lambda f: f.pick([stop.step_sum for stop in f.stops]),
-        "What plays step_sum's part.",
-        apart=ResponseGroups.one_each,
-    )
+    inverse_penalty_ = learned(lambda f: f.pick(f.step_sums.tolist()), "What plays step_sum's part.", apart=one_each)
     alpha_ = learned(
         lambda f: f.pick([f.path.n_samples / stop.step_sum if stop.step_sum > 0 else math.inf for stop in f.stops]),
         "scikit-learn's penalty: n / inverse_penalty_.",
-        apart=ResponseGroups.one_each,
+        apart=one_each,
     )

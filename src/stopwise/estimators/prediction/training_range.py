@@ -33,7 +33,7 @@ def outside(ranges: Array, covariates: Array) -> Mask:
     return np.asarray((covariates < ranges[0]) | (covariates > ranges[1]))
 
 
-FEW = 0.01
+_OUTSIDE_SHARE = 0.01
 """Share of rows that may lie a little outside without a word."""
 
 
@@ -54,7 +54,7 @@ def extrapolation(
     if not rows:
         return None
     far = (covariates < ranges[0] - gaps) | (covariates > ranges[1] + gaps)
-    if rows <= FEW * len(covariates) and not far.any():
+    if rows <= _OUTSIDE_SHARE * len(covariates) and not far.any():
         return None
     columns = np.flatnonzero(beyond.any(axis=0))
     shown = ", ".join(f"{str(names[j])[:60]!r}" if names is not None else str(j) for j in columns[:5])
