@@ -157,9 +157,8 @@ class Predictor:
         p = np.full((len(X), len(labels)), np.nan)
         if usable.any():
             p[usable] = predictor(self.model)(X[usable])
-        named = np.array([labels[k] for k in p[usable].argmax(axis=1)], dtype=object)
         best = np.full(len(X), None, dtype=object)
-        best[usable] = named
+        best[usable] = np.array(labels, dtype=object)[p[usable].argmax(axis=1)]
         names = told_apart(["prediction", *(f"probability {label}" for label in labels)])
         return dict(zip(names, [best, *p.T], strict=True))
 

@@ -34,9 +34,9 @@ from stopwise.views.shown_rows import ShownRows
 
 MOST_POINTS = 300
 """Rows that are drawn."""
-_POSITIONS, _FEWER = 240, 120
+_POSITIONS, _FEWER_POSITIONS = 240, 120
 """Positions of the slider: fewer where a reading of the clock is slow, or responses share the page."""
-_OFF = 0.01
+_DISAGREEMENT = 0.01
 """An unfinished spectrum contradicts itself far from the stop: the slider ends where by this share of y's spread."""
 _CURVE, _BEYOND = 200, 0.06
 """Points of a curve over one covariate, and how far it is drawn beyond the data, as a share of their range."""
@@ -133,7 +133,7 @@ class ResponsePayload:
     def __init__(self, shared: SharedPayload, of: Chosen, column: int, target: str) -> None:
         self.shared, self.of, self.column, self.target = shared, of, column, target
         few = slow_clock(of.path.filter) or len(fitted_of(of.model).stops) > 1
-        self.clocks = np.append(0.0, readings(of, _FEWER if few else _POSITIONS))
+        self.clocks = np.append(0.0, readings(of, _FEWER_POSITIONS if few else _POSITIONS))
         self.clocks = self.clocks[self._settled()]
         self.at = int(np.argmin(np.abs(self.clocks - of.stop.step_sum)))
 
@@ -143,7 +143,7 @@ class ResponsePayload:
         if self.of.path.spectrum.complete or held is None or psi is None:
             return slice(None)
         gap = np.sqrt(np.mean((self._by_gains(held) - self._by_weights(psi)) ** 2, axis=1))
-        off = np.flatnonzero(gap > _OFF * np.sqrt(float(self.of.path.energy) / self.of.path.n_samples))
+        off = np.flatnonzero(gap > _DISAGREEMENT * np.sqrt(float(self.of.path.energy) / self.of.path.n_samples))
         late = off[self.clocks[off] > self.of.stop.step_sum]
         return slice(None, int(late[0])) if late.size else slice(None)
 
