@@ -15,6 +15,7 @@ from scipy.ndimage import convolve1d
 from scipy.spatial.distance import cdist
 
 from stopwise._support.arrays import Array
+from stopwise._support.memory import row_tiles
 from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.estimators.prediction.host import predict_rows
 from stopwise.estimators.prediction.interval_calibration import has_intervals
@@ -124,5 +125,6 @@ def _nearest(column: SourceColumn, positions: Positions, rows: Array) -> Array:
     """The position nearest to each row, each feature in units of its spread over the positions."""
     spread = np.ptp(positions.features, axis=0)
     unit = np.where(spread > 0, spread, 1.0)
-    distances = cdist(rows[:, list(column.features)] / unit, positions.features / unit, "sqeuclidean")
-    return cast(Array, distances.argmin(axis=1))
+    block, places = rows[:, list(column.features)], positions.features / unit
+    parts = row_tiles(len(block), places.size)
+    return np.concatenate([cdist(block[part] / unit, places, "sqeuclidean").argmin(axis=1) for part in parts])
