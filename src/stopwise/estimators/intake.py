@@ -150,8 +150,7 @@ class Intake(Columns):
         made = make_problem(
             self.covariates, self.responses, self.weights, intercept=intercept, seed=seed, counts=self.counts
         )
-        made = replace(made, shared_scales=self.shared_scales) if self.shared_scales else made
-        return made if self.subjects is None else replace(made, subjects=self.subjects)
+        return replace(made, shared_scales=self.shared_scales, subjects=self.subjects)
 
     def of_responses(self, columns: Sequence[int]) -> Intake:
         """The same rows with some of the responses."""
