@@ -17,12 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Example:
-    """A table, its target column, and what it stands for."""
+    """A table and its target column."""
 
-    name: str
     columns: dict[str, npt.NDArray[np.float64] | npt.NDArray[np.str_]]
     target: str
-    story: str
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -50,8 +48,7 @@ def _motorcycle() -> Example:
     since = np.maximum(time - 13.5, 0.0)
     swing = -135.0 * np.sin(since / 5.2) * np.exp(-since / 16.0)
     acceleration = np.round(swing + rng.normal(scale=14.0, size=time.size), 1)
-    columns = {"milliseconds": time, "acceleration": acceleration}
-    return Example("motorcycle", columns, "acceleration", "acceleration of a head after a simulated motorcycle crash")
+    return Example({"milliseconds": time, "acceleration": acceleration}, "acceleration")
 
 
 def _kiln() -> Example:
@@ -63,7 +60,7 @@ def _kiln() -> Example:
     peak = 40 * np.exp(-(((heat - 1020) / 70) ** 2)) * (1 - np.exp(-hours / 4))
     strength = peak + np.where(kiln == "old", -5.0, 0.0) + rng.normal(scale=2.0, size=size)
     columns = {"celsius": heat.round(), "hours": hours.round(1), "kiln": kiln, "strength": strength.round(2)}
-    return Example("kiln", columns, "strength", "strength of bricks against heat, hours and kiln, simulated")
+    return Example(columns, "strength")
 
 
 EXAMPLES: dict[str, Callable[[], Example]] = {"motorcycle": _motorcycle, "kiln": _kiln}

@@ -308,14 +308,13 @@ def test_a_shuffled_column_is_judged_by_fits_that_never_saw_the_row():
     model = sw.KernelRidgeRegressor(sw.kernels.Matern(0.5)).fit(X, y)
     left = importance.left_out_rows(model, rows_of(model), 0, 2)
     total = 0.0
-    for fold in left.folds:
-        others = np.setdiff1d(np.arange(60), fold.rows)
+    for rows, values in left.folds:
+        others = np.setdiff1d(np.arange(60), rows)
         again = sw.KernelRidgeRegressor(model.kernel_, rule=sw.rules.Fixed(step_sum=model.step_sum_))
-        predicted = again.fit(left.rows.features[others], left.rows.responses[others, 0]).predict(
-            left.rows.features[fold.rows]
-        )
-        assert fold.values(left.rows.features[fold.rows])[:, 0] == pytest.approx(predicted, abs=1e-8)
-        total += ((left.rows.responses[fold.rows, 0] - predicted) ** 2).sum()
+        again.fit(left.rows.features[others], left.rows.responses[others, 0])
+        predicted = again.predict(left.rows.features[rows])
+        assert values(left.rows.features[rows])[:, 0] == pytest.approx(predicted, abs=1e-8)
+        total += ((left.rows.responses[rows, 0] - predicted) ** 2).sum()
     assert left.error() == pytest.approx(np.sqrt(total / 60), rel=1e-9)
 
 

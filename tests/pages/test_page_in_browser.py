@@ -103,7 +103,7 @@ def assert_curve_is_the_librarys(browser, model, shown):
     x, curve = map(
         np.array, browser.execute_script("return [Array.from(Report.curve.x), Array.from(Report.current().curve)]")
     )
-    path, (psi, _) = model.path_, directions(model, x[:, None])
+    path, psi = model.path_, directions(model, x[:, None])
     weight = path.filter.weight(path.spectrum.eigenvalues, shown["step_sum"])
     spread = float(np.std(path.fit(path.step_sum_cap)))
     assert curve == pytest.approx(path.offset + path.scale * psi @ (weight * path.coefficients), abs=1e-6 * spread)

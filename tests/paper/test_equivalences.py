@@ -189,9 +189,9 @@ def test_the_standard_deviation_of_a_prediction_is_that_of_a_linear_smoother(dat
     weights = np.column_stack([fitted(unit).predict(new) for unit in np.eye(n)])
     model = fitted(y)
     np.testing.assert_allclose(model.predict(new), weights @ y, atol=1e-10)
-    psi, outside = directions(model, new)
+    psi = directions(model, new)
     gain = model.path_.filter.weight(model.eigenvalues_, model.step_sum_)
-    variance = psi**2 @ gain**2 + outside * model.step_sum_**2 + (1 / n if fit_intercept else 0.0)
+    variance = psi**2 @ gain**2 + (1 / n if fit_intercept else 0.0)
     np.testing.assert_allclose(variance, np.sum(weights**2, axis=1), rtol=1e-8)
 
 

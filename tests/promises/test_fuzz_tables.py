@@ -223,5 +223,5 @@ def test_an_honest_compressed_table_is_read(tmp_path, suffix):
     packers = {"gz": as_gzip, "bz2": as_bz2, "xz": as_xz, "zip": as_zip}
     path = tmp_path / f"table.csv.{suffix}"
     path.write_bytes(packers[suffix](TABLE) if suffix in packers else pa.compress(TABLE, "zstd", asbytes=True))
-    assert read(path).n_rows == 30
+    assert len(read(path)) == 30
     assert read(path).names == ["a", "b", "colour", "y"]

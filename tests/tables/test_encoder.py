@@ -74,7 +74,7 @@ def test_features_are_those_made_by_hand(frame, y, library):
     np.testing.assert_allclose(encoder.transform(LIBRARIES[library](frame)), expected, atol=1e-9)
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("estimator", [sw.KernelGradientRegressor, sw.KernelRidgeRegressor])
 def test_a_frame_its_matrix_and_a_pipeline_give_the_same_model(frame, y, library, estimator):
     encoder = TableEncoder().fit(frame, y)
@@ -208,6 +208,9 @@ def test_lazy_frames_and_twice_named_columns_are_refused(frame):
     twice = pd.DataFrame(np.ones((3, 2)), columns=["a", "a"])
     with pytest.raises(ValueError, match="share the name 'a'"):
         TableEncoder().fit(twice)
+    arrow = pa.table([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]], names=["a", "a"])
+    with pytest.raises(ValueError, match="columns of X share the name 'a'"):
+        sw.KernelGradientRegressor().fit(arrow, [1.0, 2.0, 3.0])
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_batches_hold_the_rows_of_the_whole(suffix, frame, tmp_path):
     with open_tables(path, Asked(expected=("y",))) as tables:
         parts = list(tables.batches(tables.types(Reading()), 7))
         whole = tables.whole()
-    assert [part.n_rows for part in parts] == [7, 7, 7, 7, 2]
+    assert [len(part) for part in parts] == [7, 7, 7, 7, 2]
     for name in whole.names:
         together = np.concatenate([part.columns[name].values for part in parts])
         np.testing.assert_array_equal(together, whole.columns[name].values)

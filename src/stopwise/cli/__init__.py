@@ -19,7 +19,7 @@ for other shells)."""
     epilog=_EPILOG,
     invoke_without_command=True,
     no_args_is_help=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
 )
 @click.version_option(package_name="stopwise", prog_name="stopwise")
 @click.pass_context

@@ -12,7 +12,7 @@ from stopwise.cli.output import Notes, print_facts, print_table, tell
 from stopwise.cli.table_options import Columns, Writing, read_table, table_options
 from stopwise.examples import EXAMPLES
 from stopwise.io import atomic_path
-from stopwise.tables import input_files, shown
+from stopwise.tables import shown
 from stopwise.views.compared import Comparison
 from stopwise.views.comparison import compare as compare_rules
 from stopwise.views.facts import length_scale, number, plain
@@ -52,13 +52,12 @@ def as_object(comparison: Comparison, target: str, figure: Path | None, notes: N
 @options.output_options
 def compare(data: Path | None, holdout: float, figure: Path | None, as_json: bool, quiet: bool, **given: Any) -> None:
     """Where each rule stops on one path, beside cross-validated ridge: stop, error and cost."""
-    options.check_outputs([] if data is None else input_files(data), figure)
-    options.check_landmarks(given["solver"], given["landmarks"])
+    options.check_agreement(data, given, figure)
     if figure:
         optional("stopwise.plot", "--figure", "report")
     notes = Notes(quiet=quiet or as_json)
     columns, writing = Columns.taken(given), Writing.taken(given)
-    training = read_table(data, given.pop("example"), columns, writing, notes).training
+    training, _ = read_table(data, given["example"], columns, writing, notes)
     if training.of_classes and figure:
         raise click.UsageError(f"--figure is for a target of numbers, and '{shown(training.roles.target)}' holds text")
     kernel = options.kernel_for(given["kernel"], given["length_scale"], one_covariate(training))

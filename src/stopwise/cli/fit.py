@@ -17,41 +17,39 @@ from stopwise._support.optional import optional
 from stopwise.cli import options
 from stopwise.cli.out_of_core import fit_in_chunks
 from stopwise.cli.output import Notes, print_facts, tell
-from stopwise.cli.table_options import Columns, Writing, check_one_source, read_table, table_options
+from stopwise.cli.table_options import Columns, Writing, read_table, table_options
 from stopwise.estimators import KernelGradientClassifier, KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.examples import EXAMPLES
 from stopwise.io import atomic_path, write_model
 from stopwise.rules.explanation import explain
-from stopwise.tables import EncodedFrame, FittedTable, Kind, Recipe, Training, input_files, quoted, shown
+from stopwise.tables import EncodedFrame, FittedTable, Kind, Recipe, Training, quoted, shown
 from stopwise.views.facts import Model, describe, number
 
 LOSSES = ("squared", "huber", "quantile", "poisson")
 
 
-def _estimator(training: Training | None, rule: str, filter: str, given: dict[str, Any]) -> Model:
+def _estimator(training: Training | None, given: dict[str, Any]) -> Model:
     settings: dict[str, Any] = {
         "kernel": options.kernel_for(given["kernel"], given["length_scale"], one_covariate(training)),
-        "rule": rule,
+        "rule": given["rule"],
         "fit_intercept": given["intercept"],
         "n_landmarks": given["landmarks"] or "auto",
         "random_state": given["seed"],
     }
     if training is not None and training.of_classes:
-        _refuse_for_classes(given)
+        for name, default in (("loss", "squared"), ("solver", "auto"), ("noise_std", "auto")):
+            if given[name] != default:
+                option = f"--{name.replace('_', '-')}"
+                raise click.UsageError(f"{option} is for a target of numbers, and the target holds text")
         return KernelGradientClassifier(**settings)
-    if filter == "ridge" and given["loss"] != "squared":
+    ridge, loss, quantile = given["filter"] == "ridge", given["loss"], given["quantile"]
+    if ridge and loss != "squared":
         raise click.UsageError("--filter ridge is for squares: leave out one of --filter and --loss")
     settings |= {"noise_std": options.noise_for(given["noise_std"]), "solver": given["solver"]}
-    if filter == "ridge":
+    if ridge:
         return KernelRidgeRegressor(**settings)
-    return KernelGradientRegressor(filter=filter, loss=given["loss"], quantile=given["quantile"], **settings)
-
-
-def _refuse_for_classes(given: dict[str, Any]) -> None:
-    """Options that only a target of numbers knows."""
-    for name, default in (("loss", "squared"), ("solver", "auto"), ("noise_std", "auto")):
-        if given[name] != default:
-            raise click.UsageError(f"--{name.replace('_', '-')} is for a target of numbers, and the target holds text")
+    quantile = 0.5 if quantile is None else quantile
+    return KernelGradientRegressor(filter=given["filter"], loss=loss, quantile=quantile, **settings)
 
 
 def one_covariate(training: Training | None) -> Array | None:
@@ -81,26 +79,14 @@ def _write(
             )
 
 
-def _agree(data: Path | None, given: dict[str, Any]) -> None:
-    """Options that contradict each other are told so before anything is read."""
-    check_one_source(data, given["example"])
-    if given["quantile"] is not None and given["loss"] != "quantile":
-        raise click.UsageError(f"--quantile is for --loss quantile, and --loss is {given['loss']}: leave one out")
-    given["quantile"] = 0.5 if given["quantile"] is None else given["quantile"]
-
-
 @click.command(epilog=options.DATA_HELP)
 @click.argument("data", type=options.FILE, required=False)
 @click.option("--example", type=click.Choice(sorted(EXAMPLES)), help="Fit simulated data instead of a file.")
 @table_options
 @options.model_options
-@click.option("--rule", type=click.Choice(options.RULES), default="auto", show_default=True, help="When to stop.")
-@click.option(
-    "--filter", type=click.Choice(options.FILTERS), default="descent", show_default=True, help="What to stop."
-)
-@click.option(
-    "--loss", type=click.Choice(LOSSES), default="squared", show_default=True, help="How far a fit is from the target."
-)
+@click.option("--rule", type=click.Choice(options.RULES), default="auto", help="When to stop.")
+@click.option("--filter", type=click.Choice(options.FILTERS), default="descent", help="What to stop.")
+@click.option("--loss", type=click.Choice(LOSSES), default="squared", help="How far a fit is from the target.")
 @click.option(
     "--quantile", type=click.FloatRange(0, 1, min_open=True, max_open=True), help="For --loss quantile.  [default: 0.5]"
 )
@@ -116,24 +102,22 @@ def fit(data: Path | None, out: Path | None, report: Path | None, as_json: bool,
     stopwise fit FOLDER --target y --solver dask --landmarks 500
     """
     started = time.perf_counter()
-    _agree(data, given)
-    options.check_outputs([] if data is None else input_files(data), out, report)
-    options.check_landmarks(given["solver"], given["landmarks"])
+    options.check_agreement(data, given, out, report)
+    if given["quantile"] is not None and given["loss"] != "quantile":
+        raise click.UsageError(f"--quantile is for --loss quantile, and --loss is {given['loss']}: leave one out")
     if report:
         optional("stopwise.pages", "--report", "report")
     notes = Notes(quiet=quiet or as_json)
-    columns, writing, example = Columns.taken(given), Writing.taken(given), given.pop("example")
+    columns, writing = Columns.taken(given), Writing.taken(given)
     written = {"model": str(out) if out else None, "report": str(report) if report else None}
     if given["solver"] == "dask":
-        estimator = _estimator(None, given["rule"], given["filter"], given)
-        model, result = fit_in_chunks(estimator, data, out, report, columns, writing, notes)
+        model, result = fit_in_chunks(_estimator(None, given), data, out, report, columns, writing, notes)
         result |= {"warnings": notes.lines, **written}
         tell(result, lambda: print_summary(result, explain(model)), as_json=as_json, quiet=quiet)
         return
-    read = read_table(data, example, columns, writing, notes)
-    training = read.training
+    training, found = read_table(data, given["example"], columns, writing, notes)
     with notes.progress(f"fitting {len(training.target):,} rows"), notes.listening(training.rows):
-        estimator = _estimator(training, given["rule"], given["filter"], given)
+        estimator = _estimator(training, given)
         recipe = cast(Recipe, columns.encoder().fit(training.table, training.target).recipe_)
         frame = EncodedFrame(recipe.encode(training.table).matrix, tuple(training.table.names), recipe)
         model = estimator.fit(frame, training.target)
@@ -142,14 +126,8 @@ def fit(data: Path | None, out: Path | None, report: Path | None, as_json: bool,
         facts = describe(model)
     result = {"rows": len(frame), "features": recipe.features, "target": training.roles.target, **facts}
     result |= {"seconds": round(time.perf_counter() - started, 3), "warnings": notes.lines, **written}
-    result |= {"table": read.found, "encoded": recipe.sentence}
+    result |= {"table": found, "encoded": recipe.sentence}
     tell(result, lambda: print_summary(result, explain(model)), as_json=as_json, quiet=quiet)
-
-
-def _leave_one_out(result: dict[str, Any]) -> str:
-    """The error of rows left out, and how many they were where those are not all."""
-    of = f" of {number(result['loo_rows'])} rows" if isinstance(result["loo_rows"], int) else ""
-    return f"leave-one-out {number(result['rmse_loo'])}{of}"
 
 
 def print_summary(result: dict[str, Any], why: str, rows: str | None = None) -> None:
@@ -168,15 +146,17 @@ def print_summary(result: dict[str, Any], why: str, rows: str | None = None) -> 
             quality.append(("classes", shown(", ".join(result["classes"]), 300)))
             quality.append(("calibration", f"slope {slope} on left-out rows, temperature {temperature}"))
     else:
+        some = f" of {number(result['loo_rows'])} rows" if isinstance(result["loo_rows"], int) else ""
+        left_out = f"leave-one-out {number(result['rmse_loo'])}{some}"
         quality = [
             ("noise level", number(result["noise_std"])),
             ("radius", number(result["hilbert_radius"])),
-            ("error", f"root mean square {number(result['rmse_fit'])}, {_leave_one_out(result)}"),
+            ("error", f"root mean square {number(result['rmse_fit'])}, {left_out}"),
         ]
     beside = f", beside {slopes} of the linear part" if slopes > 0 else ""
-    written = {"table": "table", "columns": "encoded"}
+    named = ("table", "table"), ("columns", "encoded")
     facts = [
-        *((label, shown(result[key], 300)) for label, key in written.items() if result.get(key)),
+        *((label, shown(result[key], 300)) for label, key in named if result.get(key)),
         ("data", f"{rows}, {count} feature{'' if count == 1 else 's'} ({quoted(result['features'])})"),
         ("kernel", kernel),
         ("stop", f"{steps}step_sum {number(result['step_sum'])} (rule {result['rule']})"),

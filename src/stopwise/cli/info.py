@@ -20,7 +20,6 @@ def facts_of(saved: Saved, path: Path) -> dict[str, Any]:
     """A model file as one JSON object."""
     model = saved.model
     fitted = common_of(model)
-    names = range(fitted.n_features) if fitted.feature_names is None else fitted.feature_names
     return {
         "model": str(path),
         "bytes": path.stat().st_size,
@@ -29,7 +28,7 @@ def facts_of(saved: Saved, path: Path) -> dict[str, Any]:
         "estimator": type(model).__name__,
         "rows": fitted.n_given or None,
         "kept_rows": len(fitted.covariates),
-        "features": [str(name) for name in names],
+        "features": fitted.columns,
         "columns": None if fitted.recipe is None else fitted.recipe.names,
         "target": None if saved.table is None else saved.table.target,
         **describe(model),

@@ -11,14 +11,15 @@ from click.shell_completion import CompletionItem
 
 from stopwise._support.arrays import Array
 from stopwise.cli.streams import is_stream
+from stopwise.estimators.regressors import SOLVERS
+from stopwise.filters import _NAMED as NAMED_FILTERS
 from stopwise.kernels import Kernel, Sobolev, Stationary, as_kernel
 from stopwise.rules import _NAMED as NAMED_RULES
-from stopwise.tables import FORMATS
+from stopwise.tables import FORMATS, input_files
 
 F = TypeVar("F", bound=Callable[..., Any])
 RULES = tuple(sorted(NAMED_RULES))
-FILTERS = ("descent", "flow", "cutoff", "nu-method", "ridge")
-SOLVERS = ("auto", "dense", "factor", "preconditioned", "krylov", "line", "nystrom", "cuda", "dask")
+FILTERS = tuple(NAMED_FILTERS)
 KERNELS = (
     *("auto", "gaussian", "laplace", "matern12", "matern32", "matern52", "sobolev1", "sobolev2"),
     *("periodicsobolev1", "periodicsobolev2", "linear", "polynomial2", "polynomial3"),
@@ -47,17 +48,15 @@ output_options = stacked(
 )
 model_options = stacked(
     [
-        click.option(
-            "--kernel", default="auto", show_default=True, shell_complete=_complete_kernel, help=", ".join(KERNELS)
-        ),
+        click.option("--kernel", default="auto", shell_complete=_complete_kernel, help=", ".join(KERNELS)),
         click.option("--length-scale", help="A number, or one per feature with commas."),
-        click.option("--noise-std", default="auto", show_default=True, help="A number, or how to estimate it."),
-        click.option("--intercept/--no-intercept", default=True, show_default=True, help="Leave the constant free."),
-        click.option("--solver", type=click.Choice(SOLVERS), default="auto", show_default=True),
+        click.option("--noise-std", default="auto", help="A number, or how to estimate it."),
+        click.option("--intercept/--no-intercept", default=True, help="Leave the constant free."),
+        click.option("--solver", type=click.Choice(SOLVERS), default="auto"),
         click.option(
             "--landmarks", type=click.IntRange(1), help="How many rows stand for all, for solvers nystrom and dask."
         ),
-        click.option("--seed", type=click.IntRange(0), default=0, show_default=True),
+        click.option("--seed", type=click.IntRange(0), default=0),
     ]
 )
 DATA_HELP = f"DATA is {FORMATS}."
@@ -95,6 +94,16 @@ def noise_for(text: str) -> float | str:
         return text
 
 
+def check_agreement(data: Path | None, given: dict[str, Any], *outputs: Path | None) -> None:
+    """Options that contradict each other, and outputs that cannot be: said before anything is read."""
+    if data is not None and given["example"] is not None:
+        raise click.UsageError(f"DATA and --example are both given: fit either {str(data)!r} or the example")
+    check_outputs([] if data is None else input_files(data), *outputs)
+    solver = given["solver"]
+    if given["landmarks"] is not None and solver not in ("auto", "nystrom", "dask"):
+        raise click.UsageError(f"--landmarks is for --solver nystrom or dask, and --solver is {solver}: leave one out")
+
+
 def check_outputs(inputs: Sequence[Path], *outputs: Path | None) -> None:
     """Outputs must differ from every input and from one another, and their folders must exist: said before the work.
 
@@ -110,9 +119,3 @@ def check_outputs(inputs: Sequence[Path], *outputs: Path | None) -> None:
             raise click.UsageError(f"{path} is a folder: name a file")
     if len({os.path.realpath(path) for path in named}) < len(named):
         raise click.UsageError("two outputs have the same name")
-
-
-def check_landmarks(solver: str, landmarks: int | None) -> None:
-    """Landmarks are for solvers that use them."""
-    if landmarks is not None and solver not in ("auto", "nystrom", "dask"):
-        raise click.UsageError(f"--landmarks is for --solver nystrom or dask, and --solver is {solver}: leave one out")

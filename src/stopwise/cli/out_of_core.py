@@ -8,9 +8,9 @@ import io
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 import numpy as np
@@ -22,13 +22,14 @@ from stopwise.cli.output import Notes
 from stopwise.cli.table_options import Columns, Writing
 from stopwise.engine.cluster.chunks import Chunks, Layout, PartitionError, Rows, count_rows, rows_of_table
 from stopwise.estimators.dask_collections import fit_chunks
+from stopwise.estimators.fitted import fitted_of
 from stopwise.io import atomic_path, write_model
 from stopwise.tables import Asked, FittedTable, Numbers, Recipe, Roles
 from stopwise.tables.reading.sniffing import Dialect, sniff
 from stopwise.views.facts import describe, plain
 
-CHUNK_ROWS = 262_144
-BLOCK_BYTES = 32 * 2**20
+CHUNK_ROWS, BLOCK_BYTES = 262_144, 32 * 2**20
+"""Of a chunk: rows of Parquet, bytes of text. A chunk of ten columns takes some 20 MB, and a worker holds a few."""
 
 
 def fit_in_chunks(
@@ -50,41 +51,28 @@ def fit_in_chunks(
     started = time.perf_counter()
     roles = Roles(columns.target, columns.features, columns.exclude, columns.id_column)
     with notes.listening():
-        fitted = fit_folder(estimator, data, roles, writing=writing.asked(), show=not notes.quiet)
+        model = fit_folder(estimator, data, roles, writing=writing.asked(), show=not notes.quiet)
     if out is not None:
         with atomic_path(out) as path:
-            write_model(fitted.model, path, fitted.table)
-    return fitted.model, _facts(fitted, time.perf_counter() - started)
-
-
-def _facts(fitted: FolderFit, seconds: float) -> dict[str, Any]:
-    details = fitted.model.stop_.details
-    return {
-        "rows": fitted.n_rows,
-        "features": fitted.recipe.features,
-        "target": fitted.table.target,
+            write_model(model, path, FittedTable(roles.target))
+    seconds, details = time.perf_counter() - started, model.stop_.details
+    recipe = cast(Recipe, fitted_of(model).recipe)
+    return model, {
+        "rows": fitted_of(model).n_given,
+        "features": recipe.features,
+        "target": roles.target,
         "table": None,
-        "columns": fitted.recipe.sentence,
-        **describe(fitted.model),
+        "columns": recipe.sentence,
+        **describe(model),
         "seconds": round(seconds, 3),
         **{name: plain(details.get(name)) for name in ("landmarks", "bracket", "captured", "settled")},
     }
 
 
-@dataclass(frozen=True)
-class FolderFit:
-    """A model fitted to a folder, what it knows of the columns, and how many rows there were."""
-
-    model: Any
-    table: FittedTable
-    recipe: Recipe
-    n_rows: int
-
-
 def fit_folder(
     estimator: Any, folder: str | Path, roles: Roles, *, writing: Asked | None = None, show: bool = False
-) -> FolderFit:
-    """Fit an estimator to all files of a folder (or one file) on the connected dask client, or a local cluster.
+) -> Any:
+    """The estimator, fitted to all files of a folder (or one file) on the connected dask client, or a local cluster.
 
     With `show` the dashboard's address and dask's progress bar appear on standard error.
     """
@@ -101,7 +89,7 @@ def fit_folder(
         medians = zip(chunks.layout.features or (), np.median(sample.covariates, axis=0), strict=True)
         recipe = Recipe(tuple(Numbers(name, float(median)) for name, median in medians))
         estimator._fitted = replace(fitted, columns_in=tuple(recipe.names), recipe=recipe)
-    return FolderFit(estimator, FittedTable(roles.target), recipe, chunks.n_rows)
+    return estimator
 
 
 def _show_progress(future: Future) -> None:
@@ -112,8 +100,6 @@ def _show_progress(future: Future) -> None:
 
 def _files(folder: Path, separator: str | None) -> list[Path]:
     """The files of a folder that can be read, all of one kind."""
-    if not folder.exists():
-        raise FileNotFoundError(2, "no such file or folder", str(folder))
     known = {".parquet", ".pq", ".csv", ".tsv"} | ({".txt"} if separator else set())
     found = [folder] if folder.is_file() else sorted(p for p in folder.iterdir() if p.suffix in known)
     kinds = {".parquet" if path.suffix == ".pq" else path.suffix for path in found}

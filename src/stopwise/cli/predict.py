@@ -4,7 +4,7 @@ import contextlib
 import time
 import warnings
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,7 +31,6 @@ from stopwise.tables import (
     FittedTable,
     Kind,
     Numbers,
-    Reading,
     Recipe,
     Table,
     TableError,
@@ -111,12 +110,6 @@ class Predictor:
     interval: float | None
     tally: Tally = field(default_factory=Tally)
 
-    @property
-    def reading(self) -> Reading:
-        """What each column must be read as."""
-        names = {} if self.id_column is None else {self.id_column: Kind.TEXT}
-        return Reading(kinds=names | self.recipe.kinds)
-
     def predict(self, batch: Table) -> dict[str, Cells]:
         """Predictions (and their standard deviations) for a batch, NaN where there is none, after the names of rows."""
         encoded = self.recipe.encode(batch)
@@ -164,9 +157,8 @@ class Predictor:
         p = np.full((len(X), len(labels)), np.nan)
         if usable.any():
             p[usable] = predictor(self.model)(X[usable])
-        named = np.array([labels[k] for k in p[usable].argmax(axis=1)], dtype=object)
         best = np.full(len(X), None, dtype=object)
-        best[usable] = named
+        best[usable] = np.array(labels, dtype=object)[p[usable].argmax(axis=1)]
         names = told_apart(["prediction", *(f"probability {label}" for label in labels)])
         return dict(zip(names, [best, *p.T], strict=True))
 
@@ -197,11 +189,12 @@ class Predictor:
 
 
 def _stream(predictor: Predictor, tables: Tables, writing: Writing, writer: Writer, progress: Progress) -> None:
-    wanted = [*predictor.recipe.names, *([predictor.id_column] if predictor.id_column is not None else [])]
-    said = writing.reading(tables.names())
-    reading = Reading(predictor.reading.kinds, said.words, said.marks)
+    kinds = predictor.recipe.kinds
+    if predictor.id_column is not None:
+        kinds.setdefault(predictor.id_column, Kind.TEXT)
+    reading = replace(writing.reading(tables.names()), kinds=kinds)
     empty = True
-    for batch in tables.batches(tables.types(reading, list(dict.fromkeys(wanted)))):
+    for batch in tables.batches(tables.types(reading, list(kinds))):
         writer.write(predictor.predict(batch))
         progress.show(f"{predictor.tally.rows:,} rows predicted")
         empty = False
@@ -277,31 +270,27 @@ def predict(
             with notes.listening():
                 _stream(predictor, tables, writing, writer, progress)
             if arrays is not None:
-                _finish(predictor, notes, arrays, model, out, started, as_json=True)
-        if arrays is None:
-            _finish(predictor, notes, None, model, out, started, as_json=as_json)
-
-
-def _finish(
-    predictor: Predictor,
-    notes: Notes,
-    writer: JsonWriter | None,
-    model: Path,
-    out: Path | None,
-    started: float,
-    *,
-    as_json: bool,
-) -> None:
-    tally = predictor.tally
-    for line in tally.sentences():
-        notes.add(line)
-    result: dict[str, Any] = {"rows": tally.rows, "outside": tally.outside, "outside_by_feature": dict(tally.features)}
-    result |= {"missing": tally.missing, "unseen_text": tally.unseen, "unpredicted": tally.unpredicted}
-    result |= {"model": str(model), "out": str(out) if out else None, "warnings": notes.lines}
-    result |= {"seconds": round(time.perf_counter() - started, 3)}
-    if writer is not None:
-        writer.emit(result | dict.fromkeys(writer.arrays))
-        return
-    facts = [("rows", f"{tally.rows:,}"), ("written to", shown(out, 300)), ("time", f"{result['seconds']:.3g} s")]
+                arrays.emit(_result(predictor.tally, notes, model, None, started) | dict.fromkeys(arrays.arrays))
+                return
+    result = _result(predictor.tally, notes, model, out, started)
+    facts = [("rows", f"{result['rows']:,}"), ("written to", shown(out, 300)), ("time", f"{result['seconds']:.3g} s")]
     quiet = notes.quiet or is_stream(out)
     tell(result, lambda: print_facts("Predicted", facts), as_json=as_json, quiet=quiet)
+
+
+def _result(tally: Tally, notes: Notes, model: Path, out: Path | None, started: float) -> dict[str, Any]:
+    """What the command did as one JSON object; what a reader should know is said, too."""
+    for line in tally.sentences():
+        notes.add(line)
+    return {
+        "rows": tally.rows,
+        "outside": tally.outside,
+        "outside_by_feature": dict(tally.features),
+        "missing": tally.missing,
+        "unseen_text": tally.unseen,
+        "unpredicted": tally.unpredicted,
+        "model": str(model),
+        "out": str(out) if out else None,
+        "warnings": notes.lines,
+        "seconds": round(time.perf_counter() - started, 3),
+    }

@@ -60,22 +60,15 @@ table_options = stacked(
             "--max-levels",
             type=click.IntRange(1),
             default=MAX_LEVELS,
-            show_default=True,
             help="Values of a text column that are told apart.",
         ),
         click.option(
             "--many",
             type=click.Choice(["pool", "drop", "error"]),
             default="pool",
-            show_default=True,
             help="Text of more values: make one of the rare ones, leave the column out, or stop.",
         ),
-        click.option(
-            "--dates",
-            default=",".join(PARTS),
-            show_default=True,
-            help="What to keep of dates; none leaves them out.",
-        ),
+        click.option("--dates", default=",".join(PARTS), help="What to keep of dates; none leaves them out."),
         writing_options,
     ]
 )
@@ -109,7 +102,8 @@ class Writing:
         quote = "" if self.quote == "none" else self.quote
         return Asked(Given(separator, self.decimal, quote, self.encoding, self.header), self.sheet, expected)
 
-    def words(self, names: Collection[str]) -> dict[str, str]:
+    def reading(self, names: Collection[str]) -> Reading:
+        """What to tell the reader of columns."""
         words = {}
         for text in self.kinds:
             name, mark, kind = text.rpartition("=")
@@ -118,11 +112,7 @@ class Writing:
             if name not in names:
                 raise click.UsageError(f"--as: no column named {name!r}; the columns are {quoted(names, 10)}")
             words[name] = kind
-        return words
-
-    def reading(self, names: Collection[str]) -> Reading:
-        """What to tell the reader of columns."""
-        return Reading(words=self.words(names), marks=frozenset(self.gaps))
+        return Reading(words=words, marks=frozenset(self.gaps))
 
     @property
     def gaps_are(self) -> str:
@@ -158,37 +148,23 @@ class Columns:
         return TableEncoder(dates=parts, max_levels=self.max_levels, many=self.many)
 
 
-@dataclass(frozen=True)
-class Read:
-    """A table ready for a fit, and how it was written."""
-
-    training: Training
-    found: str | None
-
-
-def read_table(data: Path | None, example: str | None, columns: Columns, writing: Writing, notes: Notes) -> Read:
-    """The table of a fit, from a file, standard input or an example."""
+def read_table(
+    data: Path | None, example: str | None, columns: Columns, writing: Writing, notes: Notes
+) -> tuple[Training, str | None]:
+    """The table of a fit, from a file, standard input or an example, and how it was written."""
     with notes.progress("reading"), notes.listening():
-        read = _read(data, example, columns, writing)
-    for note in read.training.notes:
+        training, found = _read(data, example, columns, writing)
+    for note in training.notes:
         notes.add(note)
-    return read
+    return training, found
 
 
-def check_one_source(data: Path | None, example: str | None) -> None:
-    """Either a table or an example."""
-    if data is not None and example is not None:
-        raise click.UsageError(f"DATA and --example are both given: fit either {str(data)!r} or the example")
-
-
-def _read(data: Path | None, example: str | None, columns: Columns, writing: Writing) -> Read:
-    check_one_source(data, example)
+def _read(data: Path | None, example: str | None, columns: Columns, writing: Writing) -> tuple[Training, str | None]:
     if example is not None:
         simulated = load_example(example)
         table = simulated.table
-        target = columns.target or simulated.target
-        roles = replace(columns, target=target).roles(table.names)
-        return Read(prepare(table, roles, roles.chosen(table.names), writing.gaps_are), None)
+        roles = replace(columns, target=columns.target or simulated.target).roles(table.names)
+        return prepare(table, roles, roles.chosen(table.names), writing.gaps_are), None
     if data is None:
         raise click.UsageError("give a table to fit, DATA, or --example motorcycle")
     expected = {columns.target} if columns.target is not None else set()
@@ -197,4 +173,4 @@ def _read(data: Path | None, example: str | None, columns: Columns, writing: Wri
         roles = columns.roles(names, tables.row_names())
         chosen = roles.chosen(names)
         table = tables.whole(writing.reading(names), [roles.target, *chosen])
-        return Read(prepare(table, roles, chosen, writing.gaps_are), tables.found)
+        return prepare(table, roles, chosen, writing.gaps_are), tables.found

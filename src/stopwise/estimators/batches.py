@@ -93,7 +93,8 @@ class BatchesMixin:
             mapped = theirs.moments.mapped(theirs.unit / ours.unit, (theirs.shift - ours.shift) / ours.unit)
             stream = replace(ours, moments=ours.moments + mapped)
             ranges = widest(mine.feature_range, cast(Array, others.feature_range))
-            rows = _counted(_columns_of(mine), mine, others)
+            no_rows = Intake(np.empty((0, 1)), np.empty((0, 1)), None, mine.single, **_named(mine))
+            rows = _counted(no_rows, mine, others)
             self._fitted = _resolved(self, rows, stream, _as_before(mine), ranges)
         return self
 
@@ -181,14 +182,8 @@ def _as_before(fitted: Fitted) -> Chosen:
 
 
 def _named(fitted: Fitted) -> dict[str, Any]:
-    """The columns of a fit, as an intake has them."""
-    return {name: getattr(fitted, name) for name in ("n_features", "feature_names", "n_given", "columns_in", "recipe")}
-
-
-def _columns_of(fitted: Fitted) -> Intake:
-    """No rows, with the columns of a fit."""
-    nothing = np.empty((0, 1))
-    return Intake(nothing, nothing, None, fitted.single, **_named(fitted))
+    """The columns of a fit, as an intake has them; a new response has no name."""
+    return fitted.about_columns | {"n_given": fitted.n_given, "response_names": None}
 
 
 def _counted(rows: Intake, *given: Fitted | Intake) -> Intake:

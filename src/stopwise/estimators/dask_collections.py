@@ -28,7 +28,9 @@ from stopwise.selection.choice import choose_kernel
 SAMPLE_ROWS = MOST // 2
 """Rows brought to the client to settle kernel, scaling and landmarks."""
 _FAN_IN = 8
+"""Results that one task adds up."""
 _LOCAL_ROWS = 65_536
+"""Rows of a chunk, where an array is cut into chunks here."""
 
 Watch = Callable[[Any], Any]
 """Called with the futures of each pass: a progress bar."""

@@ -21,12 +21,13 @@ from stopwise.tables.names import shown
 
 LEAST_ROWS = 8
 """With fewer rows there is nothing to choose a kernel by."""
-_QUIET, _FULL, _MANY = 1e-3, 0.95, 60
+_INTERPOLATING_NOISE, _INTERPOLATING_FREEDOM, _INTERPOLATING_ROWS = 1e-3, 0.95, 60
 """Noise below this share of y's spread, with more than this share of all degrees of freedom spent, is interpolation;
 of fewer rows than this, interpolation says nothing."""
 _FALL = {"short": 0.05, "long": 0.25}
 """How much the score may still fall in the last step; at the long end a straight truth makes it fall for ever."""
 _TAIL, _TAIL_SHARE, _TAIL_ROWS = 0.01, 0.5, 100
+"""Tails are heavy where the largest 1% of the residuals hold more than half of their squares, of 100 rows or more."""
 _MOST_WORK = 2e10
 """Multiplications: a second or two."""
 _VISIBLE = 0.05
@@ -36,8 +37,6 @@ _OUTLYING, _OUTLIER_SHARE, _OUTLIER_ROWS = 8.0, 0.05, 20
 """Standard deviations from which on a row is an outlier, the share of rows that may be, and of how many at least."""
 _MEDIAN = 0.6745
 """The median of a standard normal number's magnitude."""
-
-
 _LEAST_LEVELS = 512
 """A column that varies over fewer steps of its own rounding than this has lost digits that a fit would miss."""
 
@@ -112,14 +111,14 @@ def _of_stop(path: Path, stop: Stop, sigma: float, kept_rows: Array | None = Non
     if spread == 0:
         return reasons
     freedom = float(path.degrees_of_freedom(stop.step_sum)) / n
-    if sigma < _QUIET * spread and freedom > _FULL and n >= _MANY:
+    if sigma < _INTERPOLATING_NOISE * spread and freedom > _INTERPOLATING_FREEDOM and n >= _INTERPOLATING_ROWS:
         if _left_out_error(stop) < _VISIBLE * spread:
             return reasons  # rows left out are predicted as well: there is next to no noise
         reasons.append(
             f"the fit interpolates: the noise level is {sigma / spread:.1g} of y's spread and "
             f"{100 * freedom:.0f}% of all degrees of freedom are spent; give noise_std= if the noise is larger"
         )
-    elif freedom <= _FULL and path.response is not None and n >= _OUTLIER_ROWS and _rows_at_hand(path):
+    elif freedom <= _INTERPOLATING_FREEDOM and path.response is not None and _rows_at_hand(path):
         reasons += outlier_lines(path, stop, kept_rows) or _of_tails(path, stop)
     if stop.evidence.radius_capped:
         reasons.append("the estimated Hilbert radius hit its cap: give hilbert_radius= or another rule")
@@ -148,9 +147,11 @@ def outliers(path: Path, step_sum: float) -> Array:
     A space of fewer columns than the fit has degrees of freedom (solves) knows no leverages: there the residuals
     of the rows that were left out stand for themselves.
     """
+    rows = np.arange(len(path.row_weights))
+    if path.n_samples < _OUTLIER_ROWS or float(path.energy) == 0:
+        return rows[:0]
     if path.left_out is not None and path.left_out_rows is not None:
         return _standing_apart(path, path.left_out_rows, np.abs(path.left_out))
-    rows = np.arange(len(path.row_weights))
     if path.spectrum.eigenvalues.size < float(path.degrees_of_freedom(step_sum)):
         return rows[:0]
     ridge, at = path.along(Ridge()), np.asarray(step_sum)
@@ -176,8 +177,6 @@ def _standing_apart(path: Path, rows: Array, residuals: Array) -> Array:
 
 def outlier_lines(path: Path, stop: Stop, kept_rows: Array | None) -> list[str]:
     """A sentence that names the outliers of a fit, as rows of the table given; nothing where there are none."""
-    if path.n_samples < _OUTLIER_ROWS or float(path.energy) == 0:
-        return []
     found = outliers(path, stop.step_sum)
     if not found.size:
         return []

@@ -17,7 +17,7 @@ from stopwise.engine.gpu.device_store import DeviceBasis
 from stopwise.engine.landmarks.decomposition import Spread
 from stopwise.engine.landmarks.features import Stream
 from stopwise.engine.solvers.plan import Landmarked, Plan, Solution
-from stopwise.estimators.intake import Intake
+from stopwise.estimators.intake import Columns, Intake
 from stopwise.estimators.prediction.training_range import extrapolation, largest_gaps
 from stopwise.exceptions import ExtrapolationWarning
 from stopwise.kernels import Kernel, PeriodicSobolev, Precomputed
@@ -28,13 +28,12 @@ from stopwise.rules import Rule, Stop
 from stopwise.selection.choice import Chosen
 from stopwise.selection.result import Selection
 from stopwise.spectrum import Basis
-from stopwise.tables.recipe import Recipe
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnedFunction:
+class LearnedFunction(Columns):
     """What learned states share: a sum of kernels at rows beside a constant, the stops, and the columns that X had.
 
     Arrays that hold one entry (or column) per response do so for a single response too.
@@ -52,8 +51,6 @@ class LearnedFunction:
     intercept: Array
     single: bool
     """Whether y was one column."""
-    n_features: int
-    feature_names: Array | None = None
     features: Array | None = None
     """Columns of X that the kernel sees; None for all."""
     n_given: int = 0
@@ -62,12 +59,6 @@ class LearnedFunction:
     """Training rows that count, of those given; None for all."""
     feature_range: Array | None = None
     """Smallest and largest value of each feature, (2, d); None for a precomputed kernel."""
-    columns_in: tuple[str, ...] | None = None
-    """The columns of the frame that X was; None for an array. `n_features`, `feature_names` are of what they became."""
-    recipe: Recipe | None = None
-    """How features are made from those columns."""
-    response_names: tuple[str, ...] | None = None
-    """What y's columns were called, where they had names."""
     slopes: Array | None = None
     """Of an unpenalised linear part, (d, q) for the columns of `features`, units of y."""
 
@@ -75,6 +66,11 @@ class LearnedFunction:
     def one_stop(self) -> bool:
         """Whether values per stop are handed out as a single one."""
         raise NotImplementedError
+
+    @property
+    def step_sums(self) -> Array:
+        """The clock reading of each stop."""
+        return np.array([stop.step_sum for stop in self.stops])
 
     def pick(self, values: Sequence[T]) -> T | list[T]:
         """One value per stop: the only one, or a list."""
@@ -93,14 +89,9 @@ class LearnedFunction:
         return cast(Array, values[:, 0] if self.single else values)
 
     @property
-    def n_in(self) -> int:
-        """How many columns X had."""
-        return self.n_features if self.columns_in is None else len(self.columns_in)
-
-    @property
-    def names_in(self) -> Array | None:
-        """The names of the columns that X had, where they had any."""
-        return self.feature_names if self.columns_in is None else np.array(self.columns_in, dtype=object)
+    def columns(self) -> list[str]:
+        """Names of the features, or their numbers."""
+        return [str(name) for name in (range(self.n_features) if self.feature_names is None else self.feature_names)]
 
     def to_features(self, X: Array) -> Array:
         """Checked covariates as the kernel takes them."""
@@ -156,11 +147,6 @@ class Fitted(LearnedFunction):
         return self.path.column(0) if self.single else self.path
 
     @property
-    def step_sums(self) -> Array:
-        """The clock reading of each response's stop."""
-        return np.array([stop.step_sum for stop in self.stops])
-
-    @property
     def hilbert_radii(self) -> list[float]:
         """The radius each stop was decided with, or the estimate's own norm; units of y."""
         return [_radius(stop, self.path.column(j)) for j, stop in enumerate(self.stops)]
@@ -169,11 +155,6 @@ class Fitted(LearnedFunction):
     def critical_radii(self) -> list[float]:
         """1 / sqrt of the clock reading that decided."""
         return [1 / math.sqrt(stop.crossing) if stop.crossing > 0 else math.inf for stop in self.stops]
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the columns, or their numbers."""
-        return [str(name) for name in (range(self.n_features) if self.feature_names is None else self.feature_names)]
 
     def centred_block(self, X: Array, block: Array) -> Array:
         """k(X, rows) (m, n) less what the intercept and a linear part make up for, times the root of the weights.

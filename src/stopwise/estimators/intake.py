@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 from scipy.sparse import issparse
@@ -20,35 +19,43 @@ from stopwise.copies import find_observations
 from stopwise.kernels import Kernel, Precomputed
 from stopwise.problem import Problem, make_problem
 from stopwise.tables.encoder import TableEncoder
-from stopwise.tables.frames import as_table, is_frame
+from stopwise.tables.frames import as_table, check_unique, is_frame
 from stopwise.tables.names import quoted
 from stopwise.tables.recipe import EncodedFrame, Recipe, shared_by
 from stopwise.tables.table import Table
 
-FARTHEST = 1e300
-"""Covariates larger than this cannot be centred and squared; responses may be a little larger."""
-LARGEST_RESPONSE = 1e305
+_LARGEST_COVARIATE, _LARGEST_RESPONSE = 1e300, 1e305
+"""Sums over rows of larger ones could overflow: a float ends at 1.8e308."""
 _WEIGHTS = (1e-100, 1e100)
+"""Between these, sums of weights times squares of scaled responses neither vanish nor overflow."""
 
 
-class Names(Protocol):
-    """The columns of an earlier fit."""
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """The features, and what the columns of X and y were called."""
 
-    @property
-    def n_features(self) -> int:
-        """How many."""
-
-    @property
-    def feature_names(self) -> Array | None:
-        """Their names, where they had any."""
-
-    @property
-    def columns_in(self) -> tuple[str, ...] | None:
-        """The columns of the frame that the features were made from; None for an array."""
+    n_features: int
+    feature_names: Array | None = None
+    columns_in: tuple[str, ...] | None = None
+    """The columns of the frame that X was, from which `recipe` makes features; None for an array."""
+    recipe: Recipe | None = None
+    response_names: tuple[str, ...] | None = None
+    """What y's columns were called, where they had names."""
 
     @property
-    def recipe(self) -> Recipe | None:
-        """How features are made from those columns."""
+    def about_columns(self) -> dict[str, Any]:
+        """These fields by name: what a fit keeps of its rows."""
+        return {each.name: getattr(self, each.name) for each in fields(Columns)}
+
+    @property
+    def n_in(self) -> int:
+        """How many columns X had."""
+        return self.n_features if self.columns_in is None else len(self.columns_in)
+
+    @property
+    def names_in(self) -> Array | None:
+        """The names of the columns that X had, where they had any."""
+        return self.feature_names if self.columns_in is None else np.array(self.columns_in, dtype=object)
 
 
 @contextmanager
@@ -65,23 +72,21 @@ def numbers_only() -> Iterator[None]:
             raise
         raise TypeError(f"X and y must be arrays of plain numbers, a row per sample: {error}") from error
     except ValueError as error:
-        if "could not convert string" in str(error):
-            raise ValueError(
-                f"{error}: an array must hold numbers; pass a frame, whose text is encoded, or encode it first "
-                "(sw.tables.TableEncoder); text in y is for sw.KernelGradientClassifier"
-            ) from error
-        if "Input X contains NaN" in str(error):
-            raise ValueError(
-                "Input X contains NaN. Fill those entries or leave the rows out, or fit a pandas or polars frame, "
-                "whose gaps are filled in (sw.tables.TableEncoder)"
-            ) from error
-        if "Input y contains NaN" in str(error):
-            raise ValueError(
-                "Input y contains NaN. Leave those rows out: a fit needs to know their response"
-            ) from error
-        if "setting an array element" in str(error):
-            raise ValueError(f"rows of X (or of y) must all have the same number of entries: {error}") from error
-        raise
+        words = next((words for said, words in _IN_OUR_WORDS.items() if said in str(error)), None)
+        if words is None:
+            raise
+        raise ValueError(words.format(error)) from error
+
+
+_IN_OUR_WORDS = {
+    "could not convert string": "{}: an array must hold numbers; pass a frame, whose text is encoded, or encode it "
+    "first (sw.tables.TableEncoder); text in y is for sw.KernelGradientClassifier",
+    "Input X contains NaN": "Input X contains NaN. Fill those entries or leave the rows out, or fit a pandas or polars "
+    "frame, whose gaps are filled in (sw.tables.TableEncoder)",
+    "Input y contains NaN": "Input y contains NaN. Leave those rows out: a fit needs to know their response",
+    "setting an array element": "rows of X (or of y) must all have the same number of entries: {}",
+}
+"""What scikit-learn and numpy say of values, and what to say instead."""
 
 
 def check_kind(values: Any, name: str, *, encoded: bool = False) -> None:
@@ -98,19 +103,16 @@ def check_kind(values: Any, name: str, *, encoded: bool = False) -> None:
         raise ValueError(f"{name} has {hidden} masked entries, which count as missing: fill them or drop those rows")
     if getattr(values, "shape", None) == (0, 0):
         raise ValueError(f"{name} is empty: it has 0 sample(s) and 0 feature(s), and a minimum of 1 is required")
-    names = getattr(values, "columns", None)
-    if names is not None and len(set(names)) < len(names):
-        twice = [str(column) for column, count in Counter(names).items() if count > 1]
-        raise ValueError(f"columns of {name} share the name {twice[0]!r}: give each its own name")
+    check_unique(values, name)
     if encoded:
         return
-    kinds = list(getattr(values, "dtypes", [])) if names is not None else [getattr(values, "dtype", None)]
+    kinds = list(getattr(values, "dtypes", [])) if hasattr(values, "columns") else [getattr(values, "dtype", None)]
     if any(getattr(kind, "kind", "") in ("m", "M") for kind in kinds):
         raise TypeError(f"{name} holds dates or durations: turn them into numbers first, such as days since a start")
 
 
 @dataclass(frozen=True)
-class Intake:
+class Intake(Columns):
     """Checked rows: covariates (n, d), which may be a tensor, responses (n, q), weights, and the names of columns."""
 
     covariates: Array
@@ -118,15 +120,10 @@ class Intake:
     weights: Array | None
     single: bool
     """Whether y was one column."""
-    n_features: int
-    feature_names: Array | None = None
     kept_rows: Array | None = None
     """Rows that count, of those given; None for all."""
     n_given: int = 0
     """How many rows were given, those of weight zero included."""
-    columns_in: tuple[str, ...] | None = None
-    """The columns of a frame, from which `recipe` makes features; None for an array."""
-    recipe: Recipe | None = None
     shared_scales: tuple[tuple[int, ...], ...] = ()
     """Groups of columns that share a length scale."""
     counts: Array | None = None
@@ -137,14 +134,6 @@ class Intake:
     """What given weights were multiplied by."""
     subjects: Array | None = None
     """For each row the number of its group; None where no groups were given."""
-    response_names: tuple[str, ...] | None = None
-    """What y's columns were called, where they had names."""
-
-    @property
-    def about_columns(self) -> dict[str, Any]:
-        """What a fit keeps of the columns of X and y: how many, their names, and how features are made of them."""
-        kept = ("n_features", "feature_names", "columns_in", "recipe", "response_names")
-        return {name: getattr(self, name) for name in kept}
 
     def is_gram(self, kernel: Kernel | None) -> bool:
         """Whether the covariates are a kernel matrix, which must then be square."""
@@ -161,8 +150,7 @@ class Intake:
         made = make_problem(
             self.covariates, self.responses, self.weights, intercept=intercept, seed=seed, counts=self.counts
         )
-        made = replace(made, shared_scales=self.shared_scales) if self.shared_scales else made
-        return made if self.subjects is None else replace(made, subjects=self.subjects)
+        return replace(made, shared_scales=self.shared_scales, subjects=self.subjects)
 
     def of_responses(self, columns: Sequence[int]) -> Intake:
         """The same rows with some of the responses."""
@@ -223,14 +211,13 @@ def _blank(name: str) -> type[BaseEstimator]:
     return type(name, (MultiOutputMixin, RegressorMixin, BaseEstimator), {})
 
 
-def _checker(estimator: object, before: Names | None) -> BaseEstimator:
+def _checker(estimator: object, before: Columns | None) -> BaseEstimator:
     """An empty estimator of the same name: scikit-learn's checks write what they learn on it, not on the caller's."""
     blank = _blank(type(estimator).__name__)()
     if before is not None:
-        blank.n_features_in_ = before.n_features if before.columns_in is None else len(before.columns_in)
-        names = before.feature_names if before.columns_in is None else np.array(before.columns_in, dtype=object)
-        if names is not None:
-            blank.feature_names_in_ = names
+        blank.n_features_in_ = before.n_in
+        if before.names_in is not None:
+            blank.feature_names_in_ = before.names_in
     return blank
 
 
@@ -238,7 +225,7 @@ def _is_table(X: object) -> bool:
     return isinstance(X, EncodedFrame) or is_frame(X)
 
 
-def from_frame(blank: BaseEstimator, frame: object, y: object, like: Names | None) -> EncodedFrame:
+def from_frame(blank: BaseEstimator, frame: object, y: object, like: Columns | None) -> EncodedFrame:
     """The features of a frame: encoded as in an earlier fit, or by what a `TableEncoder` learns from it."""
     if isinstance(frame, EncodedFrame):
         return frame
@@ -260,7 +247,7 @@ def take_rows(
     y: object,
     sample_weight: object = None,
     *,
-    like: Names | None = None,
+    like: Columns | None = None,
     least: int = 2,
     double: bool = True,
     copy: bool = True,
@@ -273,8 +260,8 @@ def take_rows(
     framed = _is_table(X) and (like is None or like.recipe is not None)
     check_kind(X, "X", encoded=framed)
     check_kind(y, "y")
-    blank, named = _checker(estimator, like), y
-    given, made = X, from_frame(blank, X, y, like) if framed else None
+    blank, given = _checker(estimator, like), X
+    made = from_frame(blank, X, y, like) if framed else None
     if made is not None:
         X, blank = made.matrix, _checker(estimator, None)
     with numbers_only():
@@ -295,20 +282,20 @@ def take_rows(
     covariates = covariates.astype(np.float64, copy=False) if double else covariates
     if copy and (covariates is X or covariates.base is not None):
         covariates = covariates.copy(order="C")
-    _check_size(covariates, FARTHEST, "X")
+    _check_size(covariates, _LARGEST_COVARIATE, "X")
     single = responses.ndim == 1
     return Intake(
         covariates,
         responses[:, None] if single else responses,
         check_weights(sample_weight, len(covariates), least_rows=least),
         single,
-        int(blank.n_features_in_),
-        getattr(blank, "feature_names_in_", None) if made is None else np.array(made.recipe.features, dtype=object),
         n_given=len(covariates),
+        shared_scales=shared_by(given) if made is None else made.recipe.shared_scales,
+        n_features=int(blank.n_features_in_),
+        feature_names=getattr(blank, "feature_names_in_", None) if made is None else made.feature_names,
         columns_in=None if made is None else made.columns,
         recipe=None if made is None else made.recipe,
-        shared_scales=shared_by(given) if made is None else made.recipe.shared_scales,
-        response_names=names_of(named),
+        response_names=names_of(y),
     )
 
 
@@ -324,11 +311,11 @@ def take_responses(y: Any) -> Array:
     check_kind(y, "y")
     with numbers_only():
         values = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
-    _check_size(values, LARGEST_RESPONSE, "y")
+    _check_size(values, _LARGEST_RESPONSE, "y")
     return cast(Array, values)
 
 
-def take_covariates(estimator: object, fitted: Names, X: object) -> Array:
+def take_covariates(estimator: object, fitted: Columns, X: object) -> Array:
     """Covariates for a prediction, with the columns of the fit."""
     framed = fitted.recipe is not None and _is_table(X)
     check_kind(X, "X", encoded=framed)

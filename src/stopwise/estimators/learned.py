@@ -13,15 +13,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from stopwise.engine.solvers.plan import Landmarked
 from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.notebook import StopDisplay
-from stopwise.estimators.prediction.response_groups import Each, ResponseGroups, groups_of
+from stopwise.estimators.prediction.response_groups import Each, by_fit, by_row, common, groups_of, one_each
 from stopwise.kernels import Kernel, as_kernel
 from stopwise.kernels.stationary import Stationary
 from stopwise.losses import Loss, Squared
 
 
-def learned(
-    read: Callable[[Any], Any], what: str, *, optional: bool = False, apart: Each = ResponseGroups.common
-) -> property:
+def learned(read: Callable[[Any], Any], what: str, *, optional: bool = False, apart: Each = common) -> property:
     """A public name for a part of what was learned; an optional one is not there where its value is None.
 
     `apart` puts together what the fits of several responses hold, where these have kernels of their own.
@@ -88,26 +86,14 @@ class LearnedState(StopDisplay):
             return int(self.random_state)
         return int(cast(np.random.RandomState, self.random_state).randint(2**31 - 1))
 
-    kernel_ = learned(
-        lambda f: f.kernel, "The kernel; a list where responses have their own.", apart=ResponseGroups.by_fit
-    )
-    selection_ = learned(
-        lambda f: f.selection, 'What "auto" tried; None for a kernel that was given.', apart=ResponseGroups.by_fit
-    )
-    X_fit_ = learned(
-        lambda f: f.covariates, "The rows (or landmarks) that predictions weigh.", apart=ResponseGroups.by_row
-    )
-    solver_ = learned(lambda f: f.solver, "The solver that was used.", apart=ResponseGroups.by_fit)
+    kernel_ = learned(lambda f: f.kernel, "The kernel; a list where responses have their own.", apart=by_fit)
+    selection_ = learned(lambda f: f.selection, 'What "auto" tried; None for a kernel that was given.', apart=by_fit)
+    X_fit_ = learned(lambda f: f.covariates, "The rows (or landmarks) that predictions weigh.", apart=by_row)
+    solver_ = learned(lambda f: f.solver, "The solver that was used.", apart=by_fit)
     stop_ = learned(
-        lambda f: f.pick(f.stops),
-        "Where it stopped and why; a list for several responses.",
-        apart=ResponseGroups.one_each,
+        lambda f: f.pick(f.stops), "Where it stopped and why; a list for several responses.", apart=one_each
     )
-    step_sum_ = learned(
-        lambda f: f.pick([stop.step_sum for stop in f.stops]),
-        "The clock reading of the stop.",
-        apart=ResponseGroups.one_each,
-    )
+    step_sum_ = learned(lambda f: f.pick(f.step_sums.tolist()), "The clock reading of the stop.", apart=one_each)
     loss_ = learned(lambda f: getattr(f, "loss", Squared()), "The loss, with every scale settled.")
     n_features_in_ = learned(lambda f: f.n_in, "How many columns X had.")
     feature_names_in_ = learned(lambda f: f.names_in, "Their names, where they had any.", optional=True)

@@ -10,12 +10,12 @@ import numpy as np
 from sklearn.utils import estimator_html_repr
 
 from stopwise._support.arrays import ArrayLike
-from stopwise.estimators.prediction.response_groups import common_of, groups_of
+from stopwise.estimators.prediction.response_groups import by_fit, common_of, groups_of
 from stopwise.rules.explanation import explain, paths_of
 
 _STYLE = "font-family: system-ui, sans-serif; font-size: 0.95em; line-height: 1.5; max-width: 46em; margin: 0.6em 0"
 _MOST = 20
-"""Responses that are told one by one."""
+"""Responses whose stops are shown one by one."""
 
 
 class StopDisplay:
@@ -23,7 +23,7 @@ class StopDisplay:
 
     def _html_repr(self) -> str:
         diagram: str = estimator_html_repr(self)
-        return diagram if not hasattr(self, "stop_") else diagram + told(self)
+        return diagram if not hasattr(self, "stop_") else diagram + stop_html(self)
 
     def _repr_html_inner(self) -> str:
         return self._html_repr()
@@ -33,7 +33,7 @@ class StopDisplay:
         table = super()._get_params_html(*given, **named)  # type: ignore[misc]
         if hasattr(self, "stop_"):
             plain = table._repr_html_inner
-            table._repr_html_inner = lambda: told(self) + plain()
+            table._repr_html_inner = lambda: stop_html(self) + plain()
         return table
 
     def _sk_visual_block_(self) -> Any:
@@ -49,24 +49,21 @@ class StopDisplay:
         return bundle
 
 
-def told(model: Any) -> str:
+def stop_html(model: Any) -> str:
     """Where a fitted model stopped, why, and its numbers, as a piece of HTML."""
     lines = explain(model).splitlines()
     more = [f"and {len(lines) - _MOST} more responses"] if len(lines) > _MOST else []
     words = "<br>".join(escape(line) for line in lines[:_MOST] + more)
     fitted, groups = common_of(model), groups_of(model)
-    kernels = [fitted.kernel.name] if groups is None else [kernel.name for kernel in groups.by_fit(lambda f: f.kernel)]
-    facts = (
-        {"kernel": fitted.kernel.name, "solver": fitted.solver}
-        if not hasattr(model, "path_")
-        else {
-            "kernel": ", ".join(kernels),
+    kernels = [fitted.kernel.name] if groups is None else by_fit(groups, lambda f: f.kernel.name)
+    facts = {"kernel": ", ".join(kernels)}
+    if hasattr(model, "path_"):
+        facts |= {
             "noise level": _number(model.noise_std_),
             "degrees of freedom": _number([path.degrees_of_freedom() for path in paths_of(model)]),
             "error in sample": _number([path.residual_norm() for path in paths_of(model)]),
-            "solver": fitted.solver,
         }
-    )
+    facts["solver"] = fitted.solver
     shown = " · ".join(f"{escape(name)} <b>{escape(str(value)[:200])}</b>" for name, value in facts.items())
     return f'<div class="stopwise-stop" style="{_STYLE}"><div>{words}</div><div>{shown}</div></div>'
 

@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from stopwise._support.dask import is_dask
 from stopwise._support.progress import Progress
 from stopwise._support.threads import blas_threads, limit_of, thread_count
-from stopwise._support.torch import is_tensor, on_host
+from stopwise._support.torch import on_host
 from stopwise.engine.landmarks.sampling import Leverage, Uniform
 from stopwise.engine.solvers.plan import Plan, Precision
 from stopwise.engine.solvers.solver_choice import DENSE_ROWS, choose_solver
@@ -26,16 +26,16 @@ from stopwise.estimators.intake import Intake, take_rows
 from stopwise.estimators.learned import LearnedState, learned, published_kernel
 from stopwise.estimators.loss_fit import fit_under_loss
 from stopwise.estimators.prediction.predicting import PredictMixin
-from stopwise.estimators.prediction.response_groups import ResponseGroups
+from stopwise.estimators.prediction.response_groups import ResponseGroups, by_fit, by_row, numbers, one_each
 from stopwise.estimators.prediction.training_range import feature_range
-from stopwise.estimators.tensors import choose_kernels_for, stays_on_device, take_tensors, tensor_range
+from stopwise.estimators.tensors import choose_kernels_for, stays_on_device, take_tensors
 from stopwise.filters import Filter, Ridge, as_filter
 from stopwise.kernels import Kernel
 from stopwise.losses import Loss, Squared
 from stopwise.noise import as_noise
 from stopwise.rules import Critical, LeaveBlockOut, as_rule
 
-_SOLVERS = {"auto", "dense", "factor", "preconditioned", "krylov", "line", "nystrom", "cuda", "dask"}
+SOLVERS = ("auto", "dense", "factor", "preconditioned", "krylov", "line", "nystrom", "cuda", "dask")
 
 
 @dataclass(eq=False, repr=False)
@@ -45,7 +45,7 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **LearnedState._parameter_constraints,
         "noise_std": "no_validation",
-        "solver": [StrOptions(_SOLVERS)],
+        "solver": [StrOptions(set(SOLVERS))],
         "n_landmarks": [*LearnedState._parameter_constraints["n_landmarks"], "array-like", Uniform, Leverage],
         "precision": [StrOptions({"auto", "float64", "float32", "fast"})],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -117,7 +117,7 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
                 together=self.solver == "nystrom",  # which keeps sums over features of one kernel
             )
             progress.show(f"fitting {problem.n_rows:,} rows")
-            ranges = (tensor_range if is_tensor(problem.covariates) else feature_range)(problem.covariates)
+            ranges = feature_range(problem.covariates)
             fits, reasons = [], lost_digits(rows.feature_names, X=ranges, y=feature_range(rows.responses))
             for chosen in groups_of_responses:
                 plan = replace(self.plan(chosen.kernel), rule=rule, starts=chosen.starts).for_rows(rows.kept_rows)
@@ -171,31 +171,21 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
         lambda f: f.own_path, "Every estimate along the filter, without running it.", apart=lambda g, _: g.paths
     )
     noise_std_ = learned(
-        lambda f: float(f.noise_std[0]) if f.single else f.noise_std,
-        "The noise level used, units of y.",
-        apart=ResponseGroups.numbers,
+        lambda f: float(f.noise_std[0]) if f.single else f.noise_std, "The noise level used, units of y.", apart=numbers
     )
     hilbert_radius_ = learned(
-        lambda f: f.pick(f.hilbert_radii),
-        "The Hilbert radius, given, estimated or the fit's.",
-        apart=ResponseGroups.one_each,
+        lambda f: f.pick(f.hilbert_radii), "The Hilbert radius, given, estimated or the fit's.", apart=one_each
     )
     critical_radius_ = learned(
-        lambda f: f.pick(f.critical_radii),
-        "1 / sqrt(step_sum) where the rule decided.",
-        apart=ResponseGroups.one_each,
+        lambda f: f.pick(f.critical_radii), "1 / sqrt(step_sum) where the rule decided.", apart=one_each
     )
     eigenvalues_ = learned(
-        lambda f: f.path.spectrum.eigenvalues,
-        "Eigenvalues of Gram / n (centred), or Ritz values.",
-        apart=ResponseGroups.by_fit,
+        lambda f: f.path.spectrum.eigenvalues, "Eigenvalues of Gram / n (centred), or Ritz values.", apart=by_fit
     )
-    trace_ = learned(lambda f: f.path.spectrum.trace, "The trace of Gram / n (centred).", apart=ResponseGroups.by_fit)
-    dual_coef_ = learned(lambda f: f.shaped(f.dual_coef), "Their weights.", apart=ResponseGroups.by_row)
+    trace_ = learned(lambda f: f.path.spectrum.trace, "The trace of Gram / n (centred).", apart=by_fit)
+    dual_coef_ = learned(lambda f: f.shaped(f.dual_coef), "Their weights.", apart=by_row)
     intercept_ = learned(
-        lambda f: float(f.intercept[0]) if f.single else f.intercept,
-        "The intercept, units of y.",
-        apart=ResponseGroups.numbers,
+        lambda f: float(f.intercept[0]) if f.single else f.intercept, "The intercept, units of y.", apart=numbers
     )
     linear_coef_ = learned(
         lambda f: None if f.slopes is None else f.shaped(f.slopes),
@@ -287,7 +277,7 @@ class KernelGradientRegressor(_KernelRegressor):
         lambda f: None if f.stops[0].iteration is None else f.pick([stop.iteration for stop in f.stops]),
         "How many steps were taken.",
         optional=True,
-        apart=ResponseGroups.one_each,
+        apart=one_each,
     )
 
 
@@ -302,13 +292,9 @@ class KernelRidgeRegressor(_KernelRegressor):
     def _filter(self) -> Filter:
         return Ridge()
 
-    inverse_penalty_ = learned(
-        lambda f: f.pick([stop.step_sum for stop in f.stops]),
-        "What plays step_sum's part.",
-        apart=ResponseGroups.one_each,
-    )
+    inverse_penalty_ = learned(lambda f: f.pick(f.step_sums.tolist()), "What plays step_sum's part.", apart=one_each)
     alpha_ = learned(
         lambda f: f.pick([f.path.n_samples / stop.step_sum if stop.step_sum > 0 else math.inf for stop in f.stops]),
         "scikit-learn's penalty: n / inverse_penalty_.",
-        apart=ResponseGroups.one_each,
+        apart=one_each,
     )

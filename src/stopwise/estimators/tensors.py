@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._support.arrays import Array
 from stopwise._support.torch import is_tensor, on_host, torch
 from stopwise.engine.gpu.device_operator import as_tensor
 from stopwise.engine.solvers import gpu_solver
@@ -62,9 +61,10 @@ def take_tensors(X: Any, y: object, sample_weight: object, *, copy: bool = True)
         raise ValueError("Input y contains NaN or infinity: leave those rows out or fill them in")
     rows = X.to(gpu_solver.device_for(X), torch().float64)
     rows = rows.clone() if copy and rows.data_ptr() == X.data_ptr() else rows
-    weights = check_weights(sample_weight, len(X))
+    weights, (n_given, n_features) = check_weights(sample_weight, len(X)), X.shape
     single = responses.ndim == 1
-    return Intake(rows, responses[:, None] if single else responses, weights, single, int(X.shape[1]), n_given=len(X))
+    columns = responses[:, None] if single else responses
+    return Intake(rows, columns, weights, single, n_given=n_given, n_features=n_features)
 
 
 def choose_kernels_for(
@@ -87,8 +87,3 @@ def choose_kernels_for(
         rows = rows[:, as_tensor(chosen[0].features, rows.device)]
     whole = replace(problem, covariates=on_host(rows) if host else rows)
     return [replace(each, problem=whole.of_responses(each.responses)) for each in chosen]
-
-
-def tensor_range(rows: Any) -> Array:
-    """Smallest and largest value of each feature, (2, d), found where the rows are."""
-    return cast(Array, on_host(torch().stack([rows.amin(0), rows.amax(0)])))

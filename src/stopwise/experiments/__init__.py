@@ -4,10 +4,8 @@ Each experiment is a file with `tasks(config)` (pure functions of configuration 
 the work, `draw` the figures, and `command` is `stopwise reproduce`.
 """
 
-from stopwise.experiments.claims import Claim
 from stopwise.experiments.command import reproduce as command
-from stopwise.experiments.runner import EXPERIMENTS, Outcome, run, write
-from stopwise.experiments.tally import Row
+from stopwise.experiments.runner import run
 from stopwise.experiments.task import Config
 
-__all__ = ["EXPERIMENTS", "Claim", "Config", "Outcome", "Row", "command", "run", "write"]
+__all__ = ["Config", "command", "run"]

@@ -12,7 +12,7 @@ import numpy as np
 from stopwise._support.arrays import Array, Index
 from stopwise._support.memory import row_tiles
 from stopwise.complexity import critical_target, step_sums_at
-from stopwise.experiments.trials import Half, Trials, own, take
+from stopwise.experiments.trials import Half, Trials, factor_by_trial, take
 from stopwise.filters import Ridge, SteppedFilter
 from stopwise.rules import (
     GCV,
@@ -89,7 +89,7 @@ def estimated_radii(trials: Trials, constant: float) -> Array:
     radius = start
     for _ in range(RADIUS_ROUNDS):
         at = path.filter.snap(np.minimum(_critical(trials, radius, constant), path.step_sum_cap))
-        scaled = own(path.filter.weight, values, at) ** 2 * values[:, None]
+        scaled = factor_by_trial(path.filter.weight, values, at) ** 2 * values[:, None]
         squared = (scaled * (path.coefficients**2 - trials.told**2)).sum(axis=0) / path.n_samples
         grown = np.minimum(np.maximum(radius, np.sqrt(np.maximum(squared, 0.0))), RADIUS_CAP * start)
         if np.all(grown <= radius * (1 + 1e-10)):

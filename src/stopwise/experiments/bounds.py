@@ -21,6 +21,7 @@ NAME = "bounds"
 ALPHAS = (0.25, 1.0)
 RANDOM_SIZES = (30, 100, 300)
 DESIGNS, DRAWS = 200, 50
+"""Random designs for each size, and draws of the noise on each."""
 EXAMPLE = ", identity kernel at clock 2"
 
 

@@ -15,9 +15,8 @@ from stopwise.rules.search import minimise
 
 NAME = "path"
 KERNELS: dict[str, Kernel] = {"sobolev1": Sobolev(1), "gaussian": Gaussian(1.0)}
-LAST = 100
-SINGLE = 3
-BAND = (0.1, 0.9)
+LAST, SINGLE, BAND = 100, 3, (0.1, 0.9)
+"""The last iteration drawn, single trials drawn, and the quantiles over trials of the band around the mean."""
 
 
 def tasks(config: Config) -> list[Task]:

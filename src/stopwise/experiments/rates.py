@@ -24,9 +24,9 @@ QUICK = levels.HallMarron(), levels.Rice(), levels.GasserSrokaJennen(), levels.S
 SLOW = levels.NearestNeighbour(), levels.ResidualGCV(), levels.Evidence()
 """Estimators that search for each response by itself: on fewer trials, at every fifth size."""
 SLOW_TRIALS = 250
-DESIGNS, DRAWS = 400, 25
-"""Random designs for each size (the mean over noise is exact given the design), and draws on each for Hall-Marron."""
-DESIGN_CHUNK = 100
+DESIGNS, DRAWS, DESIGN_CHUNK = 400, 25, 100
+"""Random designs for each size (the mean over noise is exact given the design), draws on each for Hall-Marron, and
+designs of one task."""
 
 
 def tasks(config: Config) -> list[Task]:

@@ -5,7 +5,7 @@ rules carry far less error than the means themselves.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -27,23 +27,19 @@ READINGS: tuple[Reading, ...] = ("local", "literal", "global")
 CONSTANTS = {"2e": TWO_E, "2": 2.0, "1": 1.0}
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A rule under one reading."""
-
-    rule: Rule
-    reading: str
+Entry: TypeAlias = tuple[Rule, str]
+"""A rule, and the reading that it is under."""
 
 
 def entries(setting: Setting) -> list[Entry]:
     """Every rule under every reading that the printed definitions allow."""
-    found = [Entry(Critical(constant), f"constant {name}") for name, constant in CONSTANTS.items()]
-    found += [Entry(Critical(hilbert_radius=word), f"radius {word}") for word in ("auto", "self")]
-    found += [Entry(Minimax(1.0), "radius 1"), Entry(Minimax(), "radius auto"), Entry(Discrepancy(), "first")]
+    found: list[Entry] = [(Critical(constant), f"constant {name}") for name, constant in CONSTANTS.items()]
+    found += [(Critical(hilbert_radius=word), f"radius {word}") for word in ("auto", "self")]
+    found += [(Minimax(1.0), "radius 1"), (Minimax(), "radius auto"), (Discrepancy(), "first")]
     for reading in READINGS:
-        found += [Entry(rule, reading) for rule in (SURE(reading), GCV(reading), Oracle(setting.truth, reading))]
+        found += [(rule, reading) for rule in (SURE(reading), GCV(reading), Oracle(setting.truth, reading))]
         found += [
-            Entry(HoldOut(refit=refit, reading=reading, split=split), _held(reading, split, refit))
+            (HoldOut(refit=refit, reading=reading, split=split), _held(reading, split, refit))
             for split in ("odd-even", "random", "halves")
             for refit in (False, True)
         ]
@@ -80,19 +76,19 @@ def chunk(n: int, alphas: Sequence[float], extra: Sequence[Rule], seed: int, ind
     found = []
     for alpha in alphas:
         known = draw_trials(setting, descent(alpha), generator(seed, NAME, n, index), size)
-        asked = entries(setting) + [Entry(rule, "as given") for rule in extra]
+        asked = entries(setting) + [(rule, "as given") for rule in extra]
         found += compare(known, asked, "known", alpha)
-        found += compare(known.told_by(HallMarron()), [e for e in asked if e.rule.needs_noise], "hall-marron", alpha)
+        needing = [(rule, reading) for rule, reading in asked if rule.needs_noise]
+        found += compare(known.told_by(HallMarron()), needing, "hall-marron", alpha)
     return found
 
 
 def compare(trials: Trials, asked: Sequence[Entry], noise: str, alpha: float) -> list[Tally]:
     """Mean error and mean stop of each entry on these trials."""
     found = []
-    for entry in asked:
-        rule = entry.rule
+    for rule, reading in asked:
         step_sums, squared = errors(rule, trials)
-        key = Key(NAME, "mse", trials.setting.n, rule.name, entry.reading, noise if rule.needs_noise else "", alpha)
+        key = Key(NAME, "mse", trials.setting.n, rule.name, reading, noise if rule.needs_noise else "", alpha)
         exact = trials.exact_risk(float(step_sums[0])) if reads_no_response(rule, trials) else None
         shared = trials.groups if isinstance(rule, HoldOut) and rule.split == "random" else None
         found.append(tally(key, squared, exact=exact, groups=shared))

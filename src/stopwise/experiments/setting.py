@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import cast
 
 import numpy as np
+from scipy.signal import lfilter
 
 from stopwise._support.arrays import Array
 from stopwise.engine.operators import Dense
@@ -49,14 +50,11 @@ def heavy_noise(rng: np.random.Generator, n: int, trials: int) -> Array:
     return cast(Array, rng.standard_t(3, (trials, n)).T / math.sqrt(3))
 
 
-def correlated_noise(rng: np.random.Generator, n: int, trials: int, correlation: float = 0.5) -> Array:
-    """A stationary first-order autoregression along the design, variance 1."""
-    fresh = rng.standard_normal((trials, n)).T * math.sqrt(1 - correlation**2)
-    out = np.empty_like(fresh)
-    out[0] = fresh[0] / math.sqrt(1 - correlation**2)
-    for i in range(1, n):
-        out[i] = correlation * out[i - 1] + fresh[i]
-    return out
+def correlated_noise(rng: np.random.Generator, n: int, trials: int) -> Array:
+    """A stationary first-order autoregression along the design: correlation 1/2 between neighbours, variance 1."""
+    fresh = rng.standard_normal((trials, n)).T * math.sqrt(0.75)
+    fresh[0] /= math.sqrt(0.75)
+    return cast(Array, lfilter([1.0], [1.0, -0.5], fresh, axis=0))
 
 
 @dataclass(frozen=True)

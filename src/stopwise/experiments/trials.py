@@ -32,7 +32,7 @@ def take(path: Path, columns: Index) -> Path:
     )
 
 
-def own(factor: Callable[[Array, Array], Array], eigenvalues: Array, step_sums: Array) -> Array:
+def factor_by_trial(factor: Callable[[Array, Array], Array], eigenvalues: Array, step_sums: Array) -> Array:
     """A filter's shrinkage, gain or weight with each trial at its own clock reading: (k, q)."""
     distinct, index = np.unique(step_sums, return_inverse=True)
     return factor(eigenvalues, distinct)[index].T
@@ -72,7 +72,7 @@ class Half:
 
     def fit(self, step_sums: Array) -> Array:
         """Fitted values at every row of the design, each trial at its own clock reading."""
-        weights = own(self.path.filter.weight, self.path.spectrum.eigenvalues, step_sums)
+        weights = factor_by_trial(self.path.filter.weight, self.path.spectrum.eigenvalues, step_sums)
         return cast(Array, self.image @ (weights * self.path.coefficients))
 
 
@@ -128,7 +128,7 @@ class Trials:
     def errors(self, step_sums: Array) -> Array:
         """||f - f*||_n^2 of each trial at its own clock reading."""
         inside, outside = self.remember("truth", lambda: self.path.truth_coefficients(self.setting.truth))
-        gain = own(self.path.filter.gain, self.path.spectrum.eigenvalues, step_sums)
+        gain = factor_by_trial(self.path.filter.gain, self.path.spectrum.eigenvalues, step_sums)
         gap = gain * self.path.coefficients - inside[:, None]
         return cast(Array, (np.einsum("ij,ij->j", gap, gap) + outside) / self.setting.n)
 

@@ -119,12 +119,10 @@ class Decoder:
             case "strings":
                 return np.array([str(part) for part in value], dtype="O").reshape(data["shape"])
             case "array":
-                return self._array(data["tensor"], data.get("axes"), data.get("flipped"))
+                name = data["tensor"]
+                if name not in self._arrays:
+                    self._arrays[name] = unpack(self._tensors[name], data.get("axes"), data.get("flipped"))
+                return self._arrays[name]
         if kind in ENUMS:
             return ENUMS[kind][value]
         return build(find_type(kind), {name: self.decode(part) for name, part in data["fields"].items()})
-
-    def _array(self, name: str, axes: list[int] | None, flipped: list[int] | None) -> Array:
-        if name not in self._arrays:
-            self._arrays[name] = unpack(self._tensors[name], axes, flipped)
-        return self._arrays[name]

@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -31,18 +31,21 @@ def as_script(value: dict[str, Any]) -> str:
 
 def finite(values: ArrayLike | Sequence[Array | None]) -> list[float | None]:
     """Numbers as JSON knows them."""
-    found: list[float | None] = plain(np.asarray(values, dtype=np.float64))
-    return found
+    return cast("list[float | None]", plain(np.asarray(values, dtype=np.float64)))
+
+
+def _axis(column: SourceColumn, positions: Positions, at: str) -> dict[str, Any]:
+    """A column's name, the places along it under the key `at`, and what its levels are called."""
+    labels = None if positions.labels is None else [shown(label, 30) for label in positions.labels]
+    return {"name": shown(column.axis, LONGEST_NAME), at: finite(positions.at), "labels": labels}
 
 
 def effect_spec(effect: Effect, response: int | None = None) -> dict[str, Any]:
     """An effect as the page draws it; of one response, or of every class."""
-    labels, halves = effect.positions.labels, effect.halves
+    halves = effect.halves
     values = effect.means if response is None else effect.means[:, response : response + 1]
     return {
-        "name": shown(effect.column.axis, LONGEST_NAME),
-        "x": finite(effect.positions.at),
-        "labels": None if labels is None else [shown(label, 30) for label in labels],
+        **_axis(effect.column, effect.positions, "x"),
         "means": finite(values.T),
         "half": None if halves is None or response is None else finite(halves[:, response]),
     }
@@ -50,14 +53,9 @@ def effect_spec(effect: Effect, response: int | None = None) -> dict[str, Any]:
 
 def heat_spec(found: Interaction, response: int) -> dict[str, Any]:
     """A heat map as the page draws it."""
-
-    def side(column: SourceColumn, positions: Positions) -> dict[str, Any]:
-        labels = None if positions.labels is None else [shown(label, 30) for label in positions.labels]
-        return {"name": shown(column.axis, LONGEST_NAME), "at": finite(positions.at), "labels": labels}
-
     return {
-        "x": side(found.across, found.x),
-        "y": side(found.down, found.y),
+        "x": _axis(found.across, found.x, "at"),
+        "y": _axis(found.down, found.y, "at"),
         "means": finite(found.means[:, :, response]),
         "empty": found.empty.tolist(),
     }

@@ -34,16 +34,14 @@ from stopwise.views.shown_rows import ShownRows
 
 MOST_POINTS = 300
 """Rows that are drawn."""
-_POSITIONS, _FEWER = 240, 120
+_POSITIONS, _FEWER_POSITIONS = 240, 120
 """Positions of the slider: fewer where a reading of the clock is slow, or responses share the page."""
-_OFF = 0.01
+_DISAGREEMENT = 0.01
 """An unfinished spectrum contradicts itself far from the stop: the slider ends where by this share of y's spread."""
 _CURVE, _BEYOND = 200, 0.06
 """Points of a curve over one covariate, and how far it is drawn beyond the data, as a share of their range."""
 _VALUES = 1024
 """Eigenvalues that are drawn."""
-_OUTLIER_ROWS = 20
-"""Fewer rows have no outliers: there is nothing to tell them by."""
 
 
 class SharedPayload:
@@ -65,12 +63,9 @@ class SharedPayload:
     @cached_property
     def outlying(self) -> dict[int, Array]:
         """For each response the rows that are outliers."""
-        out = {}
-        for j in range(len(fitted_of(self.model).stops)):
-            of = chosen(self.model, j)
-            few = of.path.n_samples < _OUTLIER_ROWS or float(of.path.energy) == 0 or not has_rows(of.path)
-            out[j] = np.zeros(0, dtype=int) if few else outliers(of.path, of.stop.step_sum)
-        return out
+        each = [chosen(self.model, j) for j in range(len(fitted_of(self.model).stops))]
+        none = np.zeros(0, dtype=int)
+        return {j: outliers(of.path, of.stop.step_sum) if has_rows(of.path) else none for j, of in enumerate(each)}
 
     @cached_property
     def points(self) -> Array:
@@ -92,7 +87,7 @@ class SharedPayload:
     @cached_property
     def at_points(self) -> Array | None:
         """Directions at the drawn rows, for fits by weights; None where the rows are not known."""
-        return None if self.rows is None else directions(self.model, self.rows.features[self.points])[0]
+        return None if self.rows is None else directions(self.model, self.rows.features[self.points])
 
     @cached_property
     def curve_at(self) -> Array:
@@ -110,7 +105,7 @@ class SharedPayload:
     @cached_property
     def along_curve(self) -> Array:
         """Directions along the curve."""
-        return directions(self.model, self.curve_at[:, None])[0]
+        return directions(self.model, self.curve_at[:, None])
 
     @cached_property
     def of_effects(self) -> list[Array]:
@@ -138,7 +133,7 @@ class ResponsePayload:
     def __init__(self, shared: SharedPayload, of: Chosen, column: int, target: str) -> None:
         self.shared, self.of, self.column, self.target = shared, of, column, target
         few = slow_clock(of.path.filter) or len(fitted_of(of.model).stops) > 1
-        self.clocks = np.append(0.0, readings(of, _FEWER if few else _POSITIONS))
+        self.clocks = np.append(0.0, readings(of, _FEWER_POSITIONS if few else _POSITIONS))
         self.clocks = self.clocks[self._settled()]
         self.at = int(np.argmin(np.abs(self.clocks - of.stop.step_sum)))
 
@@ -148,7 +143,7 @@ class ResponsePayload:
         if self.of.path.spectrum.complete or held is None or psi is None:
             return slice(None)
         gap = np.sqrt(np.mean((self._by_gains(held) - self._by_weights(psi)) ** 2, axis=1))
-        off = np.flatnonzero(gap > _OFF * np.sqrt(float(self.of.path.energy) / self.of.path.n_samples))
+        off = np.flatnonzero(gap > _DISAGREEMENT * np.sqrt(float(self.of.path.energy) / self.of.path.n_samples))
         late = off[self.clocks[off] > self.of.stop.step_sum]
         return slice(None, int(late[0])) if late.size else slice(None)
 

@@ -51,18 +51,13 @@ DECIDED_BY = {
 _LINEAR = "no step is justified: the estimate is its linear part"
 
 
-def count_of(number_of: float, word: str) -> str:
-    """A number of things in words."""
-    return f"{number_of:,.10g} {word}{'' if number_of == 1 else 's'}"
-
-
 def fitted_to(model: Model, target: str, columns: Sequence[SourceColumn], n_rows: float) -> str:
     """What was fitted, in a sentence."""
     names = [shown(column.name, LONGEST_NAME) for column in columns]
     listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more columns" if len(names) > 6 else "")
     of = f" from {listed}" if names else " from a kernel matrix"
-    linear = "" if getattr(fitted_of(model), "slopes", None) is None else " and a linear part"
-    return f"{target}{of}: {count_of(n_rows, 'row')}, {fitted_of(model).kernel.name} kernel{linear}."
+    fitted, rows = fitted_of(model), f"{n_rows:,.10g} row{'' if n_rows == 1 else 's'}"
+    return f"{target}{of}: {rows}, {fitted.kernel.name} kernel{'' if fitted.slopes is None else ' and a linear part'}."
 
 
 def entry(key: str, name: str, value: object, note: str) -> dict[str, Any]:

@@ -2,12 +2,11 @@
 
 from stopwise.tables.column_types import Reading
 from stopwise.tables.encoder import MAX_LEVELS, TableEncoder
-from stopwise.tables.encodings import Categories, Dates, Numbers
-from stopwise.tables.frames import as_table, is_frame
+from stopwise.tables.encodings import Numbers
 from stopwise.tables.names import quoted, shown, told_apart
 from stopwise.tables.reading.readers import FORMATS, Asked, Tables, input_files, open_tables
 from stopwise.tables.reading.sniffing import Given
-from stopwise.tables.recipe import Encoded, EncodedFrame, FittedTable, Recipe
+from stopwise.tables.recipe import EncodedFrame, FittedTable, Recipe
 from stopwise.tables.table import Column, Kind, Table, TableError
 from stopwise.tables.training import MISSING, Roles, Training, prepare
 
@@ -16,10 +15,7 @@ __all__ = [
     "MAX_LEVELS",
     "MISSING",
     "Asked",
-    "Categories",
     "Column",
-    "Dates",
-    "Encoded",
     "EncodedFrame",
     "FittedTable",
     "Given",
@@ -33,9 +29,7 @@ __all__ = [
     "TableError",
     "Tables",
     "Training",
-    "as_table",
     "input_files",
-    "is_frame",
     "open_tables",
     "prepare",
     "quoted",

@@ -31,8 +31,7 @@ def phase(moments: Moments, cycle: str) -> Floats:
     """The position in a cycle, from 0 to 1: since 1 January, since Monday, or since midnight; NaN for NaT."""
     if cycle == "year":
         start = moments.astype("datetime64[Y]")
-        length = days((start + 1).astype("datetime64[us]")) - days(start.astype("datetime64[us]"))
-        return cast(Floats, (days(moments) - days(start.astype("datetime64[us]"))) / length)
+        return cast(Floats, (days(moments) - days(start)) / (days(start + 1) - days(start)))
     since = days(moments) - (4.0 if cycle == "week" else 0.0)  # 1970 began on a Thursday
     return cast(Floats, np.mod(since / CYCLES[cycle], 1.0))
 
@@ -54,14 +53,9 @@ def useful_parts(moments: Moments, asked: tuple[str, ...]) -> tuple[str, ...]:
     span = float(np.ptp(days(present))) if present.size else 0.0
     months = (present.astype("datetime64[D]") - present.astype("datetime64[M]")).astype(np.int64)
     monthly = present.size > 1 and np.ptp(months) == 0
-    kept = []
-    for part in PARTS:
-        if part not in asked:
-            continue
-        shows = span >= CYCLES[part] and np.ptp(phase(present, part)) > 1e-9 if part != "trend" else True
-        if shows and not (part == "week" and monthly):
-            kept.append(part)
-    return tuple(kept)
+    met = [cycle for cycle, length in CYCLES.items() if span >= length and np.ptp(phase(present, cycle)) > 1e-9]
+    shown = {"trend", *met} - ({"week"} if monthly else set())
+    return tuple(part for part in PARTS if part in asked and part in shown)
 
 
 def features(moments: Moments, parts: tuple[str, ...]) -> Floats:

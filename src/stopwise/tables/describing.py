@@ -18,7 +18,7 @@ from stopwise.tables.names import quoted, shown
 from stopwise.tables.reading.cells import measure, parse_dates
 from stopwise.tables.table import Column, Kind, Mask, Table, TableError
 
-_LOUD = 1.96
+_WELCH = 1.96
 """A gap speaks of y where the means with and without it differ by so many standard errors (level 5 percent)."""
 
 
@@ -31,17 +31,10 @@ class Choices:
     many: str
 
 
-@dataclass(frozen=True)
-class Described:
+def describe(
+    table: Table, responses: Floats | None, choices: Choices
+) -> tuple[list[Encoding], dict[str, str], dict[str, int]]:
     """Encodings in the order of columns, columns left out with the reason, and numbers of pooled levels."""
-
-    encodings: tuple[Encoding, ...]
-    left_out: Mapping[str, str]
-    pooled: Mapping[str, int]
-
-
-def describe(table: Table, responses: Floats | None, choices: Choices) -> Described:
-    """How to encode each column."""
     encodings: list[Encoding] = []
     left_out: dict[str, str] = {}
     pooled: dict[str, int] = {}
@@ -54,7 +47,7 @@ def describe(table: Table, responses: Floats | None, choices: Choices) -> Descri
         encodings.append(encoding)
         if rest:
             pooled[name] = rest
-    return Described(tuple(encodings), left_out, pooled)
+    return encodings, left_out, pooled
 
 
 def _one(name: str, column: Column, responses: Floats | None, choices: Choices) -> tuple[Encoding, int] | str:
@@ -82,7 +75,7 @@ def gap_speaks(missing: Mask, responses: Floats | None) -> bool:
     count = int(missing.sum())
     if min(count, len(missing) - count) < 2:
         return False
-    return responses is None or any(abs(_welch(column[missing], column[~missing])) > _LOUD for column in responses.T)
+    return responses is None or any(abs(_welch(column[missing], column[~missing])) > _WELCH for column in responses.T)
 
 
 def _welch(first: Floats, second: Floats) -> float:

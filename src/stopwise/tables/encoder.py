@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any, ClassVar, Self, cast
 
@@ -15,7 +16,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 
 from stopwise._support.checks import calling_level
 from stopwise.tables.dates import PARTS, check_parts
-from stopwise.tables.describing import Choices, Described, describe
+from stopwise.tables.describing import Choices, describe
 from stopwise.tables.encodings import OTHER, Floats
 from stopwise.tables.frames import as_table, is_frame
 from stopwise.tables.names import listed, quoted, shown
@@ -27,6 +28,7 @@ MAX_LEVELS = 100
 else: any two levels are equally far apart, however many there are."""
 
 
+@dataclass(eq=False, repr=False)
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Encode a pandas, polars or Arrow frame as rows of numbers.
 
@@ -70,18 +72,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         "missing": [StrOptions({"impute", "error"})],
     }
 
-    def __init__(
-        self,
-        *,
-        dates: tuple[str, ...] = PARTS,
-        max_levels: int = MAX_LEVELS,
-        many: str = "pool",
-        missing: str = "impute",
-    ) -> None:
-        self.dates = dates
-        self.max_levels = max_levels
-        self.many = many
-        self.missing = missing
+    _: KW_ONLY
+    dates: tuple[str, ...] = PARTS
+    max_levels: int = MAX_LEVELS
+    many: str = "pool"
+    missing: str = "impute"
 
     def fit(self, X: object, y: object = None) -> Self:
         """Learn levels, medians, cycles and which gaps speak of y (a number or a class per row, or several)."""
@@ -89,23 +84,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_parts(tuple(self.dates))
         if not is_frame(X):
             X = validate_data(self, X, dtype=np.float64, ensure_min_samples=1)
-            self._keep(None, Described((), {}, {}))
+            self.recipe_, self.left_out_, self.pooled_ = None, {}, {}
+            self.groups_: list[tuple[int, ...]] = [(j,) for j in range(self.n_features_in_)]
             return self
         table = _checked(self, X, reset=True)
         choices = Choices(tuple(self.dates), self.max_levels, self.many)
-        found = describe(table, _responses(y, table.n_rows), choices)
-        if not found.encodings:
-            raise TableError(f"no feature is left: {_reasons(found.left_out)}")
-        recipe = Recipe(found.encodings)
+        encodings, left_out, pooled = describe(table, _responses(y, len(table)), choices)
+        if not encodings:
+            raise TableError(f"no feature is left: {_reasons(left_out)}")
+        recipe = Recipe(tuple(encodings))
         self._refuse_gaps(recipe, table)
-        self._keep(recipe, found)
+        self.recipe_, self.left_out_, self.pooled_, self.groups_ = recipe, left_out, pooled, recipe.groups
         self._say()
         return self
-
-    def _keep(self, recipe: Recipe | None, found: Described) -> None:
-        self.recipe_ = recipe
-        self.left_out_, self.pooled_ = dict(found.left_out), dict(found.pooled)
-        self.groups_ = [(j,) for j in range(self.n_features_in_)] if recipe is None else recipe.groups
 
     def _say(self) -> None:
         """Warn of columns that were left out, or whose levels were pooled."""
@@ -160,7 +151,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         found = [name for name, count in holes.items() if count]
         if found:
             raise TableError(
-                f"missing values in {quoted(found)} ({holes[found[0]]:,} of {table.n_rows:,} rows in the first), and "
+                f"missing values in {quoted(found)} ({holes[found[0]]:,} of {len(table):,} rows in the first), and "
                 'missing="error": fill them, drop those rows, or choose missing="impute"'
             )
 
@@ -193,7 +184,7 @@ def _checked(encoder: TableEncoder, X: object, *, reset: bool) -> Table:
             encoder.feature_names_in_ = np.array(table.names, dtype=object)
     if not table.columns:
         raise TableError("the table has no columns, and a minimum of 1 is required")
-    if not table.n_rows:
+    if not len(table):
         raise TableError("the table has 0 rows, and a minimum of 1 is required")
     return table
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from stopwise.tables import dates
 from stopwise.tables.names import shown
 from stopwise.tables.reading.cells import as_number
-from stopwise.tables.table import Column, Kind, Mask, TableError, text_column
+from stopwise.tables.table import Column, Kind, Mask, TableError, empty_column, text_column
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 OTHER, MISSING = "(other)", "(missing)"
@@ -75,8 +75,8 @@ class Dates:
         if column.kind not in (Kind.DATE, Kind.EMPTY):
             raise TableError(f"the column '{shown(self.name)}' must hold dates, but it holds {column.kind.value}")
         missing = column.missing
-        moments = np.full(len(column), "NaT", dtype="datetime64[us]") if column.kind is Kind.EMPTY else column.values
-        made = dates.features(cast(dates.Moments, moments), self.parts)
+        moments = empty_column(Kind.DATE, len(column)) if column.kind is Kind.EMPTY else column
+        made = dates.features(cast(dates.Moments, moments.values), self.parts)
         groups = dates.feature_groups(self.name, self.parts)
         made[missing] = [self.fill if len(group) == 1 else 0.0 for group in groups for _ in group]
         if self.flag:
@@ -150,7 +150,7 @@ def labels_of(column: Column, name: str) -> npt.NDArray[np.object_]:
             f"make it a gap; as classes it has {distinct:,} values in {held.size:,} rows, and classes are at most "
             f"{MOST_CLASSES}, of 2 rows or more each"
         )
-    return np.array([None if gap else cell for cell, gap in zip(column.values, column.missing, strict=True)], object)
+    return cast("npt.NDArray[np.object_]", column.values)
 
 
 def as_text(column: Column) -> Column:
@@ -162,11 +162,8 @@ def as_text(column: Column) -> Column:
         return text_column(
             None if text == "NaT" else text.removesuffix(".000000").removesuffix("T00:00:00") for text in texts
         )
-    return text_column(None if value != value else _shortest(value) for value in column.as_numbers.tolist())
-
-
-def _shortest(value: float) -> str:
-    return str(int(value)) if value.is_integer() else repr(value)
+    shortest = (int(value) if value.is_integer() else value for value in column.as_numbers.tolist())
+    return text_column(None if value != value else repr(value) for value in shortest)
 
 
 def is_number(text: str) -> bool:

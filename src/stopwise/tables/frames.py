@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import numbers
 from collections import Counter
-from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, TypeGuard, cast
 
@@ -15,7 +14,7 @@ import numpy.typing as npt
 
 from stopwise.tables.dates import DAY
 from stopwise.tables.names import quoted, shown
-from stopwise.tables.table import Column, Kind, Table, TableError, text_column
+from stopwise.tables.table import Column, Kind, Table, TableError, empty_column, text_column
 
 
 def is_frame(values: object) -> bool:
@@ -40,17 +39,17 @@ def as_table(frame: object) -> Table:
         return frame
     if hasattr(frame, "collect_schema") and not hasattr(frame, "to_numpy"):
         raise TypeError("a lazy frame has no rows yet: pass frame.collect()")
-    check_unique(cast("Iterable[object]", getattr(frame, "column_names", None) or getattr(frame, "columns", ())))
+    check_unique(frame)
     found = nw.from_native(cast(Any, frame), eager_only=True)
     return Table({str(series.name): as_column(series, str(series.name)) for series in found.iter_columns()})
 
 
-def check_unique(names: Iterable[object]) -> None:
-    """Each column has a name of its own."""
-    listed = [str(name) for name in names]
-    twice = sorted({name for name in listed if listed.count(name) > 1}) if len(set(listed)) < len(listed) else []
+def check_unique(frame: object, table: str = "X") -> None:
+    """Each column has a name of its own; what has no columns passes. (`columns` of an Arrow table are its cells.)"""
+    names: Any = getattr(frame, "column_names", None) or getattr(frame, "columns", ())
+    twice = sorted(name for name, count in Counter(map(str, names)).items() if count > 1)
     if twice:
-        raise TableError(f"columns of X share the name {quoted(twice)}: give each its own name")
+        raise TableError(f"columns of {table} share the name {quoted(twice)}: give each its own name")
 
 
 def as_column(series: nw.Series[Any], name: str) -> Column:
@@ -88,7 +87,7 @@ def of_objects(cells: list[Any], name: str, kind: str = "object") -> Column:
     gaps = [_is_gap(cell) for cell in cells]
     present = [cell for cell, gap in zip(cells, gaps, strict=True) if not gap]
     if not present:
-        return Column(Kind.EMPTY, np.full(len(cells), np.nan))
+        return empty_column(Kind.EMPTY, len(cells))
     for made, sorts, turn in _SORTS:
         if all(isinstance(cell, sorts) for cell in present):
             turned = [None if gap else turn(cell) for cell, gap in zip(cells, gaps, strict=True)]

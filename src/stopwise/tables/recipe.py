@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from stopwise.tables.encodings import Categories, Dates, Encoding, Floats, Numbers
 from stopwise.tables.names import quoted, shown, told_apart
@@ -111,6 +112,11 @@ class EncodedFrame:
     matrix: Floats
     columns: tuple[str, ...]
     recipe: Recipe
+
+    @property
+    def feature_names(self) -> npt.NDArray[np.object_]:
+        """One name per feature."""
+        return np.array(self.recipe.features, dtype=object)
 
     def __len__(self) -> int:
         return len(self.matrix)

@@ -64,6 +64,12 @@ class Column:
         return cast(npt.NDArray[np.float64], self.values)
 
 
+def empty_column(kind: Kind, count: int) -> Column:
+    """A column of gaps."""
+    gap = {Kind.TEXT: (None, object), Kind.DATE: ("NaT", "datetime64[us]")}.get(kind, (np.nan, np.float64))
+    return Column(kind, np.full(count, *gap))
+
+
 def text_column(cells: Iterable[str | None]) -> Column:
     """A column of text; equal cells share one string."""
     known: dict[str, str] = {}
@@ -83,12 +89,8 @@ class Table:
     def names(self) -> list[str]:
         return list(self.columns)
 
-    @property
-    def n_rows(self) -> int:
-        return len(next(iter(self.columns.values()))) if self.columns else 0
-
     def __len__(self) -> int:
-        return self.n_rows
+        return len(next(iter(self.columns.values()), ()))
 
     def select(self, names: Sequence[str]) -> Table:
         """Only these columns, in this order."""

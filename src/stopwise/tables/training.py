@@ -16,7 +16,7 @@ from stopwise.tables.table import Kind, Mask, Table, TableError
 
 MISSING = ("impute", "drop", "refuse")
 """What to do with rows that have a gap: fill it, leave the row out, or stop."""
-_LONG = 1e15
+_LONG_NUMBER = 1e15
 """Whole numbers from here on are no measurements: near 2^53 neighbours cannot be told apart."""
 
 
@@ -78,8 +78,8 @@ class Training:
 
 def prepare(table: Table, roles: Roles, chosen: Sequence[str], missing: str = "impute") -> Training:
     """The chosen columns and the rows of a fit. A row without a target is left out whatever `missing` says."""
-    if table.n_rows < 2:
-        raise TableError(f"a fit needs at least 2 rows; the table has {table.n_rows}")
+    if len(table) < 2:
+        raise TableError(f"a fit needs at least 2 rows; the table has {len(table)}")
     summary = _last_sums_up(table, [*chosen, roles.target])
     table = table.take(slice(-1)) if summary else table
     answer = table.columns[roles.target]
@@ -91,9 +91,9 @@ def prepare(table: Table, roles: Roles, chosen: Sequence[str], missing: str = "i
     if missing == "refuse" and (gaps | unknown).any():
         _refuse(holes, unknown, roles.target)
     leave = gaps | unknown if missing == "drop" else unknown
-    left = table.n_rows - int(leave.sum())
+    left = len(table) - int(leave.sum())
     if left < 2:
-        raise TableError(f"a fit needs at least 2 rows; {left} of {table.n_rows} can be used")
+        raise TableError(f"a fit needs at least 2 rows; {left} of {len(table)} can be used")
     notes = _notes(unknown, gaps, missing, roles.target)
     if classes:
         count = len(set(response[~leave].tolist()))
@@ -119,14 +119,14 @@ def _how_it_names(values: Array) -> str:
     if values[0] in (0, 1) and np.array_equal(values - values[0], np.arange(len(values))):
         return "counts the rows"
     known = values[~np.isnan(values)]
-    long = known.size > 0 and (known == np.round(known)).all() and np.abs(known).min() >= _LONG
+    long = known.size > 0 and (known == np.round(known)).all() and np.abs(known).min() >= _LONG_NUMBER
     return "has whole numbers of 16 digits and more for its rows" if long else ""
 
 
 def _last_sums_up(table: Table, names: Sequence[str]) -> bool:
     """Whether the last row holds the sums of all others in every column of numbers: in two at least, of three rows."""
     columns = [values for values in _numbers(table, names).values() if not np.isnan(values[-1]) and values.any()]
-    if len(columns) < 2 or table.n_rows < 4 or any(np.nanmax(np.abs(values)) >= _LONG for values in columns):
+    if len(columns) < 2 or len(table) < 4 or any(np.nanmax(np.abs(values)) >= _LONG_NUMBER for values in columns):
         return False
     return all(abs(values[-1] - np.nansum(values[:-1])) <= _rounding_of_sum(values) for values in columns)
 
@@ -154,8 +154,7 @@ def _refuse(holes: dict[str, Mask], unknown: Mask, target: str) -> None:
 
 
 def _notes(unknown: Mask, gaps: Mask, missing: str, target: str) -> tuple[str, ...]:
-    notes = []
-    rows = len(unknown)
+    notes, rows = [], len(unknown)
     if unknown.any():
         notes.append(f"{unknown.sum():,} of {rows:,} rows left out: no '{shown(target)}' ({_which(unknown)})")
     others = gaps & ~unknown
@@ -165,8 +164,7 @@ def _notes(unknown: Mask, gaps: Mask, missing: str, target: str) -> tuple[str, .
     return tuple(notes)
 
 
-def _which(rows: Mask, most: int = 5) -> str:
-    """The numbers of the first of these rows, counted from 1."""
-    numbers = [f"{at + 1:,}" for at in np.flatnonzero(rows)[: most + 1]]
-    listed = ", ".join(numbers[:most])
-    return f"{'row' if len(numbers) == 1 else 'rows'} {listed}" + (", ..." if len(numbers) > most else "")
+def _which(rows: Mask) -> str:
+    """The numbers of the first five of these rows, counted from 1."""
+    numbers = [f"{at + 1:,}" for at in np.flatnonzero(rows)[:6]]
+    return f"{'row' if len(numbers) == 1 else 'rows'} {', '.join(numbers[:5])}" + ", ..." * (len(numbers) > 5)

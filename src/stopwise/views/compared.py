@@ -44,12 +44,6 @@ class Comparison:
         return html_table(f"Where each rule stops: {self.n_rows:,} rows{held}.", *self._cells())
 
 
-def check_holdout(share: float) -> None:
-    """Raise ValueError for a share of rows to keep aside that leaves none to fit."""
-    if not 0 <= share < 1:
-        raise ValueError(f"holdout must be at least 0 and below 1, got {share!r}")
-
-
 def as_numbers(X: Any, y: Array, kept: Array) -> Array:
     """Rows of numbers: of a frame by an encoder that saw the kept rows alone; columns that belong together stay so."""
     if not is_frame(X):

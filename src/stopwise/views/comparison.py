@@ -2,7 +2,9 @@
 
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -20,7 +22,7 @@ from stopwise.estimators.prediction.host import predict_in_tiles
 from stopwise.filters import Ridge
 from stopwise.path import Path
 from stopwise.rules import Critical, Fixed, Reason, Stop, as_rule, clock_grid, stop_at
-from stopwise.views.compared import Comparison, as_numbers, check_holdout
+from stopwise.views.compared import Comparison, as_numbers
 from stopwise.views.facts import Model, rmse_leave_one_out
 
 RULES: dict[str, Any] = {
@@ -94,26 +96,6 @@ def cross_validated_ridge(model: Model, X: Array, y: Array, seed: int) -> float:
     return float(grid[int(np.argmin(errors))])
 
 
-class _Judge:
-    """Turns a stop into a row: its errors, and the seconds since the last one."""
-
-    def __init__(self, model: Model, held_X: Array, held_y: Array) -> None:
-        self.model, self.held_X, self.held_y = model, held_X, held_y
-        self.clock = time.perf_counter()
-
-    def row(self, rule: str, stop: Stop, path: Path, fits: int = 0) -> Row:
-        seconds = time.perf_counter() - self.clock
-        loo = rmse_leave_one_out(path, stop.step_sum)
-        held = None
-        if len(self.held_y):
-            held = float(_rmse(predict_at(self.model, self.held_X, stop.step_sum, path), self.held_y))
-        self.clock = time.perf_counter()
-        at, freedom = float(stop.step_sum), float(path.degrees_of_freedom(stop.step_sum))
-        left_out = None if loo is None else float(loo)
-        name, reason = path.filter.name, stop.reason.name
-        return Row(rule, name, stop.iteration, at, reason, freedom, left_out, held, seconds, fits)
-
-
 def compare(X: Any, y: ArrayLike, *, holdout: float = 0.0, seed: int = 0, **settings: Any) -> Comparison:
     """Fit once, then let every rule choose its stop on that path.
 
@@ -131,7 +113,8 @@ def compare(X: Any, y: ArrayLike, *, holdout: float = 0.0, seed: int = 0, **sett
         Parameters of `KernelGradientRegressor` (of labels: `KernelGradientClassifier`), such as `kernel`.
     """
     started = time.perf_counter()
-    check_holdout(holdout)
+    if not 0 <= holdout < 1:
+        raise ValueError(f"holdout must be at least 0 and below 1, got {holdout!r}")
     given = _one_response(y)
     check_consistent_length(X, given)
     if given.dtype.kind in "US" or any(isinstance(value, str) for value in given if given.dtype.kind == "O"):
@@ -150,7 +133,7 @@ def compare(X: Any, y: ArrayLike, *, holdout: float = 0.0, seed: int = 0, **sett
         model = KernelGradientRegressor(random_state=seed, **settings).fit(X[kept], y[kept])
     with warnings.catch_warnings():  # folds are fitted to some rows and thrown away: no doubt of theirs is of interest
         warnings.simplefilter("ignore", TrustWarning)
-        rows = _rows(model, X[kept], y[kept], _Judge(model, X[held], y[held]), seed)
+        rows = _rows(model, X[kept], y[kept], X[held], y[held], seed)
     return Comparison(tuple(rows), model, len(kept), len(held), time.perf_counter() - started)
 
 
@@ -165,16 +148,23 @@ def _one_response(y: ArrayLike) -> Array:
     return values
 
 
-def _rows(model: Model, X: Array, y: Array, judge: _Judge, seed: int) -> list[Row]:
-    path, sigma = model.path_, model.noise_std_ / model.path_.scale
-    used = fitted_of(model).to_features(X)
-    rows = []
-    for name, rule in RULES.items():
-        stop = _held_out_stop(model, used, y) if name == "holdout" else as_rule(rule).select(path, sigma)
-        # What the model itself was stopped by also saw which rows repeat.
-        stop = model.stop_ if name == "prudent" else stop
-        rows.append(judge.row(name, stop, path, fits=2 * (name == "holdout")))
-    ridge = path.along(Ridge())
-    stop = stop_at(ridge.filter, cross_validated_ridge(model, used, y, seed), Reason.MINIMUM)
-    rows.append(judge.row(RIDGE, stop, ridge, fits=_FOLDS))
-    return rows
+def _rows(model: Model, X: Array, y: Array, held_X: Array, held_y: Array, seed: int) -> list[Row]:
+    def judged(rule: str, path: Path, choose: Callable[[], Stop], fits: int = 0) -> Row:
+        begun = time.perf_counter()
+        stop = choose()
+        seconds, at, loo = time.perf_counter() - begun, float(stop.step_sum), rmse_leave_one_out(path, stop.step_sum)
+        held = float(_rmse(predict_at(model, held_X, at, path), held_y)) if len(held_y) else None
+        freedom, left_out = float(path.degrees_of_freedom(at)), None if loo is None else float(loo)
+        return Row(rule, path.filter.name, stop.iteration, at, stop.reason.name, freedom, left_out, held, seconds, fits)
+
+    path, ridge, used = model.path_, model.path_.along(Ridge()), fitted_of(model).to_features(X)
+    sigma = model.noise_std_ / path.scale
+    choices: dict[str, Callable[[], Stop]] = {n: partial(as_rule(r).select, path, sigma) for n, r in RULES.items()}
+    # What the model itself was stopped by also saw which rows repeat; hold-out reads rows, not a path.
+    choices |= {"prudent": lambda: model.stop_, "holdout": lambda: _held_out_stop(model, used, y)}
+    rows = [judged(name, path, choose, fits=2 * (name == "holdout")) for name, choose in choices.items()]
+
+    def best_ridge() -> Stop:
+        return stop_at(ridge.filter, cross_validated_ridge(model, used, y, seed), Reason.MINIMUM)
+
+    return [*rows, judged(RIDGE, ridge, best_ridge, fits=_FOLDS)]

@@ -102,8 +102,6 @@ class Crossing:
     step_sums: Array
     complexity: Array
     threshold: Array
-    constant: float
-    radius: float | None
     decided: bool
     crosses: float | None
 
@@ -115,19 +113,16 @@ def crossing(of: Chosen, step_sums: Array) -> Crossing:
     fixed = decided and isinstance(rule, Critical) and rule.hilbert_radius != "self"
     constant = SELF_CONSTANT if seen.constant is None else float(seen.constant)
     given = fixed and not isinstance(cast(Critical, rule).hilbert_radius, str)
-    stated = 0.0 if seen.hilbert_radius is None else float(seen.hilbert_radius)
-    density = path.spectrum.bound if given else path.density
-    radius = np.full(step_sums.shape, stated / float(path.scale)) if fixed else None
-    if radius is None:
+    radius: float | Array = (seen.hilbert_radius or 0.0) / float(path.scale)
+    if not fixed:
         radius = np.sqrt(path.squared_hilbert_norm(step_sums))
     with np.errstate(divide="ignore", invalid="ignore"):
         threshold = radius / (constant * of.sigma * step_sums)
     crosses = of.stop.step_sum if decided else None
     if not decided and of.sigma > 0 and not isinstance(path.filter, NuMethod):
         crosses = Critical(hilbert_radius="self").select(path, of.sigma).step_sum
-    complexity = local_complexity_of(density, 1 / np.sqrt(step_sums))
-    stated_radius = stated if fixed else None
-    return Crossing(step_sums, complexity, threshold, constant, stated_radius, decided, crosses)
+    complexity = local_complexity_of(path.spectrum.bound if given else path.density, 1 / np.sqrt(step_sums))
+    return Crossing(step_sums, complexity, threshold, decided, crosses)
 
 
 # ---- risk estimates ---------------------------------------------------------------------------------------------
@@ -183,37 +178,31 @@ def stops(of: Chosen) -> dict[str, Stop]:
 # ---- the estimate anywhere, at any stop -------------------------------------------------------------------------
 
 
-def directions(model: Model, X: Array) -> tuple[Array, Array]:
-    """psi (m, k) with f(x) = offset + scale (linear_part(x) + sum_j weight_j c_j psi_j(x)), and what lies outside.
+def directions(model: Model, X: Array) -> Array:
+    """psi (m, k) with f(x) = offset + scale (linear_part(x) + sum_j weight_j c_j psi_j(x)).
 
-    Without a linear part the variance of f(x) is sigma^2 (sum_j weight_j^2 psi_j^2 + step_sum^2 outside + 1/n for an
-    intercept).
+    Where all eigenpairs are known and there is no linear part, the variance of f(x) is
+    sigma^2 (sum_j weight_j^2 psi_j^2 + 1/n for an intercept).
     """
-    fitted, path = fitted_of(model), model.path_
-    spread = fitted.spread
+    fitted, path, spread = fitted_of(model), model.path_, fitted_of(model).spread
     n, used = path.n_samples, fitted.to_features(np.asarray(X))
     if spread is not None:
         features = spread.landmarks.features(used).astype(np.float64) - spread.mean
-        return features @ spread.rotation * np.sqrt(path.spectrum.eigenvalues / n), np.zeros(len(used))
+        return cast(Array, features @ spread.rotation * np.sqrt(path.spectrum.eigenvalues / n))
     basis = path.spectrum.basis
     assert basis is not None
-    cross = CrossKernel(model.kernel_, used, model.X_fit_)
-    psi, outside = np.empty((len(used), basis.width)), np.zeros(len(used))
+    cross, psi = CrossKernel(model.kernel_, used, model.X_fit_), np.empty((len(used), basis.width))
     for rows in WHOLE_ROWS.rows(*cross.shape):
         block = fitted.centred_block(used[rows], cross.tile(rows).astype(np.float64))
-        inside = basis.coordinates(block.T).T
-        psi[rows] = inside / n
-        if not path.spectrum.complete:
-            left = np.einsum("ij,ij->i", block, block) - np.einsum("ij,ij->i", inside, inside)
-            outside[rows] = np.maximum(left, 0.0) / n**2
-    return psi, outside
+        psi[rows] = basis.coordinates(block.T).T / n
+    return psi
 
 
 def mean_directions(model: Model, parts: Array) -> Array:
     """psi averaged over the rows of each part, (p, k) from (p, b, d): kernels are averaged before they are turned."""
     fitted, path = fitted_of(model), model.path_
     if fitted.spread is not None or path.spectrum.basis is None:
-        return np.stack([directions(model, part)[0].mean(axis=0) for part in parts])
+        return np.stack([directions(model, part).mean(axis=0) for part in parts])
     means = []
     for part in parts:
         used = fitted.to_features(part)

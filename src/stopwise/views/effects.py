@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
+from scipy.ndimage import convolve1d
+from scipy.spatial.distance import cdist
 
 from stopwise._support.arrays import Array
+from stopwise._support.memory import row_tiles
 from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.estimators.prediction.host import predict_rows
 from stopwise.estimators.prediction.interval_calibration import has_intervals
@@ -27,6 +30,7 @@ _BACKGROUND, _ENTRIES = 40, 20_000_000
 _CELLS = 14
 """Places along each side of a heat map."""
 LEVEL = 0.9
+"""Of the intervals that are drawn."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +87,7 @@ def effect(model: Model, rows: ShownRows, column: SourceColumn) -> Effect:
     flat = changed.reshape(-1, changed.shape[-1])
     shape = (len(positions.at), len(some), -1)
     means = predictor(model)(flat).reshape(shape).mean(axis=1)
-    level = level_for(model)
-    halves = None
+    level, halves = level_for(model), None
     if level is not None:
         used = cast(Fitted, fitted_of(model)).to_features(flat)
         halves = model.uncertainty().half_width(used, level, "mean").reshape(shape).mean(axis=1)
@@ -115,19 +118,13 @@ def _with_neighbours(counts: Array, positions: Positions, axis: int) -> Array:
     """Counts that include the cells on both sides along a column that is a line; levels have no neighbours."""
     if positions.labels is not None:
         return counts
-    padded = np.insert(np.insert(counts, 0, 0, axis=axis), counts.shape[axis] + 1, 0, axis=axis)
-    size = counts.shape[axis]
-    return cast(Array, sum(padded.take(range(i, i + size), axis=axis) for i in range(3)))
+    return cast(Array, convolve1d(counts, np.ones(3, dtype=np.int64), axis=axis, mode="constant"))
 
 
 def _nearest(column: SourceColumn, positions: Positions, rows: Array) -> Array:
     """The position nearest to each row, each feature in units of its spread over the positions."""
     spread = np.ptp(positions.features, axis=0)
-    block = rows[:, list(column.features)] / np.where(spread > 0, spread, 1.0)
-    places = positions.features / np.where(spread > 0, spread, 1.0)
-    best, nearest = np.full(len(rows), np.inf), np.zeros(len(rows), dtype=np.int64)
-    for i, place in enumerate(places):
-        distance = ((block - place) ** 2).sum(axis=1)
-        nearest[distance < best] = i
-        best = np.minimum(best, distance)
-    return nearest
+    unit = np.where(spread > 0, spread, 1.0)
+    block, places = rows[:, list(column.features)], positions.features / unit
+    parts = row_tiles(len(block), places.size)
+    return np.concatenate([cdist(block[part] / unit, places, "sqeuclidean").argmin(axis=1) for part in parts])

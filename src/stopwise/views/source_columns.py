@@ -41,9 +41,8 @@ class SourceColumn:
     @property
     def axis(self) -> str:
         """What an axis along it is called."""
-        return (
-            f"{self.name} (year)" if isinstance(self.encoding, Dates) and "trend" in self.encoding.parts else self.name
-        )
+        years = isinstance(self.encoding, Dates) and "trend" in self.encoding.parts
+        return f"{self.name} (year)" if years else self.name
 
     def positions(self, rows: Array, count: int) -> Positions:
         """Levels for a column that has a few; else `count` places between its 1% and 99% quantiles."""
@@ -58,9 +57,7 @@ class SourceColumn:
         gap = np.zeros((1, block.shape[1] - 1))
         if different.size <= _DOTS:
             boolean = isinstance(self.encoding, Numbers) and self.encoding.boolean
-            labels = (
-                tuple("true" if v else "false" for v in different) if boolean else tuple(f"{v:g}" for v in different)
-            )
+            labels = tuple(("true" if value else "false") if boolean else f"{value:g}" for value in different)
             return Positions(_beside(different, gap), np.arange(different.size, dtype=np.float64), labels)
         low, high = np.quantile(values, [0.01, 0.99])
         at = np.linspace(low, high, count)

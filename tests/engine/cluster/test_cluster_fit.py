@@ -16,6 +16,7 @@ import stopwise as sw
 from stopwise.cli.out_of_core import fit_folder
 from stopwise.engine.cluster.chunks import PartitionError
 from stopwise.engine.cluster.cluster_operator import ChunkedGram
+from stopwise.estimators.fitted import fitted_of
 from stopwise.tables import Roles
 
 pytest.importorskip("distributed", reason='needs the dask extra: pip install "stopwise[dask]"')
@@ -258,12 +259,12 @@ def test_chunks_that_do_not_match_say_so(client):
 def test_a_folder_is_fitted_like_its_rows_in_memory(client, tmp_path, kind):
     write_folder(tmp_path, kind)
     covariates, y = data(9)
-    fitted = fit_folder(sw.KernelGradientRegressor(KERNEL, solver="dask", n_landmarks=40), tmp_path, Roles("y"))
+    model = fit_folder(sw.KernelGradientRegressor(KERNEL, solver="dask", n_landmarks=40), tmp_path, Roles("y"))
     whole = sw.KernelGradientRegressor(KERNEL, solver="nystrom", n_landmarks=40).fit(covariates, y)
-    assert fitted.n_rows == N
-    assert list(fitted.model.feature_names_in_) == NAMES
+    assert fitted_of(model).n_given == N
+    assert list(model.feature_names_in_) == NAMES
     frame = pd.DataFrame(covariates, columns=NAMES)
-    assert np.abs(fitted.model.predict(frame) - whole.predict(covariates)).max() <= 1e-8
+    assert np.abs(model.predict(frame) - whole.predict(covariates)).max() <= 1e-8
 
 
 def command(*words, **settings):

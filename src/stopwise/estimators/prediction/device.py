@@ -41,16 +41,16 @@ def placed(before: OnDevice | None, fitted: Fitted, X: Any, precision: str) -> O
     return before
 
 
-def predict_on(there: OnDevice, X: Any, n_jobs: int | None) -> Any:
+def predict_on(on_device: OnDevice, X: Any, n_jobs: int | None) -> Any:
     """Predictions (m, q): tensors for a tensor, on its device; arrays for an array."""
-    fitted = there.fitted
+    fitted = on_device.fitted
     held = fitted.spread is not None or fitted.path.spectrum.basis is None or fitted.trend is not None
     if held or not has_form(fitted.kernel):
         return like(X, predict_rows(fitted, on_host(X), n_jobs))
-    rows = as_tensor(X, there.device, torch().float64)
-    rows = rows if fitted.features is None else rows[:, as_tensor(fitted.features, there.device)]
+    rows = as_tensor(X, on_device.device, torch().float64)
+    rows = rows if fitted.features is None else rows[:, as_tensor(fitted.features, on_device.device)]
     fitted.kernel.check(rows)
-    return like(X, there.values(rows))
+    return like(X, on_device.values(rows))
 
 
 def take_new_tensor(fitted: LearnedFunction, X: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise._support.memory import spans
 from stopwise._support.threads import blas_threads, has_room, limit_of, thread_count, threads
 from stopwise.engine.line.repeated_solves import values_at
 from stopwise.engine.solvers.line_solver import on_the_line
@@ -27,12 +28,7 @@ class Tile:
 
     def rows(self, n_rows: int, n_columns: int) -> list[slice]:
         """New rows in parts."""
-        step = max(1, self.entries // max(min(n_columns, self.columns), 1))
-        return [slice(first, min(first + step, n_rows)) for first in range(0, n_rows, step)]
-
-    def parts(self, n_columns: int) -> list[slice]:
-        """Training rows in parts."""
-        return [slice(first, first + self.columns) for first in range(0, n_columns, self.columns)]
+        return list(spans(n_rows, max(1, self.entries // max(min(n_columns, self.columns), 1))))
 
 
 CACHED = Tile()
@@ -97,7 +93,7 @@ def reduce_in_tiles(
 
     def fill(rows: slice) -> None:
         product = np.zeros((rows.stop - rows.start, *weights.shape[1:]))
-        for columns in tile.parts(len(training)):
+        for columns in spans(len(training), tile.columns):
             product += cross.tile(rows, columns) @ weights[columns]
         out[rows] = reduce(rows, product)
 

@@ -19,7 +19,9 @@ import numpy as np
 from scipy.special import logsumexp, ndtr
 
 from stopwise._support.arrays import Array
+from stopwise._support.memory import spans
 from stopwise.estimators.prediction.posterior import Free, Posterior, posterior_of_rows
+from stopwise.estimators.prediction.training_range import outside
 from stopwise.kernels import Gaussian, Kernel, Laplace, Matern
 from stopwise.kernels.base import parts
 from stopwise.kernels.gradients import median_distance
@@ -29,18 +31,22 @@ from stopwise.sample import look_at_features, make_sample
 from stopwise.selection.candidates import MAX_RATIO
 
 SAMPLE_ROWS = 200
+"""Places that stand for all rows: the matrices of 33 kernels are decomposed on them, in milliseconds each."""
 _KERNELS: tuple[Stationary, ...] = (Gaussian(), Matern(), Laplace())
 _LENGTHS = tuple(2.0**power for power in range(-4, 7))
 """In units of the median distance between rows, in the metric of the fit's own kernel: equally likely before."""
 _READINGS = 40
 """Penalties tried for each, equally likely on the log scale: from a hundredth of what the data can see."""
 _ROWS_PER_SLOPE = 5
+"""Slopes are left free where there are so many places for each."""
 _KEPT = 0.999
 """Of the probability; the least likely models are left out."""
 _NEGLIGIBLE = 0.05
 """A sample that is a smaller share of the table says nothing of how kernels differ on all of it: nearly nowhere."""
 _TILE = 512
+"""New rows that all models are asked about at once: 0.8 MB of kernel entries with a sample."""
 _HALVINGS = 40
+"""Of the bracket of a half-width: 2^-40 of it is left."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +154,7 @@ class OtherKernels:
         """
         share, out = self.own.posterior.free.total / self.sample.n_observations, np.zeros((2, len(new)))
         if share >= _NEGLIGIBLE:
-            for part in _tiles(new):
+            for part in spans(len(new), _TILE):
                 deviations = np.hstack([model.deviations(new[part]) for model in self.models])
                 out[0, part] = share * (self._gaps(new[part]) ** 2 @ self._shares)
                 out[1, part] = share * (deviations**2 @ self._shares)
@@ -157,7 +163,7 @@ class OtherKernels:
     def half_width(self, new: Array, level: float, noise_std: Array) -> Array:
         """Half of the interval around the fit that holds the mixture's probability `level`, (m,)."""
         out = np.empty(len(new))
-        for part in _tiles(new):
+        for part in spans(len(new), _TILE):
             deviations = np.hstack([model.deviations(new[part]) for model in self.models])
             deviations = np.maximum(np.hypot(deviations, noise_std[part, None]), 1e-300)
             out[part] = _half_widths(self._gaps(new[part]), deviations, self._shares, level)
@@ -182,7 +188,7 @@ class Others:
 
     def outside(self, rows: Array) -> Array:
         """Which rows lie outside the box."""
-        return cast(Array, ((rows < self.box[0]) | (rows > self.box[1])).any(axis=1))
+        return cast(Array, outside(self.box, rows).any(axis=1))
 
     def nearest(self, rows: Array) -> Array:
         """The nearest point of the box."""
@@ -215,10 +221,6 @@ def sample_places(problem: Problem, kernel: Kernel, trend: Trend | None, step_su
 def has_length_scale(kernel: Kernel) -> bool:
     """Whether other length scales can be put in place of a kernel's own."""
     return any(isinstance(part, Stationary) for part in parts(kernel))
-
-
-def _tiles(rows: Array) -> list[slice]:
-    return [slice(first, first + _TILE) for first in range(0, len(rows), _TILE)]
 
 
 def _metric(kernel: Kernel, n_features: int) -> Array:

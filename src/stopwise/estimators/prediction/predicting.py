@@ -45,10 +45,9 @@ class PredictMixin:
         """Predictions k(X, X_fit_) @ dual_coef_ + intercept_, and + X @ linear_coef_ where a linear part was chosen.
 
         With `return_std=True` also the standard deviation of the curve: noise and bias of the estimate, as left-out
-        rows show them; away from the data it tends to the prior's, and further where the
-        kernel was chosen from the data. `interval="new"` adds the noise of a new
-        observation of weight one. Both are half-widths of `predict_interval` at level 0.9 over 1.645; that method is
-        the way to ask for intervals.
+        rows show them; away from the data it tends to the prior's, and further where the kernel was chosen from the
+        data. `interval="new"` adds the noise of a new observation of weight one. Both are half-widths of
+        `predict_interval` at level 0.9 over 1.645; that method is the way to ask for intervals.
         """
         fitted = fitted_of(self)
         flag(return_std, "return_std")

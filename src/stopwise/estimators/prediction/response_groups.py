@@ -42,33 +42,6 @@ class ResponseGroups:
             return torch().cat(list(values), 1)[:, self.order.tolist()]
         return np.concatenate(values, axis=1)[:, self.order]
 
-    # ---- parts of what was learned, put together -------------------------------------------------------------------
-
-    def common(self, read: Read) -> Any:
-        """What is the same for all."""
-        return read(self.fits[0])
-
-    def by_fit(self, read: Read) -> list[Any]:
-        """What a fit has one of: a list with an entry for each response."""
-        return self.in_order([[read(fit)] * len(fit.stops) for fit in self.fits])
-
-    def one_each(self, read: Read) -> list[Any] | None:
-        """What a fit has a list of, with an entry for each response; None where there is none."""
-        lists = [read(fit) for fit in self.fits]
-        return None if any(each is None for each in lists) else self.in_order(lists)
-
-    def numbers(self, read: Read) -> Array:
-        """The same of numbers."""
-        return np.array(self.one_each(read))
-
-    def by_row(self, read: Read) -> Any:
-        """Rows and their weights, one table for all; a list with an entry for each response where rows differ."""
-        rows = [fit.covariates for fit in self.fits]
-        tables = [read(fit) for fit in self.fits]
-        if not all(np.array_equal(rows[0], each) for each in rows[1:]):
-            return self.in_order([[table] * len(fit.stops) for table, fit in zip(tables, self.fits, strict=True)])
-        return rows[0] if tables[0] is rows[0] else self.joined(tables)
-
     @property
     def paths(self) -> list[Path]:
         """The path of each response."""
@@ -83,8 +56,6 @@ class ResponseGroups:
         slopes = [none if fit.slopes is None else fit.slopes for fit, none in zip(self.fits, empty, strict=True)]
         return cast(Array, self.joined(slopes))
 
-    # ---- the same groups elsewhere ----------------------------------------------------------------------------------
-
     def map(self, change: Callable[[Fitted], Fitted]) -> ResponseGroups:
         """Every fit changed."""
         return ResponseGroups(tuple(change(fit) for fit in self.fits), self.columns)
@@ -94,8 +65,41 @@ class ResponseGroups:
         return self.map(Fitted.at_home)
 
 
+# ---- parts of what every group learned, put together ----------------------------------------------------------------
+
 Each: TypeAlias = Callable[[ResponseGroups, Read], Any]
-"""How a part of what every group learned is put together."""
+
+
+def common(groups: ResponseGroups, read: Read) -> Any:
+    """What is the same for all."""
+    return read(groups.fits[0])
+
+
+def by_fit(groups: ResponseGroups, read: Read) -> list[Any]:
+    """What a fit has one of: a list with an entry for each response."""
+    return groups.in_order([[read(fit)] * len(fit.stops) for fit in groups.fits])
+
+
+def one_each(groups: ResponseGroups, read: Read) -> list[Any] | None:
+    """What a fit has a list of, with an entry for each response; None where there is none."""
+    lists = [read(fit) for fit in groups.fits]
+    return None if any(each is None for each in lists) else groups.in_order(lists)
+
+
+def numbers(groups: ResponseGroups, read: Read) -> Array:
+    """The same of numbers."""
+    return np.array(one_each(groups, read))
+
+
+def by_row(groups: ResponseGroups, read: Read) -> Any:
+    """Rows and their weights, one table for all; a list with an entry for each response where rows differ."""
+    rows, tables = [fit.covariates for fit in groups.fits], [read(fit) for fit in groups.fits]
+    if not all(np.array_equal(rows[0], each) for each in rows[1:]):
+        return by_fit(groups, read)
+    return rows[0] if tables[0] is rows[0] else groups.joined(tables)
+
+
+# ---- from an estimator ----------------------------------------------------------------------------------------------
 
 
 def groups_of(model: object) -> ResponseGroups | None:
@@ -115,7 +119,7 @@ def response_names(model: object) -> tuple[str, ...] | None:
     groups = groups_of(model)
     if groups is None:
         return fitted_of(model).response_names
-    names = groups.one_each(lambda fit: fit.response_names)
+    names = one_each(groups, lambda fit: fit.response_names)
     return None if names is None else tuple(names)
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from stopwise._support.arrays import Array
+from stopwise._support.torch import is_tensor, on_host, torch
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
-def feature_range(covariates: Array) -> Array:
-    """Smallest and largest value of each feature, (2, d)."""
+def feature_range(covariates: Any) -> Array:
+    """Smallest and largest value of each feature, (2, d), found where the rows are."""
+    if is_tensor(covariates):
+        return cast(Array, on_host(torch().stack([covariates.amin(0), covariates.amax(0)])))
     return cast(Array, np.stack([covariates.min(axis=0), covariates.max(axis=0)]))
 
 
@@ -30,7 +33,7 @@ def outside(ranges: Array, covariates: Array) -> Mask:
     return np.asarray((covariates < ranges[0]) | (covariates > ranges[1]))
 
 
-FEW = 0.01
+_OUTSIDE_SHARE = 0.01
 """Share of rows that may lie a little outside without a word."""
 
 
@@ -51,7 +54,7 @@ def extrapolation(
     if not rows:
         return None
     far = (covariates < ranges[0] - gaps) | (covariates > ranges[1] + gaps)
-    if rows <= FEW * len(covariates) and not far.any():
+    if rows <= _OUTSIDE_SHARE * len(covariates) and not far.any():
         return None
     columns = np.flatnonzero(beyond.any(axis=0))
     shown = ", ".join(f"{str(names[j])[:60]!r}" if names is not None else str(j) for j in columns[:5])

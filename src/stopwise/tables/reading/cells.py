@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 
 import numpy as np
@@ -130,28 +129,21 @@ _YEAR, _SHORT = r"(?P<y>\d{4})", r"(?P<y>\d{4}|\d{2})"
 _MONTH, _DAY, _WORD = r"(?P<m>\d{1,2})", r"(?P<d>\d{1,2})", r"(?P<m>[A-Za-z]{3,9})\.?"
 
 
-@dataclass(frozen=True)
-class DateFormat:
-    """One way of writing dates."""
-
-    name: str
-    pattern: re.Pattern[str]
-
-    def iso(self, cell: str) -> str | None:
-        """The date as ISO 8601 text (wall clock; a zone is left aside), or None where the cell is no such date."""
-        found = self.pattern.fullmatch(cell)
-        if found is None:
-            return None
-        part = found.groupdict()
-        month = part.get("m") or str(3 * int(part.get("quarter") or 1) - 2)
-        number = month if month.isdigit() else _MONTHS.get(month.lower())
-        if number is None:
-            return None
-        year, day = _full_year(part["y"]), int(part.get("d") or 1)
-        try:
-            return f"{dt.date(int(year), int(number), day).isoformat()}{_clock(part)}"
-        except ValueError:  # such as 31 February
-            return None
+def iso_date(form: re.Pattern[str], cell: str) -> str | None:
+    """A date written in this form as ISO 8601 text (wall clock; a zone is left aside); None for any other cell."""
+    found = form.fullmatch(cell)
+    if found is None:
+        return None
+    part = found.groupdict()
+    month = part.get("m") or str(3 * int(part.get("quarter") or 1) - 2)
+    number = month if month.isdigit() else _MONTHS.get(month.lower())
+    if number is None:
+        return None
+    year, day = _full_year(part["y"]), int(part.get("d") or 1)
+    try:
+        return f"{dt.date(int(year), int(number), day).isoformat()}{_clock(part)}"
+    except ValueError:  # such as 31 February
+        return None
 
 
 def _full_year(text: str) -> str:
@@ -168,23 +160,19 @@ def _clock(part: dict[str, str | None]) -> str:
     return f"T{hour:02d}:{part['M']}:{(part.get('S') or '00').replace(',', '.')}"
 
 
-def _format(name: str, day: str) -> DateFormat:
-    return DateFormat(name, re.compile(day + _TIME, re.ASCII))
-
-
 DATE_FORMATS = {
-    made.name: made
-    for made in [
-        _format("year-month-day", rf"{_YEAR}(?P<sep>[-/.]){_MONTH}(?P=sep){_DAY}"),
-        _format("month/day/year", rf"{_MONTH}(?P<sep>[-/]){_DAY}(?P=sep){_SHORT}"),
-        _format("day/month/year", rf"{_DAY}(?P<sep>[-/.]){_MONTH}(?P=sep){_SHORT}"),
-        _format("day month-name year", rf"(?:[A-Za-z]{{3,9}},?\s)?{_DAY}[-/. ]?\s?{_WORD}[-/. ,]?\s?{_SHORT}"),
-        _format("month-name day, year", rf"{_WORD}\s{_DAY},?\s{_SHORT}"),
-        _format("yearmonthday", r"(?P<y>(?:19|20)\d{2})(?P<m>0[1-9]|1[0-2])(?P<d>0[1-9]|[12]\d|3[01])"),
-        _format("year-month", rf"{_YEAR}[-/]{_MONTH}"),
-        _format("year quarter", rf"{_YEAR}[-/ ]?[Qq](?P<quarter>[1-4])"),
-        _format("quarter year", rf"[Qq](?P<quarter>[1-4])[-/ ]?{_YEAR}"),
-    ]
+    name: re.compile(day + _TIME, re.ASCII)
+    for name, day in {
+        "year-month-day": rf"{_YEAR}(?P<sep>[-/.]){_MONTH}(?P=sep){_DAY}",
+        "month/day/year": rf"{_MONTH}(?P<sep>[-/]){_DAY}(?P=sep){_SHORT}",
+        "day/month/year": rf"{_DAY}(?P<sep>[-/.]){_MONTH}(?P=sep){_SHORT}",
+        "day month-name year": rf"(?:[A-Za-z]{{3,9}},?\s)?{_DAY}[-/. ]?\s?{_WORD}[-/. ,]?\s?{_SHORT}",
+        "month-name day, year": rf"{_WORD}\s{_DAY},?\s{_SHORT}",
+        "yearmonthday": r"(?P<y>(?:19|20)\d{2})(?P<m>0[1-9]|1[0-2])(?P<d>0[1-9]|[12]\d|3[01])",
+        "year-month": rf"{_YEAR}[-/]{_MONTH}",
+        "year quarter": rf"{_YEAR}[-/ ]?[Qq](?P<quarter>[1-4])",
+        "quarter year": rf"[Qq](?P<quarter>[1-4])[-/ ]?{_YEAR}",
+    }.items()
 }
 """By name, in order of preference; where month and day could be either, the file's other habits decide."""
 
@@ -202,7 +190,8 @@ def parse_dates(cells: Sequence[str], how: str) -> npt.NDArray[np.datetime64] | 
             if found is not None:
                 return found
         return None
-    return _parsed_dates(cells, DATE_FORMATS[how].iso if how in DATE_FORMATS else partial(_by_pattern, how))
+    known = how in DATE_FORMATS
+    return _parsed_dates(cells, partial(iso_date, DATE_FORMATS[how]) if known else partial(_by_pattern, how))
 
 
 def _parsed_dates(cells: Sequence[str], iso: Callable[[str], str | None]) -> npt.NDArray[np.datetime64] | None:
@@ -224,9 +213,9 @@ def _parsed_dates(cells: Sequence[str], iso: Callable[[str], str | None]) -> npt
         return None
 
 
-def _first_iso(forms: Sequence[DateFormat], cell: str) -> str | None:
+def _first_iso(forms: Sequence[re.Pattern[str]], cell: str) -> str | None:
     """By the first of some formats that a cell is written in."""
-    return next((iso for form in forms if (iso := form.iso(cell)) is not None), None)
+    return next((iso for form in forms if (iso := iso_date(form, cell)) is not None), None)
 
 
 def _by_pattern(pattern: str, cell: str) -> str | None:

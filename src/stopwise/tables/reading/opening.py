@@ -22,6 +22,7 @@ from stopwise.tables.names import shown
 from stopwise.tables.table import TableError
 
 BLOCK = 1 << 20
+"""Bytes read at a time."""
 UNPACKED, RATIO = 1 << 28, 500
 """A compressed table may unpack to so many bytes (256 MiB), or to so many times its size: deflate reaches about 1,000
 on a file of one repeated byte, and text of numbers stays below 20."""

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from stopwise._support.optional import arrow
 from stopwise.tables.column_types import ColumnType, Reading
 from stopwise.tables.encodings import as_text
@@ -17,7 +15,7 @@ from stopwise.tables.frames import as_table
 from stopwise.tables.names import shown
 from stopwise.tables.reading.opening import RATIO, UNPACKED, plain_errors
 from stopwise.tables.reading.text_source import BATCH, check_names
-from stopwise.tables.table import Column, Kind, Table, TableError, Values
+from stopwise.tables.table import Column, Kind, Table, TableError, empty_column
 
 MAGIC = b"PAR1"
 
@@ -73,10 +71,7 @@ def _fitting(column: Column, kind: Kind, name: str) -> Column:
     if column.kind is kind or kind is Kind.EMPTY or {column.kind, kind} == {Kind.NUMBER, Kind.BOOLEAN}:
         return column
     if column.missing.all():
-        nothing: Values = np.full(len(column), np.nan)
-        if kind is Kind.TEXT:
-            nothing = np.full(len(column), None, dtype=object)
-        return Column(kind, np.full(len(column), "NaT", "datetime64[us]") if kind is Kind.DATE else nothing)
+        return empty_column(kind, len(column))
     if kind is Kind.TEXT:
         return as_text(column)
     raise TableError(f"the column '{shown(name)}' must hold {kind.value}, but it holds {column.kind.value}")

@@ -11,6 +11,7 @@ from typing import TextIO, TypeAlias
 from stopwise.tables.table import TableError
 
 _CELL_LIMIT = 1 << 30
+"""Characters of a cell: as many as fit in memory."""
 Row: TypeAlias = list[str]
 
 
@@ -51,10 +52,5 @@ def _by_blanks(text: TextIO, quote: str) -> Iterator[tuple[int, Row]]:
     mark = re.escape(quote or "\0")
     field = re.compile(rf"{mark}((?:[^{mark}]|{mark}{mark})*){mark}(?=\s|$)|(\S+)")
     for number, line in enumerate(text, start=1):
-        yield (
-            number,
-            [
-                found[1].replace(2 * quote, quote) if found[1] is not None else found[2]
-                for found in field.finditer(line)
-            ],
-        )
+        found = field.finditer(line)
+        yield number, [one[2] if one[1] is None else one[1].replace(2 * quote, quote) for one in found]

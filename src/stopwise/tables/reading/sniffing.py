@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from stopwise.tables.names import shown
-from stopwise.tables.reading.cells import DATE_FORMATS, GAPS, MISSING_MARKS, as_number
+from stopwise.tables.reading.cells import DATE_FORMATS, GAPS, MISSING_MARKS, as_number, iso_date
 from stopwise.tables.reading.opening import BLOCK, opened
 from stopwise.tables.reading.records import Layout, Row, records
 from stopwise.tables.table import TableError
@@ -276,7 +276,7 @@ def find_decimal(cells: Iterator[str]) -> str:
 def _is_typed(cell: str, decimal: str) -> bool:
     """Whether a cell is a number or a date."""
     return as_number(cell, decimal) is not None or (
-        cell[:1].isdigit() and any(form.iso(cell) is not None for form in DATE_FORMATS.values())
+        cell[:1].isdigit() and any(iso_date(form, cell) is not None for form in DATE_FORMATS.values())
     )
 
 
