@@ -83,14 +83,10 @@ class Blocks:
         path, basis = self.path, self.path.spectrum.basis
         assert basis is not None
         assert path.response is not None
-        vectors, n_rows = basis.vectors, len(path.response)
-        root = np.ones(n_rows) if path.root_weights is None else path.root_weights
-        gain = path.filter.gain(path.spectrum.eigenvalues, np.asarray(step_sum))
-        residual = root * path.residual_rows(np.asarray(step_sum))
-        free = path.fixed
-        if free is None:
-            free = (root / np.sqrt(path.n_samples))[:, None] if path.intercept else np.zeros((n_rows, 0))
-        out = []
+        vectors = basis.vectors
+        gain = path.filter.gain(path.spectrum.eigenvalues, step_sum)
+        residual = np.sqrt(path.row_weights) * path.residual_rows(np.asarray(step_sum))
+        free, out = path.free, []
         for each in self.sets:
             part, fixed = vectors[each.rows], free[each.rows]
             left = np.eye(len(each.rows)) - (part * gain) @ part.T - fixed @ fixed.T
