@@ -14,9 +14,10 @@ from stopwise.engine.landmarks.features import FeatureRows, Landmarks
 from stopwise.filters import SteppedFilter
 from stopwise.path import Path
 from stopwise.rules import Reason, Stop, clock_grid, stop_at
+from stopwise.rules.base import coarse_pass
 
-_AT_ONCE, _COARSE = 17, 8
-"""Readings of one pass, and which of the clock's grid the first pass looks at: every 8th."""
+_AT_ONCE = 17
+"""Readings of one pass after the first: each narrows the bracket eightfold."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def lowest_in_few_passes(path: Path, criterion: Callable[[Array], Array]) -> Sto
     grid = clock_grid(path)
     if path.step_sum_cap == 0 or grid.size < 2:
         return stop_at(path.filter, 0.0, Reason.ZERO)
-    readings = np.unique(np.concatenate([grid[:2], grid[2::_COARSE], grid[-1:]]))
+    readings = coarse_pass(grid)
     values = _finite(criterion(readings))
     best = int(np.argmin(values))
     while True:
