@@ -270,7 +270,7 @@ class Path:
 
     def fit(self, step_sum: Readings = None, *, iteration: Readings = None) -> Array:
         """Fitted values at the training rows: (n,), (g, n), (n, q) or (g, n, q)."""
-        values = self._evaluate(lambda path, sums: path._fit(sums), step_sum, iteration)
+        values = self._evaluate(Path._fit, step_sum, iteration)
         return cast(Array, self.offset + self.scale * (values + self.fixed_part()))
 
     def _rows(self, coefficients: Array) -> Array:
@@ -320,7 +320,7 @@ class Path:
 
     def residual_norm(self, step_sum: Readings = None, *, iteration: Readings = None) -> Array:
         """Root mean square of y - fit, in the units of y."""
-        squared = self._evaluate(lambda path, sums: path.mean_squared_residual(sums), step_sum, iteration)
+        squared = self._evaluate(Path.mean_squared_residual, step_sum, iteration)
         return cast(Array, self.scale * np.sqrt(squared))
 
     def change(self, first: float, last: float) -> Array:
@@ -330,7 +330,7 @@ class Path:
 
     def hilbert_norm(self, step_sum: Readings = None, *, iteration: Readings = None) -> Array:
         """||f||_H of the estimate (intercept aside), in the units of y."""
-        squared = self._evaluate(lambda path, sums: path.squared_hilbert_norm(sums), step_sum, iteration)
+        squared = self._evaluate(Path.squared_hilbert_norm, step_sum, iteration)
         return cast(Array, self.scale * np.sqrt(squared))
 
     # ---- leave-one-out ----------------------------------------------------------------------------------------
@@ -382,7 +382,7 @@ class Path:
         Exact for ridge at a fixed penalty. For the other filters an approximation, within a few percent where few
         degrees of freedom are spent and of no use near interpolation. Infinite where a row is fitted exactly.
         """
-        return cast(Array, self.scale * self._evaluate(lambda p, s: p._leave_one_out(s), step_sum, iteration))
+        return cast(Array, self.scale * self._evaluate(Path._leave_one_out, step_sum, iteration))
 
     def leave_one_out_error(self, step_sum: ArrayLike) -> Array:
         """Mean squared leave-one-out residual in problem units (rows counted by weight)."""
