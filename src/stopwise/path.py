@@ -144,6 +144,11 @@ class Path:
             return cast(Array, self.root_weights**2)
         return np.ones(1 if self.spectrum.basis is None else len(self.spectrum.basis.rows))
 
+    @property
+    def row_counts(self) -> Array:
+        """How many observations each row stands for."""
+        return np.ones(len(self.row_weights)) if self.counts is None else self.counts
+
     def column(self, index: int) -> Path:
         """The path of one of several response vectors."""
         if not 0 <= index < self.n_responses:
@@ -351,8 +356,7 @@ class Path:
         if basis is None:
             raise ValueError("leverages need eigenvectors")
         values, sums = spectrum.eigenvalues, np.asarray(step_sum, dtype=np.float64)
-        counts = np.ones(len(self.row_weights)) if self.counts is None else self.counts
-        fixed = (self.free**2).sum(axis=1)
+        counts, fixed = self.row_counts, (self.free**2).sum(axis=1)
         if self._square:
             left = basis.squared(self.filter.shrinkage(values, sums).T).T + (counts - 1.0 - fixed)
         else:

@@ -107,9 +107,8 @@ def test_a_row_that_is_fitted_whatever_it_says_has_an_infinite_error():
         leverage_left=lambda s: np.array([[0.0, 0.0, 0.5]]),
         residual_rows=lambda s: np.array([[0.0, 1.0, 2.0]]),
         root_weights=None,
-        counts=None,
+        row_weights=np.ones(3),
         fixed=None,
-        spectrum=SimpleNamespace(basis=SimpleNamespace(rows=np.empty((3, 3)))),
     )
     assert LeftOut(path)(np.array([1.0])).tolist() == [[math.inf, math.inf, 16.0]]
 

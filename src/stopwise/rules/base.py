@@ -125,10 +125,9 @@ class Stop:
     def beyond_allowance(self) -> bool:
         """Whether the error at the stop is above the smallest by more than the allowance."""
         seen = self.evidence
-        if None in (seen.criterion, seen.lowest, seen.standard_error, seen.allowance):
+        if seen.criterion is None or seen.lowest is None or seen.standard_error is None or seen.allowance is None:
             return False
-        above = cast(float, seen.criterion) - cast(float, seen.lowest)
-        return above > (1 + 1e-6) * cast(float, seen.allowance) * cast(float, seen.standard_error)
+        return seen.criterion - seen.lowest > (1 + 1e-6) * seen.allowance * seen.standard_error
 
     @property
     def crossing(self) -> float:

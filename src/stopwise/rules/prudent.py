@@ -50,17 +50,9 @@ class LeftOut:
     path: Path
 
     @property
-    def _rows(self) -> Array:
-        return np.ones(len(cast(Any, self.path.spectrum.basis).rows))
-
-    @property
     def _weights(self) -> Array:
-        given = self.path.root_weights
-        return self._rows if given is None else left_out_weights(given**2, self.path.counts)
-
-    @property
-    def _counts(self) -> Array:
-        return self._rows if self.path.counts is None else self.path.counts
+        weights = self.path.row_weights
+        return weights if self.path.root_weights is None else left_out_weights(weights, self.path.counts)
 
     @cached_property
     def _share(self) -> float:
@@ -73,7 +65,7 @@ class LeftOut:
         with np.errstate(divide="ignore", invalid="ignore"):
             errors = np.where(left > _LEAST_LEFT, self._weights * (residual / left) ** 2, np.inf)
         if self.path.fixed is not None:
-            errors[:, (self.path.fixed**2).sum(axis=1) >= (1 - _LEAST_LEFT) * self._counts] = 0.0
+            errors[:, (self.path.fixed**2).sum(axis=1) >= (1 - _LEAST_LEFT) * self.path.row_counts] = 0.0
         return cast(Array, errors)
 
     def mean(self, step_sums: Array) -> Array:
@@ -86,7 +78,7 @@ class LeftOut:
 
         The standard error is that of all rows, of which those at hand may be a sample.
         """
-        n, counts = self._share * self.path.n_samples, self._counts
+        n, counts = self._share * self.path.n_samples, self.path.row_counts
         above, spread = [], []
         for some in row_tiles(len(step_sums), counts.size):
             gap = (self(step_sums[some]) - best) / counts
