@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 import numpy as np
@@ -430,6 +430,6 @@ def as_noise(noise_std: object) -> NoiseEstimator:
         names = ", ".join(f'"{name}"' for name in _NAMED)
         got = f"{noise_std!r}{did_you_mean(noise_std, _NAMED)}"
         raise ValueError(f"noise_std must be a positive number, one of {names}, or a sw.noise instance; got {got}")
-    if isinstance(noise_std, Real) and not isinstance(noise_std, bool):
-        return Known(cast(float, noise_std))
+    if is_number(noise_std):
+        return Known(noise_std)
     raise TypeError(f"noise_std must be a number, a name or a sw.noise instance; got {type(noise_std).__name__}")

@@ -23,7 +23,7 @@ from stopwise.spectrum import Density, Spectrum
 
 _SMALLEST = 1e-280
 """A largest eigenvalue below this would send the clock beyond what a float holds."""
-_SATURATED = 1e-10
+SATURATED = 1e-10
 """Leverages closer to 1 than this leave no residual to divide by."""
 UNSURE = 0.01
 """Share of the degrees of freedom left over, below which an unfinished spectrum knows it no better than its error."""
@@ -378,7 +378,7 @@ class Path:
     def _leave_one_out(self, sums: Array) -> Array:
         left, residual = self.beside_responses(self.leverage_left(sums)), self.residual_rows(sums)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return cast(Array, np.where(left > self._least_left(_SATURATED), residual / left, np.inf))
+            return cast(Array, np.where(left > self._least_left(SATURATED), residual / left, np.inf))
 
     def leave_one_out(self, step_sum: Readings = None, *, iteration: Readings = None) -> Array:
         """Leave-one-out residuals y_i - f_(-i)(x_i) in the units of y, by the leverage shortcut.

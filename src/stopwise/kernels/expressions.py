@@ -144,6 +144,10 @@ def apart(left: Tensor, right: Tensor) -> Tensor:
     return out
 
 
+LARGEST_GROWTH = 1e30
+"""Bound on a `Growth` on a device: the exponential beside it has vanished in float32 long before."""
+
+
 @dataclass(frozen=True)
 class Growth(Term):
     """prod_j (1 + rate a_j), a_j the absolute differences that `leaf` adds up; computed beside it, given with it."""

@@ -16,12 +16,10 @@ from stopwise._support.memory import row_tiles
 from stopwise._support.minimum import lowest_on_log_scale
 from stopwise.copies import left_out_weights
 from stopwise.filters import Ridge
-from stopwise.path import Path
+from stopwise.path import SATURATED, Path
 from stopwise.rules.base import Data, Reason, Rule, Stop, clock_grid, coarse_pass, stop_at
 from stopwise.rules.critical import Critical
 
-_LEAST_LEFT = 1e-10
-"""A row of which less than this share is left after its own fit tells nothing."""
 CEILING = 1e12
 """The largest inverse penalty looked at, times the kernel's mean diagonal: a thousand times float64's rounding of the
 matrix, so that left-out errors there are good to a thousandth. Data free of noise are predicted better up to here."""
@@ -63,9 +61,9 @@ class LeftOut:
         """Squared errors times what they count for, (g, rows)."""
         left, residual = self.path.leverage_left(step_sums), self.path.residual_rows(step_sums)
         with np.errstate(divide="ignore", invalid="ignore"):
-            errors = np.where(left > _LEAST_LEFT, self._weights * (residual / left) ** 2, np.inf)
+            errors = np.where(left > SATURATED, self._weights * (residual / left) ** 2, np.inf)
         if self.path.fixed is not None:
-            errors[:, (self.path.fixed**2).sum(axis=1) >= (1 - _LEAST_LEFT) * self.path.row_counts] = 0.0
+            errors[:, (self.path.fixed**2).sum(axis=1) >= (1 - SATURATED) * self.path.row_counts] = 0.0
         return cast(Array, errors)
 
     def mean(self, step_sums: Array) -> Array:

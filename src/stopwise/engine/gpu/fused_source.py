@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from stopwise.kernels.expressions import AbsoluteDistance, Dot, Growth, Ops, SquaredDistance, Term
+from stopwise.kernels.expressions import LARGEST_GROWTH, AbsoluteDistance, Dot, Growth, Ops, SquaredDistance, Term
 from stopwise.kernels.forms import Form
 
 RESIDENT = 352
@@ -21,8 +21,6 @@ STREAM = 64
 """Entries of a streamed row that are loaded at a time."""
 UNROLLED = 32
 """Differences of up to this many features are written out one by one; of more, in a loop."""
-_LARGEST = 1e30
-"""Bound on a product of factors 1 + s: the exponential beside it has vanished in float32 long before."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +181,7 @@ class _Writer:
         if growth:
             lines.append(f"g{g} += g{g} * (z * {growth.rate!r})")
             if bound:
-                lines.append(f"g{g} = tl.minimum(g{g}, {_LARGEST!r})")
+                lines.append(f"g{g} = tl.minimum(g{g}, {LARGEST_GROWTH!r})")
         return lines
 
     def _streamed(self, g: int) -> list[str]:

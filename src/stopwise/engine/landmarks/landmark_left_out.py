@@ -12,7 +12,7 @@ from stopwise._support.memory import row_tiles
 from stopwise._support.minimum import log_vertex
 from stopwise.engine.landmarks.features import FeatureRows, Landmarks
 from stopwise.filters import SteppedFilter
-from stopwise.path import Path
+from stopwise.path import SATURATED, Path
 from stopwise.rules import Reason, Stop, clock_grid, stop_at
 from stopwise.rules.base import coarse_pass
 
@@ -57,7 +57,7 @@ def left_out_squares(
             leverage *= (weights[rows] if counts is None else weights[rows] / counts[rows])[:, None]
         left = 1 - leverage
         with np.errstate(divide="ignore", invalid="ignore"):
-            squared = np.where(left > 1e-10, residual / left, np.inf) ** 2
+            squared = np.where(left > SATURATED, residual / left, np.inf) ** 2
         total += squared.sum(axis=0) if weights is None else weights[rows] @ squared
     return total
 
