@@ -33,7 +33,6 @@ class Filter(ABC):
     """
 
     name: ClassVar[str]
-    has_steps: ClassVar[bool] = False
     default_constant: ClassVar[float] = TWO_E
     """The constant of the stopping inequality that this filter's own shrinkage bound gives."""
 
@@ -100,8 +99,6 @@ def _checked(eigenvalues: ArrayLike, step_sum: ArrayLike) -> tuple[Array, Array]
 
 class SteppedFilter(Filter):
     """A filter that moves in whole iterations."""
-
-    has_steps: ClassVar[bool] = True
 
     @abstractmethod
     def step_sum(self, iteration: ArrayLike) -> Array:

@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 import numpy as np
@@ -333,12 +333,12 @@ class SpectralTail(_FromPath):
         return tail / (path.n_samples - k - path.n_fixed)
 
 
-def _lowest(path: Path, function: Callable[[float], float]) -> float:
+def _lowest(path: Path, function: Callable[[ArrayLike], Array]) -> float:
     """Where a function of the clock, zero included, is smallest."""
     if path.step_sum_cap == 0:
         return 0.0
     grid = np.append(0.0, np.geomspace(1e-3 / path.spectrum.largest_bound, path.step_sum_cap, 80))
-    return lowest_on_log_scale(grid, np.array([function(float(point)) for point in grid]), function)[0]
+    return lowest_on_log_scale(grid, function(grid), lambda at: float(function(at)))[0]
 
 
 @dataclass(frozen=True)
@@ -349,7 +349,7 @@ class ResidualGCV(_FromPath):
 
     def _path_variance(self, path: Path) -> float:
         ridge = path.along(Ridge())
-        at = np.asarray(_lowest(ridge, lambda step_sum: float(ridge.gcv(np.asarray(step_sum)))))
+        at = _lowest(ridge, ridge.gcv)
         free = ridge.n_samples - float(ridge.degrees_of_freedom(at)) - ridge.n_fixed
         return ridge.n_samples * float(ridge.mean_squared_residual(at)) / max(free, 1e-8 * ridge.n_samples)
 
@@ -361,25 +361,8 @@ class Evidence(_FromPath):
     name: ClassVar[str] = "evidence"
 
     def _path_variance(self, path: Path) -> float:
-        return self.profile(path)[1]
-
-    def variance_at(self, path: Path, ratio: float) -> float:
-        """s^2(q) = (1/n) sum_j ytilde_j^2 / (1 + q lambda_j), problem units; 0 where no degree of freedom is left."""
-        inside = float((path.coefficients**2 / (1 + ratio * path.spectrum.eigenvalues)).sum())
-        free = path.n_samples - path.n_fixed
-        return (inside + float(path.unseen_energy)) / free if free > 0 else 0.0
-
-    def score(self, path: Path, ratio: float) -> float:
-        """Minus twice the profiled log likelihood, up to a constant: n log s^2(q) + sum_j log(1 + q lambda_j)."""
-        free = path.n_samples - path.n_fixed
-        determinant = float(path.density.total(np.log1p(ratio * path.density.values)))
-        return free * math.log(max(self.variance_at(path, ratio), 1e-300)) + determinant
-
-    def profile(self, path: Path) -> tuple[float, float, float]:
-        """The maximising q, its s^2 and the score there (problem units)."""
         nothing = path.spectrum.largest_bound == 0 or float(path.energy) == 0
-        ratio = 0.0 if nothing else _lowest(path, lambda q: self.score(path, q))
-        return ratio, self.variance_at(path, ratio), self.score(path, ratio)
+        return float(path.profiled_variance(0.0 if nothing else _lowest(path, path.evidence)))
 
 
 @dataclass(frozen=True)
@@ -447,6 +430,6 @@ def as_noise(noise_std: object) -> NoiseEstimator:
         names = ", ".join(f'"{name}"' for name in _NAMED)
         got = f"{noise_std!r}{did_you_mean(noise_std, _NAMED)}"
         raise ValueError(f"noise_std must be a positive number, one of {names}, or a sw.noise instance; got {got}")
-    if isinstance(noise_std, Real) and not isinstance(noise_std, bool):
-        return Known(cast(float, noise_std))
+    if is_number(noise_std):
+        return Known(noise_std)
     raise TypeError(f"noise_std must be a number, a name or a sw.noise instance; got {type(noise_std).__name__}")

@@ -11,19 +11,19 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array, ArrayLike
 from stopwise._support.checks import at_least_zero, finite_array, real_array
 from stopwise._support.memory import row_tiles
-from stopwise.filters import Filter, SteppedFilter, as_filter
+from stopwise.filters import Filter, Ridge, SteppedFilter, as_filter
 from stopwise.spectrum import Density, Spectrum
 
 _SMALLEST = 1e-280
 """A largest eigenvalue below this would send the clock beyond what a float holds."""
-_SATURATED = 1e-10
+SATURATED = 1e-10
 """Leverages closer to 1 than this leave no residual to divide by."""
 UNSURE = 0.01
 """Share of the degrees of freedom left over, below which an unfinished spectrum knows it no better than its error."""
@@ -84,7 +84,10 @@ class Path:
         """What was taken out of the responses beside their mean, by row, problem units; 0 without a linear part."""
         if self.fixed is None or self.level is None:
             return 0.0
-        rows = self.fixed @ self.level
+        return self._unweighted(self.fixed @ self.level)
+
+    def _unweighted(self, rows: Array) -> Array:
+        """Values (n, ...) in the coordinates of `response` in those of the responses themselves."""
         return rows if self.root_weights is None else cast(Array, (rows.T / self.root_weights).T)
 
     @property
@@ -140,6 +143,11 @@ class Path:
         if self.root_weights is not None:
             return cast(Array, self.root_weights**2)
         return np.ones(1 if self.spectrum.basis is None else len(self.spectrum.basis.rows))
+
+    @property
+    def row_counts(self) -> Array:
+        """How many observations each row stands for."""
+        return np.ones(len(self.row_weights)) if self.counts is None else self.counts
 
     def column(self, index: int) -> Path:
         """The path of one of several response vectors."""
@@ -241,6 +249,21 @@ class Path:
                 Array, np.where(free > self._least_left(1e-8), self.mean_squared_residual(step_sum) / free**2, np.inf)
             )
 
+    def profiled_variance(self, ratio: ArrayLike) -> Array:
+        """s^2(q) = (1/m) sum_j ytilde_j^2 / (1 + q lambda_j), m = n less what is not penalised; 0 where m is."""
+        free = self.n_samples - self.n_fixed
+        left = Ridge().shrinkage(self.spectrum.eigenvalues, ratio) @ self.coefficients**2 + self.unseen_energy
+        return cast(Array, left / free if free > 0 else np.zeros_like(left))
+
+    def evidence(self, ratio: ArrayLike) -> Array:
+        """-2 log likelihood of y ~ N(0, s^2 (I + q K)), s^2 profiled out, up to a constant.
+
+        m log s^2(q) + sum_j log(1 + q lambda_j).
+        """
+        variance = np.maximum(self.profiled_variance(ratio), np.finfo(float).tiny)
+        determinant = self.density.total(np.log1p(np.asarray(ratio)[..., None] * self.density.values))
+        return cast(Array, (self.n_samples - self.n_fixed) * np.log(variance) + self.beside_responses(determinant))
+
     def _least_left(self, rounding: float) -> float:
         """The smallest share of a row (or of all) that may be left to it: below, a ratio of two such says nothing.
 
@@ -252,7 +275,7 @@ class Path:
 
     def fit(self, step_sum: Readings = None, *, iteration: Readings = None) -> Array:
         """Fitted values at the training rows: (n,), (g, n), (n, q) or (g, n, q)."""
-        values = self._evaluate(lambda path, sums: path._fit(sums), step_sum, iteration)
+        values = self._evaluate(Path._fit, step_sum, iteration)
         return cast(Array, self.offset + self.scale * (values + self.fixed_part()))
 
     def _rows(self, coefficients: Array) -> Array:
@@ -260,9 +283,7 @@ class Path:
         if self.spectrum.basis is None:
             raise ValueError("this path was made from eigenvalues alone: fitted values need eigenvectors")
         flat = coefficients.reshape(len(coefficients), -1)
-        rows = self.spectrum.basis.combine(flat).astype(np.float64)
-        if self.root_weights is not None:
-            rows = rows / self.root_weights[:, None]
+        rows = self._unweighted(self.spectrum.basis.combine(flat).astype(np.float64))
         return rows.reshape(len(rows), *coefficients.shape[1:])
 
     def _by_row(self, factors: Array) -> Array:
@@ -304,7 +325,7 @@ class Path:
 
     def residual_norm(self, step_sum: Readings = None, *, iteration: Readings = None) -> Array:
         """Root mean square of y - fit, in the units of y."""
-        squared = self._evaluate(lambda path, sums: path.mean_squared_residual(sums), step_sum, iteration)
+        squared = self._evaluate(Path.mean_squared_residual, step_sum, iteration)
         return cast(Array, self.scale * np.sqrt(squared))
 
     def change(self, first: float, last: float) -> Array:
@@ -314,7 +335,7 @@ class Path:
 
     def hilbert_norm(self, step_sum: Readings = None, *, iteration: Readings = None) -> Array:
         """||f||_H of the estimate (intercept aside), in the units of y."""
-        squared = self._evaluate(lambda path, sums: path.squared_hilbert_norm(sums), step_sum, iteration)
+        squared = self._evaluate(Path.squared_hilbert_norm, step_sum, iteration)
         return cast(Array, self.scale * np.sqrt(squared))
 
     # ---- leave-one-out ----------------------------------------------------------------------------------------
@@ -335,10 +356,7 @@ class Path:
         if basis is None:
             raise ValueError("leverages need eigenvectors")
         values, sums = spectrum.eigenvalues, np.asarray(step_sum, dtype=np.float64)
-        weights = self.row_weights
-        counts = np.ones(weights.size) if self.counts is None else self.counts
-        fixed = weights / self.n_samples if self.intercept else np.zeros(weights.size)
-        fixed = fixed if self.fixed is None else (self.fixed**2).sum(axis=1)
+        counts, fixed = self.row_counts, (self.free**2).sum(axis=1)
         if self._square:
             left = basis.squared(self.filter.shrinkage(values, sums).T).T + (counts - 1.0 - fixed)
         else:
@@ -355,13 +373,12 @@ class Path:
         """y - f by row in problem units; of a whole basis from S itself, so that a tiny residual keeps its digits."""
         if self.response is None or self._square:
             return self._off_free(self._by_row(self.filter.shrinkage(self.spectrum.eigenvalues, sums)))
-        given = self.response if self.root_weights is None else (self.response.T / self.root_weights).T
-        return cast(Array, given - self._fit(sums))
+        return cast(Array, self._unweighted(self.response) - self._fit(sums))
 
     def _leave_one_out(self, sums: Array) -> Array:
         left, residual = self.beside_responses(self.leverage_left(sums)), self.residual_rows(sums)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return cast(Array, np.where(left > self._least_left(_SATURATED), residual / left, np.inf))
+            return cast(Array, np.where(left > self._least_left(SATURATED), residual / left, np.inf))
 
     def leave_one_out(self, step_sum: Readings = None, *, iteration: Readings = None) -> Array:
         """Leave-one-out residuals y_i - f_(-i)(x_i) in the units of y, by the leverage shortcut.
@@ -369,7 +386,7 @@ class Path:
         Exact for ridge at a fixed penalty. For the other filters an approximation, within a few percent where few
         degrees of freedom are spent and of no use near interpolation. Infinite where a row is fitted exactly.
         """
-        return cast(Array, self.scale * self._evaluate(lambda p, s: p._leave_one_out(s), step_sum, iteration))
+        return cast(Array, self.scale * self._evaluate(Path._leave_one_out, step_sum, iteration))
 
     def leave_one_out_error(self, step_sum: ArrayLike) -> Array:
         """Mean squared leave-one-out residual in problem units (rows counted by weight)."""
@@ -394,9 +411,8 @@ class Path:
             raise ValueError(
                 f"truth must be one value per training row, {len(self.spectrum.basis.rows)}; got {values.shape}"
             )
-        root = np.ones(len(values)) if self.root_weights is None else self.root_weights
-        weighted = root * (values - (root**2 @ values) / self.n_samples) if self.intercept else root * values
-        weighted = weighted if self.fixed is None else weighted - self.fixed @ (self.fixed.T @ weighted)
+        weighted = np.sqrt(self.row_weights) * values
+        weighted = weighted - self.free @ (self.free.T @ weighted)
         inside = self.spectrum.basis.coordinates(weighted)
         return inside, max(float(weighted @ weighted - inside @ inside), 0.0)
 
@@ -412,12 +428,7 @@ class Path:
         return cast(Array, at_least_zero(noise_std, "noise_std") ** 2 * spread / self.n_samples)
 
     def risk(
-        self,
-        truth: ArrayLike,
-        noise_std: float,
-        step_sum: Readings = None,
-        *,
-        iteration: Readings = None,
+        self, truth: ArrayLike, noise_std: float, step_sum: Readings = None, *, iteration: Readings = None
     ) -> Array:
         """Mean squared error against the truth at the training rows, averaged over the noise: exact."""
         bias = self.squared_bias(truth, step_sum, iteration=iteration)
@@ -444,19 +455,9 @@ def _readings(given: ArrayLike, name: str) -> Array:
 
 
 def make_path(
-    spectrum: Spectrum,
-    filter: Filter,
-    response: Array,
-    *,
-    intercept: bool = False,
-    root_weights: Array | None = None,
-    fixed: Array | None = None,
-    level: Array | None = None,
-    counts: Array | None = None,
-    scale: PerResponse = 1.0,
-    offset: PerResponse = 0.0,
+    spectrum: Spectrum, filter: Filter, response: Array, *, root_weights: Array | None = None, **settings: Any
 ) -> Path:
-    """A path for responses (n,) or (n, q), already centred if there is an intercept."""
+    """A path for responses (n,) or (n, q), already centred if there is an intercept; `settings` are fields of it."""
     if spectrum.basis is None:
         raise ValueError("a path needs eigenvectors")
     weighted = response if root_weights is None else (response.T * root_weights).T
@@ -465,12 +466,7 @@ def make_path(
         filter=filter.bind(spectrum.largest_bound),
         coefficients=spectrum.basis.coordinates(weighted),
         energy=(weighted**2).sum(axis=0),
-        intercept=intercept,
         root_weights=root_weights,
-        counts=counts,
         response=weighted,
-        fixed=fixed,
-        level=level,
-        scale=scale,
-        offset=offset,
+        **settings,
     )

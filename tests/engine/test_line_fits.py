@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise.engine.line.fits import fit_at, predict_at
+from stopwise.engine.line.fits import fit_at, posterior_variance
 from stopwise.engine.line.merged_rows import merge_rows
+from stopwise.engine.line.repeated_solves import LineProduct
 from stopwise.engine.line.transitions import state_space
 
 KERNELS = [
@@ -65,7 +66,8 @@ def agrees_with_dense(kernel, rng, largest):
     dense = Dense(kernel(x[:, None], x[:, None]), y, weights, penalty, intercept)
     new = rng.random(20)
     mean, variance = dense.predict(kernel(new[:, None], x[:, None]), kernel.diagonal(new[:, None]))
-    prediction = predict_at(rows, space, penalty, new, intercept=intercept)
+    prediction = LineProduct(space, rows.covariate).at(new, fit.dual[:, 0]) + dense.constant
+    spread = posterior_variance(rows, space, penalty, new, intercept=intercept)
     size = np.abs(y).max()
     np.testing.assert_allclose(y - rows.by_row(fit.fitted[:, 0]), dense.residuals, atol=1e-9 * size)
     taken = np.bincount(rows.place_of, weights=dense.leverages)
@@ -74,8 +76,8 @@ def agrees_with_dense(kernel, rng, largest):
     assert fit.log_determinant[0] == pytest.approx(dense.log_determinant, abs=1e-9 * len(x))
     energy = penalty * (y * dense.dual).sum(axis=0)
     np.testing.assert_allclose(fit.scaled_energy()[0], energy, rtol=1e-8, atol=1e-9 * size**2)
-    np.testing.assert_allclose(prediction.mean, mean, atol=1e-9 * size)
-    np.testing.assert_allclose(np.sqrt(prediction.variance), np.sqrt(variance), atol=1e-9)
+    np.testing.assert_allclose(prediction, mean, atol=1e-9 * size)
+    np.testing.assert_allclose(np.sqrt(spread), np.sqrt(variance), atol=1e-9)
     norms = (dense.dual * (kernel(x[:, None], x[:, None]) @ dense.dual)).sum(axis=0)
     np.testing.assert_allclose((fit.dual * fit.fitted).sum(axis=0)[0], norms, rtol=1e-7)
 

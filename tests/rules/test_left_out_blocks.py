@@ -13,7 +13,7 @@ from sklearn.model_selection import cross_val_score
 import stopwise as sw
 from stopwise.filters import Ridge
 from stopwise.rules import DependentRowsWarning
-from stopwise.rules.left_out_blocks import Blocks, Paired, by_label, consecutive
+from stopwise.rules.left_out_blocks import Paired, block_errors, by_label, consecutive
 
 
 def by_hand(kernel, x, y, weights, labels, penalty):
@@ -39,7 +39,7 @@ def test_leaving_out_a_group_equals_fitting_the_others(weighted):
     model = sw.KernelRidgeRegressor(kernel, rule=sw.rules.Fixed(step_sum=50.0), solver="dense").fit(x, y, weights)
     path = model.path_.along(Ridge())
     weights = weights * 60 / weights.sum()
-    errors = Blocks(path, by_label(labels)).errors(50.0) * float(path.scale) ** 2
+    errors = block_errors(path, by_label(labels), np.array([50.0]))[0] * float(path.scale) ** 2
     np.testing.assert_allclose(errors, by_hand(kernel, x, y, weights, labels, 60 / 50.0), rtol=1e-10)
 
 
@@ -59,8 +59,9 @@ def test_the_standard_error_takes_whole_blocks_as_independent():
         warnings.simplefilter("ignore", DependentRowsWarning)
         found = model.fit(x, truth + noise).stop_
     assert found.step_sum < found.evidence.lowest_step_sum
-    fifths = Blocks(model.path_.along(Ridge()), consecutive(np.arange(200), 20))
-    gap = fifths.errors(found.step_sum) - fifths.errors(found.evidence.lowest_step_sum)
+    readings = np.array([found.step_sum, found.evidence.lowest_step_sum])
+    fifths = block_errors(model.path_.along(Ridge()), consecutive(np.arange(200), 20), readings)
+    gap = fifths[0] - fifths[1]
     whole = [sum(gap[i : i + 5]) for i in range(0, 50, 5)]
     by_hand = np.sqrt(10 * np.var(whole)) / 200
     assert found.evidence.standard_error == pytest.approx(by_hand, rel=1e-9)

@@ -9,7 +9,7 @@ from stopwise.selection.choice import roughest_of_the_best
 
 
 def found(states, score):
-    return ScaleFound(states, 1.0, score, 0.0, 0.0, 1.0, 1.0, 300)
+    return ScaleFound(states, 1.0, score, 0.0, 0.0, 1.0, 300)
 
 
 @pytest.mark.parametrize(

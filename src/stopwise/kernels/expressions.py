@@ -97,10 +97,22 @@ class Dot(Term):
 
 
 @dataclass(frozen=True)
-class SquaredDistance(Dot):
-    """factor * |(x - z) / scales|^2 + shift; `origin` is taken off first to keep rounding small."""
+class Distance(Dot):
+    """A leaf of (x - z) / scales that is `shift` where x = z; `origin` is taken off first to keep rounding small."""
 
     scales: tuple[float, ...] = (1.0,)
+
+    @abstractmethod
+    def scaled(self, rows: Tensor, origin: Tensor) -> Tensor:
+        """Rows in units in which the value is a sum over features of a function of their differences, + shift."""
+
+    def diagonal(self, rows: Tensor) -> Tensor:
+        return rows[:, 0] * 0 + self.shift
+
+
+@dataclass(frozen=True)
+class SquaredDistance(Distance):
+    """factor * |(x - z) / scales|^2 + shift."""
 
     def scaled(self, rows: Tensor, origin: Tensor) -> Tensor:
         """(x - origin) sqrt|factor| / scales: the value is sign(factor) times a squared distance of these, + shift."""
@@ -111,15 +123,10 @@ class SquaredDistance(Dot):
         norms = (scaled * scaled).sum(-1) * sign
         return Sides(scaled * (-sign * root_two), scaled * root_two, norms, self.shift)
 
-    def diagonal(self, rows: Tensor) -> Tensor:
-        return rows[:, 0] * 0 + self.shift
-
 
 @dataclass(frozen=True)
-class AbsoluteDistance(Dot):
+class AbsoluteDistance(Distance):
     """factor * sum_j |x_j - z_j| / scales_j + shift: not an inner product, it is summed over the features."""
-
-    scales: tuple[float, ...] = (1.0,)
 
     def scaled(self, rows: Tensor, origin: Tensor) -> Tensor:
         """(x - origin) factor / scales: the value is the sum of absolute differences of these, + shift."""
@@ -128,9 +135,6 @@ class AbsoluteDistance(Dot):
     def sides(self, rows: Tensor, origin: Tensor) -> Sides:
         raise TypeError("a sum of absolute differences has no sides: compute it from `scaled` rows")
 
-    def diagonal(self, rows: Tensor) -> Tensor:
-        return rows[:, 0] * 0 + self.shift
-
 
 def apart(left: Tensor, right: Tensor) -> Tensor:
     """sum_j |x_j - z_j| between rows, a feature at a time: torch's own distances spend a block of threads on a pair."""
@@ -138,6 +142,10 @@ def apart(left: Tensor, right: Tensor) -> Tensor:
     for x, z in zip(left.T, right.T, strict=True):
         out += (x[:, None] - z[None, :]).abs_()
     return out
+
+
+LARGEST_GROWTH = 1e30
+"""Bound on a `Growth` on a device: the exponential beside it has vanished in float32 long before."""
 
 
 @dataclass(frozen=True)

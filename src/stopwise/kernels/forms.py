@@ -152,12 +152,7 @@ def _(kernel: Scaled) -> Form:
 
 
 @form_of.register
-def _(kernel: Sum) -> Form:
+def _(kernel: Sum | Product) -> Form:
     first, second = form_of(kernel.first), form_of(kernel.second)
-    return Form(total(first.term, second.term), rough=first.rough or second.rough)
-
-
-@form_of.register
-def _(kernel: Product) -> Form:
-    first, second = form_of(kernel.first), form_of(kernel.second)
-    return Form(product(first.term, second.term), rough=first.rough or second.rough)
+    join = total if isinstance(kernel, Sum) else product
+    return Form(join(first.term, second.term), rough=first.rough or second.rough)

@@ -70,20 +70,14 @@ def _(kernel: Gaussian, rows: Values, xp: ModuleType) -> tuple[Values, Pullback]
 
 
 @gram_and_pullback.register
-def _(kernel: Laplace, rows: Values, xp: ModuleType) -> tuple[Values, Pullback]:
-    distance = xp.sqrt(-2 * half_distances(rows))
-    gram = xp.exp(-distance)
-    # Where x = z the derivative along a feature is 0, whatever the slope there.
-    return gram, _radial(rows, -gram / (2 * distance + (distance == 0)))
-
-
-@gram_and_pullback.register
-def _(kernel: Matern, rows: Values, xp: ModuleType) -> tuple[Values, Pullback]:
-    s = xp.sqrt(-4 * kernel.smoothness * half_distances(rows))
+def _(kernel: Laplace | Matern, rows: Values, xp: ModuleType) -> tuple[Values, Pullback]:
+    smoothness = kernel.smoothness if isinstance(kernel, Matern) else 0.5
+    s = xp.sqrt(-4 * smoothness * half_distances(rows))
     decay = xp.exp(-s)
-    if kernel.smoothness == 0.5:
+    if smoothness == 0.5:
+        # Where x = z the derivative along a feature is 0, whatever the slope there.
         return decay, _radial(rows, -decay / (2 * s + (s == 0)))
-    if kernel.smoothness == 1.5:
+    if smoothness == 1.5:
         return (1 + s) * decay, _radial(rows, -1.5 * decay)
     return (1 + s + s * s / 3) * decay, _radial(rows, -(5 / 6) * (1 + s) * decay)
 

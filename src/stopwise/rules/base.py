@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, ClassVar, Literal, Protocol, cast
 
@@ -125,10 +125,9 @@ class Stop:
     def beyond_allowance(self) -> bool:
         """Whether the error at the stop is above the smallest by more than the allowance."""
         seen = self.evidence
-        if None in (seen.criterion, seen.lowest, seen.standard_error, seen.allowance):
+        if seen.criterion is None or seen.lowest is None or seen.standard_error is None or seen.allowance is None:
             return False
-        above = cast(float, seen.criterion) - cast(float, seen.lowest)
-        return above > (1 + 1e-6) * cast(float, seen.allowance) * cast(float, seen.standard_error)
+        return seen.criterion - seen.lowest > (1 + 1e-6) * seen.allowance * seen.standard_error
 
     @property
     def crossing(self) -> float:
@@ -145,8 +144,7 @@ class Stop:
 
     def with_evidence(self, **more: Any) -> Stop:
         """The same stop with more evidence."""
-        evidence = Evidence(**(vars(self.evidence) | more))
-        return Stop(self.iteration, self.step_sum, self.reason, evidence, self.certainty)
+        return replace(self, evidence=replace(self.evidence, **more))
 
 
 class HeldOut(Protocol):
@@ -270,3 +268,8 @@ def clock_grid(path: Path, ratio: float = 1.1) -> Array:
         grid = path.filter.step_sum(np.unique(np.concatenate([small, counts])))
         return cast(Array, np.unique(grid[np.isfinite(grid)]))
     return np.concatenate([[0.0], grid])
+
+
+def coarse_pass(grid: Array) -> Array:
+    """The part of the clock's grid that a first pass looks at: its ends and every 8th point."""
+    return np.unique(np.concatenate([grid[:2], grid[2::8], grid[-1:]]))

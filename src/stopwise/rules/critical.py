@@ -16,7 +16,7 @@ from stopwise.filters import GradientDescent, SteppedFilter
 from stopwise.path import Path
 from stopwise.rules.base import Data, Reason, Rule, Stop, clock_grid, stop_at
 from stopwise.rules.search import first_true
-from stopwise.spectrum import Density, Spectrum
+from stopwise.spectrum import Density, known_spectrum
 
 SELF_CONSTANT = 1.2
 """The constant of the inequality to which the exact worst case over the ball corresponds."""
@@ -175,15 +175,7 @@ def stopping_time(
     """T-hat of RWY14 for descent with this schedule: the last iterate before the crossing, with its evidence."""
     density = as_density(eigenvalues, n_samples, trace)
     values = np.sort(np.asarray(eigenvalues, dtype=np.float64))[::-1]
-    spectrum = Spectrum(
-        eigenvalues=values,
-        basis=None,
-        trace=density.trace,
-        n_samples=density.n_samples,
-        density=density,
-        bound=density,
-        largest_bound=float(values[0]),
-    )
-    path = Path(spectrum, GradientDescent(schedule).bind(float(values[0])), np.zeros_like(values), np.asarray(1.0))
+    spectrum, filter = known_spectrum(values, density, float(values[0])), GradientDescent(schedule)
+    path = Path(spectrum, filter.bind(spectrum.largest_bound), np.zeros_like(values), np.asarray(1.0))
     rule = Critical(constant=constant, hilbert_radius=hilbert_radius)
     return rule.select(path, check_noise(noise_std))

@@ -67,35 +67,19 @@ def scored_at_once(size: int) -> int:
     return max(1, size // 5)
 
 
-@dataclass(frozen=True)
-class Blocks:
-    """Left-out errors of ridge along a path, set by set."""
-
-    path: Path
-    sets: list[LeftOutSet]
-
-    def table(self, step_sums: Array) -> Array:
-        """Errors (readings, sets)."""
-        return np.stack([self.errors(float(s)) for s in step_sums])
-
-    def errors(self, step_sum: float) -> Array:
-        """Weighted squared errors of every set's scored rows when all of it is left out, at one clock reading."""
-        path, basis = self.path, self.path.spectrum.basis
-        assert basis is not None
-        assert path.response is not None
-        vectors, n_rows = basis.vectors, len(path.response)
-        root = np.ones(n_rows) if path.root_weights is None else path.root_weights
-        gain = path.filter.gain(path.spectrum.eigenvalues, np.asarray(step_sum))
-        residual = root * path.residual_rows(np.asarray(step_sum))
-        free = path.fixed
-        if free is None:
-            free = (root / np.sqrt(path.n_samples))[:, None] if path.intercept else np.zeros((n_rows, 0))
-        out = []
-        for each in self.sets:
+def block_errors(path: Path, sets: list[LeftOutSet], step_sums: Array) -> Array:
+    """Weighted squared errors of every set's scored rows when all of it is left out, (readings, sets)."""
+    assert path.spectrum.basis is not None
+    vectors, free, root = path.spectrum.basis.vectors, path.free, np.sqrt(path.row_weights)
+    out = np.empty((len(step_sums), len(sets)))
+    for errors, step_sum in zip(out, step_sums, strict=True):
+        gain = path.filter.gain(path.spectrum.eigenvalues, step_sum)
+        residual = root * path.residual_rows(step_sum)
+        for i, each in enumerate(sets):
             part, fixed = vectors[each.rows], free[each.rows]
             left = np.eye(len(each.rows)) - (part * gain) @ part.T - fixed @ fixed.T
-            out.append(_squared_solution(left, residual[each.rows], each.scored))
-        return np.array(out)
+            errors[i] = _squared_solution(left, residual[each.rows], each.scored)
+    return out
 
 
 def _squared_solution(left: Array, residual: Array, scored: Array) -> float:
@@ -155,15 +139,14 @@ class LeaveBlockOut(Rule):
         if basis is None or path.response is None or not path.spectrum.complete:
             raise ValueError('LeaveBlockOut needs all eigenvectors: use solver="dense", or fewer rows')
         ridge = path.along(Ridge())
-        blocks = Blocks(ridge, self.sets(len(basis.rows), data))
-        grid = clock_grid(ridge)[1::4]
-        table = blocks.table(grid)
+        sets, grid = self.sets(len(basis.rows), data), clock_grid(ridge)[1::4]
+        table = block_errors(ridge, sets, grid)
         if data is None or data.subjects is None:
             table = _by_block(table, int(self.size or 1))
         paired = Paired.of(table, ridge.n_samples)
         stop, best = paired.earliest(self.allowance), paired.best
         if not isinstance(path.filter, Ridge):
-            stop = min(stop, int(np.argmin(Blocks(path, blocks.sets).table(grid[: best + 1]).sum(axis=1))))
+            stop = min(stop, int(np.argmin(block_errors(path, sets, grid[: best + 1]).sum(axis=1))))
         alone = int(np.nanargmin(ridge.leave_one_out_error(grid)))
         warn_of_dependence(ridge, float(grid[best]), float(grid[alone]))
         lowest = float(table[best].sum()) / ridge.n_samples

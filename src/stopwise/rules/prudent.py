@@ -12,16 +12,14 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.checks import is_finite
+from stopwise._support.memory import row_tiles
 from stopwise._support.minimum import lowest_on_log_scale
 from stopwise.copies import left_out_weights
 from stopwise.filters import Ridge
-from stopwise.path import Path
-from stopwise.rules.base import Data, Reason, Rule, Stop, clock_grid, stop_at
+from stopwise.path import SATURATED, Path
+from stopwise.rules.base import Data, Reason, Rule, Stop, clock_grid, coarse_pass, stop_at
 from stopwise.rules.critical import Critical
 
-_COARSE = 8
-"""Coarse pass: every 8th point of the clock's grid."""
-_LEAST_LEFT = 1e-10
 CEILING = 1e12
 """The largest inverse penalty looked at, times the kernel's mean diagonal: a thousand times float64's rounding of the
 matrix, so that left-out errors there are good to a thousandth. Data free of noise are predicted better up to here."""
@@ -48,21 +46,11 @@ class LeftOut:
     """
 
     path: Path
-    entries: int = 4_000_000
-    """Of a table of readings by rows that is made at once (32 MB)."""
-
-    @property
-    def _rows(self) -> Array:
-        return np.ones(len(cast(Any, self.path.spectrum.basis).rows))
 
     @property
     def _weights(self) -> Array:
-        given = self.path.root_weights
-        return self._rows if given is None else left_out_weights(given**2, self.path.counts)
-
-    @property
-    def _counts(self) -> Array:
-        return self._rows if self.path.counts is None else self.path.counts
+        weights = self.path.row_weights
+        return weights if self.path.root_weights is None else left_out_weights(weights, self.path.counts)
 
     @cached_property
     def _share(self) -> float:
@@ -73,15 +61,14 @@ class LeftOut:
         """Squared errors times what they count for, (g, rows)."""
         left, residual = self.path.leverage_left(step_sums), self.path.residual_rows(step_sums)
         with np.errstate(divide="ignore", invalid="ignore"):
-            errors = np.where(left > _LEAST_LEFT, self._weights * (residual / left) ** 2, np.inf)
+            errors = np.where(left > SATURATED, self._weights * (residual / left) ** 2, np.inf)
         if self.path.fixed is not None:
-            errors[:, (self.path.fixed**2).sum(axis=1) >= (1 - _LEAST_LEFT) * self._counts] = 0.0
+            errors[:, (self.path.fixed**2).sum(axis=1) >= (1 - SATURATED) * self.path.row_counts] = 0.0
         return cast(Array, errors)
 
     def mean(self, step_sums: Array) -> Array:
         """The mean over samples at each clock reading, in tiles."""
-        count = max(1, self.entries // self._weights.size)
-        parts = [self(step_sums[i : i + count]).sum(axis=1) for i in range(0, len(step_sums), count)]
+        parts = [self(step_sums[some]).sum(axis=1) for some in row_tiles(len(step_sums), self._weights.size)]
         return cast(Array, np.concatenate(parts) / (self._share * self.path.n_samples))
 
     def excess(self, step_sums: Array, best: Array) -> tuple[Array, Array]:
@@ -89,11 +76,10 @@ class LeftOut:
 
         The standard error is that of all rows, of which those at hand may be a sample.
         """
-        n, counts = self._share * self.path.n_samples, self._counts
-        at_once = max(1, self.entries // counts.size)
+        n, counts = self._share * self.path.n_samples, self.path.row_counts
         above, spread = [], []
-        for i in range(0, len(step_sums), at_once):
-            gap = (self(step_sums[i : i + at_once]) - best) / counts
+        for some in row_tiles(len(step_sums), counts.size):
+            gap = (self(step_sums[some]) - best) / counts
             mean = gap @ counts / n
             above.append(mean)
             spread.append(np.sqrt((gap - mean[:, None]) ** 2 @ counts * self._share) / n)
@@ -108,7 +94,7 @@ class LeftOut:
         if self._share >= 1 - 1e-12:
             return 0.0
         here = self(np.array([step_sum]))[0]
-        grid = _thinned(clock_grid(self.path))
+        grid = coarse_pass(clock_grid(self.path))
         above, spread = self.excess(np.append(grid, lowest), here)
         gain = -above + SIGMAS * spread * math.sqrt(1 / self._share - 1)
         return max(float(gain[np.isfinite(gain)].max()) + float(above[-1]), 0.0) / float(
@@ -169,7 +155,7 @@ class Prudent(Rule):
         ridge = path.along(Ridge())
         errors = LeftOut(ridge)
         grid, ceiling = clock_grid(ridge), CEILING / (1.0 if data is None else data.kernel_scale)
-        grid = _thinned(np.append(grid[grid < ceiling], min(ceiling, grid[-1])))  # every solver ends at the same one
+        grid = coarse_pass(np.append(grid[grid < ceiling], min(ceiling, grid[-1])))  # every solver ends at the same one
         means = errors.mean(grid)
         best, lowest = lowest_on_log_scale(grid, means, lambda t: float(errors.mean(np.array([t]))[0]))
         at_best = errors(np.array([best]))[0]
@@ -205,8 +191,3 @@ class Prudent(Rule):
             middle = math.sqrt(low) * math.sqrt(high) if low > 0 else high / 2
             low, high = (low, middle) if within(np.array([middle]))[0] else (middle, high)
         return high
-
-
-def _thinned(grid: Array) -> Array:
-    """Part of a grid, with its ends."""
-    return np.unique(np.concatenate([grid[:2], grid[2::_COARSE], grid[-1:]]))

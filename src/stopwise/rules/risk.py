@@ -85,19 +85,14 @@ class LeaveOneOut(_OfPath):
 class MarginalLikelihood(Rule):
     """Where y ~ N(0, s^2 (I + step_sum K)) is most likely, s^2 profiled out; other filters stop at ridge's reading.
 
-    -2 log likelihood = m log((1/m) sum_j ytilde_j^2 / (1 + eta lambda_j)) + sum_j log(1 + eta lambda_j), m = n less the
-    directions that an intercept takes out.
+    See `Path.evidence`.
     """
 
     name: ClassVar[str] = "evidence"
 
     def criterion(self, path: Path, step_sum: Array) -> Array:
         """-2 log likelihood at each clock reading, up to a constant."""
-        free = path.n_samples - path.n_fixed
-        values, sums = path.spectrum.eigenvalues, np.asarray(step_sum, dtype=np.float64)[..., None]
-        variance = (1 / (1 + sums * values)) @ path.coefficients**2 + path.unseen_energy
-        spread = path.beside_responses(path.density.total(np.log1p(sums * path.density.values)))
-        return cast(Array, free * np.log(np.maximum(variance / free, np.finfo(float).tiny)) + spread)
+        return path.evidence(step_sum)
 
     def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
         ridge = path.along(Ridge())

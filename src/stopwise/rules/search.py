@@ -48,7 +48,11 @@ def minimise(path: Path, criterion: Criterion, reading: Reading = "global", *, s
         raise ValueError('reading="literal" counts iterations: it needs a filter with steps')
     if stepped:
         nearest: Reading = "global" if reading == "global" else "local"
-        at = float(minimise_each(path, 1, _as_table(criterion), nearest, ratio=1.1, scan=scan)[0])
+
+        def table(_: Index, readings: Array) -> Array:
+            return _told(criterion, readings)[:, None]
+
+        at = float(minimise_each(path, 1, table, nearest, ratio=1.1, scan=scan)[0])
         at_end = at == float(path.filter.snap(path.step_sum_cap)) and (at > 0 or reading != "global")
     else:
         at, at_end = _between_points(path, criterion, reading)
@@ -67,10 +71,6 @@ def _told(criterion: Criterion, readings: Array) -> Array:
         where = float(readings[int(np.argmax(np.isnan(values)))])
         raise ValueError(f"the criterion of a rule must be a number or infinity, got NaN at step_sum {where:g}")
     return values
-
-
-def _as_table(criterion: Criterion) -> Table:
-    return lambda columns, readings: _told(criterion, readings)[:, None]
 
 
 def _between_points(path: Path, criterion: Criterion, reading: Reading) -> tuple[float, bool]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from stopwise.kernels.expressions import AbsoluteDistance, Dot, Growth, Ops, SquaredDistance, Term
+from stopwise.kernels.expressions import LARGEST_GROWTH, AbsoluteDistance, Dot, Growth, Ops, SquaredDistance, Term
 from stopwise.kernels.forms import Form
 
 RESIDENT = 352
@@ -21,8 +21,6 @@ STREAM = 64
 """Entries of a streamed row that are loaded at a time."""
 UNROLLED = 32
 """Differences of up to this many features are written out one by one; of more, in a loop."""
-_LARGEST = 1e30
-"""Bound on a product of factors 1 + s: the exponential beside it has vanished in float32 long before."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +115,7 @@ class _Writer:
         self.form, self.scheme, self.d = form, scheme, n_features
         self.leaves = form.leaves
         self.length = row_length(scheme, n_features)
+        self.chunks = chunks(self.length)
         self.mark_diagonal = same and scheme.dot != "difference"
         self.text = _Text(interpret)
         self.precision = ', input_precision="tf32x3"' if scheme.dot == "tf32x3" else ""
@@ -130,13 +129,10 @@ class _Writer:
                     lines += [f"x{g}_{k} = tl.load(left{g} + {k} * n_left + row)" for k in range(self.d)]
             elif self.length <= RESIDENT:
                 lines.append(f"l{g} = left{g} + row.to(tl.int64)[:, None] * {self.length}")
-                lines += [f"x{g}_{c} = tl.load(l{g} + ({c} + tl.arange(0, {w}))[None, :])" for c, w in self.chunks()]
+                lines += [f"x{g}_{c} = tl.load(l{g} + ({c} + tl.arange(0, {w}))[None, :])" for c, w in self.chunks]
             else:
                 lines.append(f"l{g} = left{g} + row.to(tl.int64)[:, None] * {self.length} + span[None, :]")
         return lines
-
-    def chunks(self) -> list[tuple[int, int]]:
-        return chunks(self.length)
 
     def dots(self) -> list[str]:
         """The leaves' values on one tile."""
@@ -146,7 +142,7 @@ class _Writer:
                 lines += self._difference(g, leaf)
             elif self.length <= RESIDENT:
                 lines.append(f"r{g} = right{g} + base * {self.length} + lane[None, :] * {self.length}")
-                for index, (c, w) in enumerate(self.chunks()):
+                for index, (c, w) in enumerate(self.chunks):
                     start = "" if index == 0 else f", d{g}"
                     lines.append(f"z = tl.load(r{g} + ({c} + tl.arange(0, {w}))[:, None])")
                     lines.append(f"d{g} = tl.dot(x{g}_{c}, z{start}{self.precision})")
@@ -185,7 +181,7 @@ class _Writer:
         if growth:
             lines.append(f"g{g} += g{g} * (z * {growth.rate!r})")
             if bound:
-                lines.append(f"g{g} = tl.minimum(g{g}, {_LARGEST!r})")
+                lines.append(f"g{g} = tl.minimum(g{g}, {LARGEST_GROWTH!r})")
         return lines
 
     def _streamed(self, g: int) -> list[str]:

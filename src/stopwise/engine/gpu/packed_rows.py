@@ -3,7 +3,7 @@
 from stopwise._support.arrays import Tensor, TensorType
 from stopwise._support.torch import torch
 from stopwise.engine.gpu.fused_source import Scheme, row_length
-from stopwise.kernels.expressions import AbsoluteDistance, Dot, Ops, Sides, SquaredDistance, Term
+from stopwise.kernels.expressions import AbsoluteDistance, Distance, Dot, Ops, Sides, Term
 from stopwise.kernels.forms import Form
 
 _GRID = 2.0**20
@@ -86,10 +86,7 @@ def prepare_leaf(leaf: Dot, rows: Tensor, origin: Tensor, scheme: Scheme, *, lef
     n, d = rows.shape
     if scheme.dot == "difference":
         out = rows.new_zeros((d, padded(n)), dtype=torch().float32)
-        if isinstance(leaf, SquaredDistance | AbsoluteDistance):
-            out[:, :n] = leaf.scaled(rows, origin).T
-        else:
-            out[:, :n] = leaf.sides(rows, origin).left.T
+        out[:, :n] = (leaf.scaled(rows, origin) if isinstance(leaf, Distance) else leaf.sides(rows, origin).left).T
         return out
     sides = leaf.sides(rows, origin)
     core = sides.left if left else sides.right

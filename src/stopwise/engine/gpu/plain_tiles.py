@@ -7,13 +7,11 @@ from stopwise._support.arrays import Device, Tensor, TensorType
 from stopwise._support.memory import spans
 from stopwise._support.torch import torch
 from stopwise.engine.gpu.packed_rows import evaluate
-from stopwise.kernels.expressions import AbsoluteDistance, Dot, Sides, SquaredDistance, apart
+from stopwise.kernels.expressions import LARGEST_GROWTH, AbsoluteDistance, Dot, Sides, SquaredDistance, apart
 from stopwise.kernels.forms import Form
 
 _HOST_BUDGET = 1 << 28
 """Bytes that tiles on the host may take: a quarter of a gibibyte, more than any cache."""
-_LARGEST = 1e30
-"""Bound on a product of factors 1 + s: the exponential beside it has vanished in float32 long before."""
 _COPIES = 5
 """Tiles of this many float64 copies are alive at once, at most, while an expression is evaluated."""
 
@@ -41,7 +39,7 @@ def _growth(left: Tensor, right: Tensor, rate: float, dtype: TensorType) -> Tens
     out = left.new_ones((len(left), len(right)), dtype=dtype)
     for x, z in zip(left.T, right.T, strict=True):
         out *= 1 + rate * (x[:, None] - z[None, :]).abs_().to(dtype)
-        out.clamp_(max=_LARGEST)
+        out.clamp_(max=LARGEST_GROWTH)
     return out
 
 

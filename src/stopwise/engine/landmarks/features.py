@@ -18,6 +18,7 @@ import scipy.linalg
 from stopwise._support.arrays import Array
 from stopwise._support.memory import row_tiles
 from stopwise.engine.landmarks.row_sample import RowSample, sample_rows
+from stopwise.engine.spectrum.eigenpairs import clean_eigenvalues
 from stopwise.kernels import Kernel, Precomputed, Rows, common_origin
 
 _CUT = 4.0
@@ -86,11 +87,7 @@ def make_landmarks(kernel: Kernel, points: Array) -> Landmarks:
 def gram_directions(gram: Array, precision: float) -> tuple[Array, Array]:
     """Eigenvectors of a Gram matrix, which is overwritten, and the roots of their eigenvalues, beyond rounding."""
     values, vectors = scipy.linalg.eigh(gram, overwrite_a=True, check_finite=False, driver="evd")
-    if -values.min(initial=0.0) > np.sqrt(precision) * values.max(initial=0.0):
-        raise ValueError(
-            f"the kernel is not positive semi-definite: its matrix has the eigenvalue {values[0]:g} (largest "
-            f"{values[-1]:g}); pass a positive semi-definite kernel"
-        )
+    values = clean_eigenvalues(values, precision)
     keep = values > _CUT * precision * values.max(initial=0.0)
     return vectors[:, keep], np.sqrt(values[keep])
 

@@ -12,11 +12,12 @@ from stopwise._support.memory import row_tiles
 from stopwise._support.minimum import log_vertex
 from stopwise.engine.landmarks.features import FeatureRows, Landmarks
 from stopwise.filters import SteppedFilter
-from stopwise.path import Path
+from stopwise.path import SATURATED, Path
 from stopwise.rules import Reason, Stop, clock_grid, stop_at
+from stopwise.rules.base import coarse_pass
 
-_AT_ONCE, _COARSE = 17, 8
-"""Readings of one pass, and which of the clock's grid the first pass looks at: every 8th."""
+_AT_ONCE = 17
+"""Readings of one pass after the first: each narrows the bracket eightfold."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def left_out_squares(
             leverage *= (weights[rows] if counts is None else weights[rows] / counts[rows])[:, None]
         left = 1 - leverage
         with np.errstate(divide="ignore", invalid="ignore"):
-            squared = np.where(left > 1e-10, residual / left, np.inf) ** 2
+            squared = np.where(left > SATURATED, residual / left, np.inf) ** 2
         total += squared.sum(axis=0) if weights is None else weights[rows] @ squared
     return total
 
@@ -69,7 +70,7 @@ def lowest_in_few_passes(path: Path, criterion: Callable[[Array], Array]) -> Sto
     grid = clock_grid(path)
     if path.step_sum_cap == 0 or grid.size < 2:
         return stop_at(path.filter, 0.0, Reason.ZERO)
-    readings = np.unique(np.concatenate([grid[:2], grid[2::_COARSE], grid[-1:]]))
+    readings = coarse_pass(grid)
     values = _finite(criterion(readings))
     best = int(np.argmin(values))
     while True:

@@ -71,27 +71,29 @@ class ExactStop:
         best = self._lowest(grid, errors.sum(axis=0))
         at_best = self.errors(np.array([best]))[:, 0]
         stop = high if self._constant_stands(errors) else self._earliest(grid, errors, best, at_best)
-        above, spread = self.excess(self.errors(np.array([stop])), at_best)
-        lowest = float(at_best.sum()) / self.rows.n_samples
+        lowest, above, spread = self._compared(stop, at_best)
         return FoundPenalty(
             penalty=math.exp(stop),
-            criterion=lowest + float(above[0]),
+            criterion=lowest + above,
             lowest=lowest,
             lowest_penalty=math.exp(best),
-            standard_error=float(spread[0]),
+            standard_error=spread,
             regret=0.0,
             at_start=stop >= high,
             at_end=stop <= low,
         )
 
+    def _compared(self, stop: float, at_best: Array) -> tuple[float, float, float]:
+        """The mean error at the best, how much larger it is at a log penalty, and that difference's standard error."""
+        above, spread = self.excess(self.errors(np.array([stop])), at_best)
+        return float(at_best.sum()) / self.rows.n_samples, float(above[0]), float(spread[0])
+
     def confirmed(self, found: FoundPenalty) -> FoundPenalty:
         """A stop found on bins, with the errors that these rows have there; the regret is what bins got wrong."""
-        at_stop, at_best = (self.errors(np.log([p])) for p in (found.penalty, found.lowest_penalty))
-        above, spread = self.excess(at_stop, at_best[:, 0])
-        lowest = float(at_best.sum()) / self.rows.n_samples
-        criterion = lowest + float(above[0])
-        off = abs(float(above[0]) - (found.criterion - found.lowest)) / max(criterion, np.finfo(float).tiny)
-        return replace(found, criterion=criterion, lowest=lowest, standard_error=float(spread[0]), regret=off)
+        at_best = self.errors(np.log([found.lowest_penalty]))[:, 0]
+        lowest, above, spread = self._compared(math.log(found.penalty), at_best)
+        off = abs(above - (found.criterion - found.lowest)) / max(lowest + above, np.finfo(float).tiny)
+        return replace(found, criterion=lowest + above, lowest=lowest, standard_error=spread, regret=off)
 
     def _constant_stands(self, errors: Array) -> bool:
         """Whether no fit is to be preferred to that of the largest penalty; errors by ascending penalties."""

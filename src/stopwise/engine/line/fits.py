@@ -1,4 +1,4 @@
-"""Ridge on a line at one or many penalties: residuals, leverages, likelihood and predictions, all exact in O(n).
+"""Ridge on a line at one or many penalties: residuals, leverages, likelihood and posterior variances, exact in O(n).
 
 G is the kernel's matrix between distinct places, W their weights, a the penalty of the unscaled matrix (n / step_sum),
 C = G + a W^-1. With an intercept C^-1 becomes P = C^-1 - C^-1 1 1'C^-1 / (1'C^-1 1). Everything follows from P y and
@@ -72,14 +72,6 @@ class LineFit:
         return cast(Array, self.penalties[:, None] * self.energy + self.rows.within.sum(axis=0))
 
 
-@dataclass(frozen=True)
-class LinePrediction:
-    """Means (m, responses) and variances (m,) at new places, one penalty; units as in `LineFit`."""
-
-    mean: Array
-    variance: Array
-
-
 def fit_at(
     rows: LineRows, space: StateSpace, penalties: Array | float, *, intercept: bool, left_out: bool = True
 ) -> LineFit:
@@ -87,8 +79,11 @@ def fit_at(
     row is passed back or kept."""
     a = np.atleast_1d(np.asarray(penalties))
     omega = rows.weights[:, None] / a
-    lanes, layout, start = _laid(space, space.gaps(rows.covariate), omega, _columns(rows, space, intercept), intercept)
     q = rows.responses.shape[1]
+    columns = [rows.responses[:, j : j + 1] for j in range(q)]
+    if intercept and not space.diffuse:
+        columns.append(np.ones((rows.n_places, 1)))
+    lanes, layout, start = _laid(space, space.gaps(rows.covariate), omega, columns, intercept)
     if not left_out:
         nothing = np.empty((0, a.size))
         known = _likelihood(likelihood(lanes, start), omega, space, intercept, q)
@@ -100,31 +95,23 @@ def fit_at(
     return LineFit(rows, space, a, intercept, dual, diagonal, *_likelihood(sums, omega, space, intercept, q))
 
 
-def predict_at(rows: LineRows, space: StateSpace, penalty: float, new: Array, *, intercept: bool) -> LinePrediction:
-    """Posterior means and variances at new places: rows without an observation, passed with all the others."""
+def posterior_variance(rows: LineRows, space: StateSpace, penalty: float, new: Array, *, intercept: bool) -> Array:
+    """Posterior variances (m,) at new places: rows without an observation, passed with all the others.
+
+    Where the constant is projected out, what the fit of a column of ones leaves there tells its share.
+    """
     places, at = np.unique(np.asarray(new, dtype=np.float64), return_inverse=True)
     together = np.concatenate([rows.covariate, places])
     order = np.argsort(together, kind="stable")
     is_new = order >= rows.n_places
     omega = np.concatenate([rows.weights / penalty, np.zeros(len(places))])[order][:, None]
-    columns = [np.append(c[:, 0], np.zeros(len(places)))[order][:, None] for c in _columns(rows, space, intercept)]
-    lanes, layout, start = _laid(space, space.gaps(together[order]), omega, columns, intercept)
+    ones = [np.where(is_new, 0.0, 1.0)[:, None]] if intercept and not space.diffuse else []
+    lanes, layout, start = _laid(space, space.gaps(together[order]), omega, ones, intercept)
     sums, means, variance = posterior(lanes, start)
-    q = rows.responses.shape[1]
-    mean = np.stack([layout.rows(m)[0, is_new] for m in means[:q]], axis=-1)
     spread = layout.rows(variance)[0, is_new]
-    if intercept and not space.diffuse:
-        ones = 1.0 - layout.rows(means[q])[0, is_new]
-        total = float(sums.products[q][q].sum())
-        slope = np.array([float(sums.products[j][q].sum()) / total for j in range(q)])
-        mean, spread = mean + ones[:, None] * slope, spread + ones**2 / total
-    return LinePrediction(mean[at], spread[at])
-
-
-def _columns(rows: LineRows, space: StateSpace, intercept: bool) -> list[Array]:
-    """The responses, and a column of ones where the constant is projected out."""
-    columns = [rows.responses[:, j : j + 1] for j in range(rows.responses.shape[1])]
-    return [*columns, np.ones((rows.n_places, 1))] if intercept and not space.diffuse else columns
+    if ones:
+        spread = spread + (1.0 - layout.rows(means[0])[0, is_new]) ** 2 / float(sums.products[0][0].sum())
+    return cast(Array, spread[at])
 
 
 def _laid(

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from operator import itemgetter
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from stopwise.engine.line.passes import adjoint, backward, error_told, forward, 
 from stopwise.engine.line.transitions import StateSpace
 from stopwise.engine.line.triangles import Entry, Triangle, Vector
 
+R = TypeVar("R")
 _FULL_LANES = 8192
 """Lanes times problems beyond which more of them no longer save time: vectors of 64 kB, a handful to a core's cache."""
 _SHORTEST = 8
@@ -74,11 +76,24 @@ class Elements:
     means: Means
     after: Filtered
 
-    def each(self, change: Callable[[Array], Array]) -> Elements:
-        """The same change to every array."""
-        after = Filtered(_each_triangle(self.after.spread, change), _each(self.after.means, change))
-        spread = _each_triangle(self.spread, change)
-        return Elements(spread, _each(self.gain, change), _each(self.means, change), after)
+
+def _over(change: Callable[..., object], *parts: R) -> R:
+    """A change of entries, one from each part, made in every place of lists and records that are built alike."""
+    first: Any = parts[0]
+    if isinstance(first, list):
+        return cast(R, [_over(change, *entries) for entries in zip(*cast(Any, parts), strict=True)])
+    if isinstance(first, _RECORDS):
+        by_field = zip(*(vars(part).values() for part in parts), strict=True)
+        return cast(R, type(first)(*(_over(change, *entries) for entries in by_field)))
+    return cast(R, first if isinstance(first, bool) else change(*parts))
+
+
+_RECORDS = Elements, Filtered, Triangle
+
+
+def _arrays(record: R, change: Callable[[Array], Array]) -> R:
+    """The same change to every array of a record; numbers stay."""
+    return _over(lambda entry: change(entry) if isinstance(entry, np.ndarray) else entry, record)
 
 
 def _groups(count: int) -> Layout:
@@ -91,30 +106,33 @@ def joined(parts: Elements, start: Filtered) -> tuple[Filtered, Filtered]:
     p, q = parts.spread.size, len(parts.means[0])
     problems, count = np.shape(parts.gain[0][0])
     layout = _groups(count)
-    laid = parts.each(layout.lay)
+    whole = _arrays(parts, layout.lay)
+    laid = [_arrays(whole, itemgetter(s)) for s in range(layout.length)]
     starts, ends = start, nothing(np.zeros((problems, 1)), p, q)
     if layout.stretches > 1:
         starts, ends = joined(_together(laid, p, q), start)
     before, after = _stack(_before(laid, starts)[:-1]), _stack(_after(laid, ends)[1:])
-    return _by_row(before, layout), _by_row(after, layout)
+    return _arrays(before, layout.rows), _arrays(after, layout.rows)
 
 
-def _together(laid: Elements, p: int, q: int) -> Elements:
-    """Neighbours composed, (length, problems, groups) -> (problems, groups): gains from unit states."""
-    zero = np.zeros(np.shape(laid.gain[0][0])[1:])
+def _together(laid: list[Elements], p: int, q: int) -> Elements:
+    """Neighbours composed, each a column of groups: gains from unit states."""
+    zero = np.zeros(np.shape(laid[0].gain[0][0]))
     silent: Vector = [0.0] * p
-    after = Filtered(laid.after.spread, [[*silent, *row] for row in laid.after.means])
-    known = Elements(laid.spread, laid.gain, [[*silent, *row] for row in laid.means], after)
+    known = []
+    for part in laid:
+        after = Filtered(part.after.spread, [[*silent, *row] for row in part.after.means])
+        known.append(Elements(part.spread, part.gain, [[*silent, *row] for row in part.means], after))
     end = _before(known, known_states(zero, p, q))[-1]
     told = _after(laid, nothing(zero, p, q))[0]
     return Elements(end.spread, [row[:p] for row in end.means], [row[p:] for row in end.means], told)
 
 
-def _before(parts: Elements, start: Filtered) -> list[Filtered]:
+def _before(parts: list[Elements], start: Filtered) -> list[Filtered]:
     """The state before each stretch given everything before it, and after the last."""
     states = [start]
-    for s in range(len(parts.gain[0][0])):  # type: ignore[arg-type]
-        part, now = parts.each(lambda column, s=s: column[s]), states[-1]  # type: ignore[misc]
+    for part in parts:
+        now = states[-1]
         spread, told = narrowed(now.spread, part.after.spread), innovations(now, part.after)
         by_response = zip(zip(*now.means, strict=True), told, strict=True)
         means = [
@@ -126,16 +144,15 @@ def _before(parts: Elements, start: Filtered) -> list[Filtered]:
     return states
 
 
-def _after(parts: Elements, end: Filtered) -> list[Filtered]:
+def _after(parts: list[Elements], end: Filtered) -> list[Filtered]:
     """What all rows from each stretch on tell of the state before it, and those after the last of the state there."""
     states = [end]
-    for s in range(len(parts.gain[0][0]) - 1, -1, -1):  # type: ignore[arg-type]
-        part, now = parts.each(lambda column, s=s: column[s]), states[-1]  # type: ignore[misc]
-        told = error_told(Filtered(part.spread, part.means), now)
-        back = [list(row) for row in zip(*part.gain, strict=True)]
+    for part in reversed(parts):
+        told = error_told(Filtered(part.spread, part.means), states[-1])
+        back = tri.transposed(part.gain)
         rows = tri.beside(tri.product(back, tri.columns_of(told.spread)), tri.columns_of(part.after.spread))
         both = tri.factor(rows, [*told.spread.diagonal, *part.after.spread.diagonal], lower=False)
-        states.append(Filtered(both, _carried(back, list(zip(*told.means, strict=True)), part.after.means)))
+        states.append(Filtered(both, _carried(back, tri.transposed(told.means), part.after.means)))
     return states[::-1]
 
 
@@ -147,36 +164,15 @@ def _carried(gain: Sequence[Sequence[Entry]], means: Sequence[Sequence[Entry]], 
     ]
 
 
-def _each(rows: list[Vector], change: Callable[[Array], Array]) -> list[Vector]:
-    return [[change(entry) if isinstance(entry, np.ndarray) else entry for entry in row] for row in rows]
-
-
-def _each_triangle(triangle: Triangle, change: Callable[[Array], Array]) -> Triangle:
-    off: list[list[Entry | None]] = [
-        [change(entry) if isinstance(entry, np.ndarray) else entry for entry in row] for row in triangle.off
-    ]
-    return Triangle(_each([triangle.diagonal], change)[0], off, triangle.lower)
-
-
 def _stack(states: list[Filtered]) -> Filtered:
     """States one after another as one state."""
 
-    def join(entries: list[Entry]) -> Array:
-        return np.stack(np.broadcast_arrays(*map(np.atleast_2d, entries)))
+    def join(*entries: Entry | None) -> Array | None:
+        if all(entry is None for entry in entries):
+            return None
+        return np.stack(np.broadcast_arrays(*(np.atleast_2d(tri.number(entry)) for entry in entries)))
 
-    first = states[0].spread
-    p, q = first.size, len(states[0].means[0])
-    off = tri.empty(p)
-    for i in range(p):
-        for j in range(p):
-            if (j < i) if first.lower else (j > i):
-                off[i][j] = join([tri.number(s.spread.off[i][j]) for s in states])
-    spread = Triangle([join([s.spread.diagonal[i] for s in states]) for i in range(p)], off, first.lower)
-    return Filtered(spread, [[join([s.means[i][c] for s in states]) for c in range(q)] for i in range(p)])
-
-
-def _by_row(state: Filtered, layout: Layout) -> Filtered:
-    return Filtered(_each_triangle(state.spread, layout.rows), _each(state.means, layout.rows))
+    return _over(join, *states)
 
 
 def chained(transfer: Array, driven: Array, start: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -73,37 +73,38 @@ def merge_rows(
     ordered = x[order]
     new = np.append(True, ordered[1:] != ordered[:-1])
     place_of = np.empty(len(x), dtype=np.int64)
-    place_of[order] = np.cumsum(new) - 1
-    if new.all():
-        y, w_sorted = y[order], w[order]
-        return LineRows(ordered, w_sorted, y, np.zeros_like(y), seen[order], place_of, w, np.zeros_like(y), seen)
+    place_of[order] = np.arange(len(x))
+    nothing = np.zeros_like(y)
+    each = LineRows(ordered, w[order], y[order], nothing, seen[order], place_of, w, nothing, seen)
     starts = np.flatnonzero(new)
-    total = np.add.reduceat(w[order], starts)
-    mean = np.add.reduceat(w[order, None] * y[order], starts, axis=0) / total[:, None]
-    deviation = y - mean[place_of]
-    within = np.add.reduceat((w[:, None] * deviation**2)[order], starts, axis=0)
-    together = np.add.reduceat(seen[order], starts)
-    return LineRows(ordered[starts], total, mean, within, together, place_of, w, deviation, seen)
+    return each if new.all() else replace(_together(each, starts), covariate=ordered[starts])
+
+
+def _together(rows: LineRows, starts: Array) -> LineRows:
+    """Places from each start to the next as one, at their weighted mean."""
+    weights = np.add.reduceat(rows.weights, starts)
+    covariate = np.add.reduceat(rows.weights * rows.covariate, starts) / weights
+    mean = np.add.reduceat(rows.weights[:, None] * rows.responses, starts, axis=0) / weights[:, None]
+    new_place = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, rows.n_places)))
+    apart = rows.responses - mean[new_place]
+    return LineRows(
+        covariate,
+        weights,
+        mean,
+        within=np.add.reduceat(rows.weights[:, None] * apart**2 + rows.within, starts, axis=0),
+        counts=np.add.reduceat(rows.counts, starts),
+        place_of=new_place[rows.place_of],
+        row_weights=rows.row_weights,
+        deviations=rows.deviations + apart[rows.place_of],
+        row_counts=rows.row_counts,
+    )
 
 
 def in_bins(rows: LineRows, count: int) -> LineRows:
     """Neighbouring places merged into at most `count` weighted ones, as many in each: what a fit whose detail is
     wider than a bin sees. The spread inside a bin stays in `within`."""
     n = rows.n_places
-    if n <= count:
-        return rows
-    starts = np.unique(np.arange(count) * n // count)
-    sizes = np.diff(np.append(starts, n))
-    weights = np.add.reduceat(rows.weights, starts)
-    covariate = np.add.reduceat(rows.weights * rows.covariate, starts) / weights
-    mean = np.add.reduceat(rows.weights[:, None] * rows.responses, starts, axis=0) / weights[:, None]
-    bin_of = np.repeat(np.arange(len(starts)), sizes)
-    spread = rows.weights[:, None] * (rows.responses - mean[bin_of]) ** 2 + rows.within
-    within = np.add.reduceat(spread, starts, axis=0)
-    counts = np.add.reduceat(rows.counts, starts)
-    deviations = rows.deviations + (rows.responses - mean[bin_of])[rows.place_of]
-    place_of = bin_of[rows.place_of]
-    return LineRows(covariate, weights, mean, within, counts, place_of, rows.row_weights, deviations, rows.row_counts)
+    return rows if n <= count else _together(rows, np.arange(count) * n // count)
 
 
 def block_means(rows: LineRows, size: int) -> LineRows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Protocol
 
 import numpy as np
 
@@ -74,8 +74,8 @@ class Seen:
 class Watcher(Protocol):
     """Whatever follows a forward pass row by row."""
 
-    def see(self, t: int, row: Seen) -> None:
-        """Take in the row at step t."""
+    def see(self, row: Seen) -> None:
+        """Take in the next row."""
 
 
 class Likelihood:
@@ -86,7 +86,7 @@ class Likelihood:
         self.log_determinant = np.zeros(shape, dtype)
         self.products = [[np.zeros(shape, dtype) for _ in range(q)] for _ in range(q)]
 
-    def see(self, t: int, row: Seen) -> None:
+    def see(self, row: Seen) -> None:
         self.log_determinant -= np.log(row.shrunk)
         for totals, left in zip(self.products, row.innovations, strict=True):
             scaled = left * row.weight
@@ -99,18 +99,15 @@ class Innovations(Likelihood):
 
     def __init__(self, lanes: Lanes) -> None:
         super().__init__(lanes)
-        self.inverse_variance = lanes.blank()
-        self.gains = [lanes.blank() for _ in range(lanes.space.size)]
-        self.innovations = [lanes.blank() for _ in lanes.responses]
+        self.inverse_variance: list[Entry] = []
+        self.gains: list[Vector] = []
+        self.innovations: list[Sequence[Array]] = []
 
-    def see(self, t: int, row: Seen) -> None:
-        super().see(t, row)
-        self.inverse_variance[t] = row.weight
-        self.gains[0][t] = row.gain
-        for i in range(1, len(self.gains)):
-            self.gains[i][t] = number(row.before.spread.off[i][0]) * row.gain
-        for kept, value in zip(self.innovations, row.innovations, strict=True):
-            kept[t] = value
+    def see(self, row: Seen) -> None:
+        super().see(row)
+        self.inverse_variance.append(row.weight)
+        self.gains.append([row.gain, *(number(other[0]) * row.gain for other in row.before.spread.off[1:])])
+        self.innovations.append(row.innovations)
 
 
 class States(Likelihood):
@@ -118,26 +115,11 @@ class States(Likelihood):
 
     def __init__(self, lanes: Lanes) -> None:
         super().__init__(lanes)
-        p = lanes.space.size
-        self.diagonal = [lanes.blank() for _ in range(p)]
-        self.off = [[lanes.blank() if j < i else None for j in range(p)] for i in range(p)]
-        self.means = [[lanes.blank() for _ in lanes.responses] for _ in range(p)]
+        self.before: list[Filtered] = []
 
-    def see(self, t: int, row: Seen) -> None:
-        super().see(t, row)
-        spread, means = row.before.spread, row.before.means
-        for i, column in enumerate(self.diagonal):
-            column[t] = spread.diagonal[i]
-            for j in range(i):
-                cast(Array, self.off[i][j])[t] = number(spread.off[i][j])
-            for target, mean in zip(self.means[i], means[i], strict=True):
-                target[t] = mean
-
-    def at(self, t: int) -> Filtered:
-        """The state given the rows before step t."""
-        off: list[list[Entry | None]] = [[None if c is None else c[t] for c in row] for row in self.off]
-        spread = Triangle([column[t] for column in self.diagonal], off, True)
-        return Filtered(spread, [[column[t] for column in row] for row in self.means])
+    def see(self, row: Seen) -> None:
+        super().see(row)
+        self.before.append(row.before)
 
 
 class Told:
@@ -147,7 +129,7 @@ class Told:
     def __init__(self, zero: Array, p: int, q: int) -> None:
         self.now = nothing(zero, p, q)
 
-    def see(self, t: int, row: Seen) -> None:
+    def see(self, row: Seen) -> None:
         """Add one row; the innovations of unit states are -h."""
         spread, p = self.now.spread, self.now.spread.size
         shown = row.innovations[:p]

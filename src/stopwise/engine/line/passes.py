@@ -29,7 +29,7 @@ def forward(lanes: Lanes, start: Filtered, watcher: Watcher) -> Filtered:
         weight = omega * shrunk
         gain = spread.diagonal[0] * weight
         innovations = [y[t] - mean for y, mean in zip(lanes.responses, means[0], strict=True)]
-        watcher.see(t, Seen(Filtered(spread, means), innovations, shrunk, weight, gain))
+        watcher.see(Seen(Filtered(spread, means), innovations, shrunk, weight, gain))
         steps = [gain * v for v in innovations]
         means = [
             [
@@ -60,13 +60,13 @@ def backward(lanes: Lanes, end: Filtered, states: States) -> tuple[list[Array], 
     information, means = end.spread, end.means
     for t in range(lanes.length - 1, -1, -1):
         move, omega = lanes.step(t), lanes.omega[t]
-        variance[t], values = _joined(states.at(t), Filtered(information, means))
+        variance[t], values = _joined(states.before[t], Filtered(information, means))
         for target, value in zip(means_out, values, strict=True):
             target[t] = value
         information = Triangle([information.diagonal[0] + omega, *information.diagonal[1:]], information.off, False)
         means = [[m + omega * y[t] for m, y in zip(means[0], lanes.responses, strict=True)], *means[1:]]
         information, means = noised(Filtered(information, means), move.noise, move.weights)
-        back = _transposed(move.matrix)
+        back = tri.transposed(move.matrix)
         information = tri.factor(tri.product(back, tri.columns_of(information)), information.diagonal, lower=False)
         means = _applied(back, means)
     return means_out, variance
@@ -78,31 +78,26 @@ def adjoint(lanes: Lanes, end: Filtered, kept: Innovations) -> tuple[list[Array]
     solved, diagonal = [lanes.blank() for _ in lanes.responses], lanes.blank()
     spread, means = end.spread, end.means
     for t in range(lanes.length - 1, -1, -1):
-        gain, weight = [column[t] for column in kept.gains], kept.inverse_variance[t]
+        gain, weight = kept.gains[t], kept.inverse_variance[t]
         columns = tri.columns_of(spread)
         along = tri.product([gain], columns)[0]
         scaled = [d * tri.number(k) for d, k in zip(spread.diagonal, along, strict=True)]
         diagonal[t] = tri.number(tri.inner(scaled, along)) + weight
         for c, target in enumerate(solved):
-            target[t] = kept.innovations[c][t] * weight - tri.number(tri.inner(gain, [row[c] for row in means]))
+            target[t] = kept.innovations[t][c] * weight - tri.number(tri.inner(gain, [row[c] for row in means]))
         means = [[m + u[t] for m, u in zip(means[0], solved, strict=True)], *means[1:]]
         # (I - K e_0')'T beside e_0, of weight 1 / F: what is left of the error after the row, and the row itself.
         first = [tri.number(entry) - tri.number(k) for entry, k in zip(columns[0], along, strict=True)]
         rows: Columns = [[*first, ONE], *([*row, None] for row in columns[1:])]
-        back = _transposed(lanes.step(t).matrix)
+        back = tri.transposed(lanes.step(t).matrix)
         spread = tri.factor(tri.product(back, rows), [*spread.diagonal, weight], lower=False)
         means = _applied(back, means)
     return solved, diagonal
 
 
-def _transposed(matrix: Columns) -> Columns:
-    return [list(row) for row in zip(*matrix, strict=True)]
-
-
 def error_told(end: Filtered, after: Filtered) -> Filtered:
     """What rows after a state tell of its error, from what they tell of the state itself."""
-    told: Means = [list(row) for row in zip(*innovations(end, after), strict=True)]
-    shifted = told or [[] for _ in after.means]
+    shifted = tri.transposed(innovations(end, after)) or [[] for _ in after.means]
     return Filtered(*noised(Filtered(after.spread, shifted), tri.columns_of(end.spread), end.spread.diagonal))
 
 

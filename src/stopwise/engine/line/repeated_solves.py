@@ -8,18 +8,18 @@ through how much its rows depend on it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise.engine.line.fits import free_start, predict_at
+from stopwise.engine.line.fits import free_start, posterior_variance
 from stopwise.engine.line.joins import chained, elements, joined, lay_out
 from stopwise.engine.line.merged_rows import LineRows, merge_rows
 from stopwise.engine.line.pass_records import Filtered, Innovations, Lanes
 from stopwise.engine.line.passes import forward
 from stopwise.engine.line.transitions import StateSpace, Step
-from stopwise.engine.line.triangles import Entry, inner, number
+from stopwise.engine.line.triangles import Entry, applied, inner, number, transposed
 from stopwise.engine.operators.operator import KernelOperator
 from stopwise.kernels import Kernel
 
@@ -65,7 +65,7 @@ class LineFactor:
         for t in range(self.lanes.length):
             means = _moved(self.lanes.step(t), means)
             out[t] = block[t] - means[0]
-            means = [mean + gain[t] * out[t] for mean, gain in zip(means, self.gains, strict=True)]
+            means = [mean + gain * out[t] for mean, gain in zip(means, self.gains[t], strict=True)]
         return out, means
 
     def _backward(self, innovations: Array, end: State) -> tuple[Array, State]:
@@ -73,8 +73,8 @@ class LineFactor:
         state, out = end, np.empty_like(innovations)
         for t in range(self.lanes.length - 1, -1, -1):
             told = innovations[t] * self.inverse_innovation[t]
-            for r, gain in zip(state, self.gains, strict=True):
-                told = told - gain[t] * r
+            for r, gain in zip(state, self.gains[t], strict=True):
+                told = told - gain * r
             out[t] = told
             state = _moved(self.lanes.step(t), [state[0] + told, *state[1:]], transpose=True)
         return out, state
@@ -130,7 +130,7 @@ def _units(p: int, stretches: int) -> State:
 
 def _moved(step: Step, state: State, *, transpose: bool = False) -> State:
     """A state, or A' state."""
-    rows = zip(*step.matrix, strict=True) if transpose else step.matrix
+    rows = transposed(step.matrix) if transpose else step.matrix
     return [cast(Array, number(inner(row, state))) for row in rows]
 
 
@@ -159,29 +159,14 @@ class LineProduct:
         laid, p, count = layout.lay(block.T), self.space.size, lanes.omega.shape[-1]
         zero = [np.zeros((block.shape[1], count)) for _ in range(p)]
         transfer = _open_loop(lanes)
-        first = _adjoint(lanes, laid, zero, None)
+        _, first = _adjoint(lanes, laid, zero)
         after = _chained_back(transfer, np.stack(first), np.zeros((p, block.shape[1], 1)))
-        told = [np.empty_like(laid) for _ in range(p)]
-        begin = _adjoint(lanes, laid, list(after), told)
-        start = self.space.start()
-        out = np.empty_like(laid)
-        ends = _driven(lanes, told, zero, None)
-        initial = _times_start(start.diagonal, start.off, np.stack([state[:, 0] for state in begin]))
-        before = chained(transfer, np.stack(ends), initial[..., None])
-        _driven(lanes, told, list(before), out)
-        return layout.rows(out).T
-
-
-def _times_start(diagonal: list[Entry], off: list[list[Entry | None]], block: Array) -> Array:
-    """P_0 block for the covariance of the state at its start."""
-    p = len(diagonal)
-    lower = np.eye(p)
-    for i in range(p):
-        for j in range(i):
-            lower[i, j] = float(np.real(np.asarray(number(off[i][j]))))
-    return cast(
-        Array, lower @ (np.array([float(np.real(np.asarray(d))) for d in diagonal])[:, None] * (lower.T @ block))
-    )
+        told, begin = _adjoint(lanes, laid, list(after))
+        _, ends = _driven(lanes, told, zero)
+        initial = applied(self.space.start(), [state[:, :1] for state in begin])
+        before = chained(transfer, np.stack(ends), np.stack(initial))
+        values, _ = _driven(lanes, told, list(before))
+        return layout.rows(values).T
 
 
 def _open_loop(lanes: Lanes) -> Array:
@@ -192,32 +177,28 @@ def _open_loop(lanes: Lanes) -> Array:
     return np.stack(state)
 
 
-def _adjoint(lanes: Lanes, block: Array, end: State, kept: list[Array] | None) -> State:
-    """mu_t = A' mu_(t+1) + e_0 b_t, kept where asked for; the state before the first row."""
-    state = end
+def _adjoint(lanes: Lanes, block: Array, end: State) -> tuple[list[State], State]:
+    """mu_t = A' mu_(t+1) + e_0 b_t at every step, and the state before the first row."""
+    state, kept = end, []
     for t in range(lanes.length - 1, -1, -1):
         state = [state[0] + block[t], *state[1:]]
-        if kept is not None:
-            for target, value in zip(kept, state, strict=True):
-                target[t] = value
+        kept.append(state)
         state = _moved(lanes.step(t), state, transpose=True)
-    return state
+    return kept[::-1], state
 
 
-def _driven(lanes: Lanes, told: list[Array], start: State, out: Array | None) -> State:
-    """x_t = A x_(t-1) + Q mu_t; x_t[0] into `out` where asked for."""
-    state, p = start, lanes.space.size
+def _driven(lanes: Lanes, told: list[State], start: State) -> tuple[Array, State]:
+    """x_t = A x_(t-1) + Q mu_t: x_t[0] at every step, and the last state."""
+    state, values = start, []
     for t in range(lanes.length):
         step = lanes.step(t)
         state = _moved(step, state)
         for k, weight in enumerate(step.weights):
             column = [row[k] for row in step.noise]
-            along: Any = sum(entry * told[i][t] for i, entry in enumerate(column[:p]) if entry is not None)
-            along = weight * along
+            along = weight * number(inner(column, told[t]))
             state = [x if entry is None else x + entry * along for entry, x in zip(column, state, strict=True)]
-        if out is not None:
-            out[t] = state[0]
-    return state
+        values.append(state[0])
+    return np.stack(values), state
 
 
 class LineOperator(KernelOperator):
@@ -249,5 +230,5 @@ def variance_at(
     out = np.full((len(new), len(penalties)), 1.0 / rows.n_samples if intercept else 0.0)
     for j, penalty in enumerate(penalties):
         if np.isfinite(penalty):
-            out[:, j] = predict_at(rows, space, float(penalty), new, intercept=intercept).variance / penalty
+            out[:, j] = posterior_variance(rows, space, float(penalty), new, intercept=intercept) / penalty
     return out

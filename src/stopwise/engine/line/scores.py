@@ -102,9 +102,8 @@ class ScaleFound:
     score: float
     evidence: float
     log_left_out: float
-    ratio: float
-    """n / penalty at the smallest left-out error."""
     freedom: float
+    """Degrees of freedom at the smallest left-out error."""
     n_places: int
 
     @property
@@ -170,7 +169,6 @@ def _found(rows: LineRows, states: int, seen: Surface) -> ScaleFound:
         float(seen.total[at]),
         float(lowest_by_parabola(seen.evidence[at])[0]),
         float(lowest_by_parabola(seen.log_left_out[at])[0]),
-        float(np.exp(seen.log_ratios[best])),
         float(seen.freedom[at, best]),
         rows.n_places,
     )

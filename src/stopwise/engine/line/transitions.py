@@ -15,7 +15,8 @@ import numpy as np
 from scipy.special import gammainc
 
 from stopwise._support.arrays import Array
-from stopwise.engine.line.triangles import ONE, Columns, Entry, Triangle, Vector, diagonal_matrix, empty, factor, number
+from stopwise.engine.line import triangles as tri
+from stopwise.engine.line.triangles import ONE, Columns, Entry, Triangle, Vector
 from stopwise.kernels.base import Kernel
 from stopwise.kernels.radial import Laplace, Matern
 from stopwise.kernels.sobolev import Sobolev
@@ -72,7 +73,7 @@ class Spline(StateSpace):
         return np.maximum(np.diff(covariate, prepend=left), 0.0)[:, None] / (right - left)
 
     def start(self) -> Triangle:
-        return diagonal_matrix([0.0 if self.kernel.anchored else 1.0] * self.size, lower=True)
+        return tri.diagonal_matrix([0.0 if self.kernel.anchored else 1.0] * self.size, lower=True)
 
     def table(self, gaps: Array) -> list[Array]:
         return [gaps] if self.size == 1 else [gaps, gaps / 3.0, gaps / 4.0]
@@ -104,8 +105,8 @@ class Stationary(StateSpace):
 
     def start(self) -> Triangle:
         if self.size < 3:
-            return diagonal_matrix([1.0] * self.size, lower=True)
-        off = empty(3)
+            return tri.diagonal_matrix([1.0] * self.size, lower=True)
+        off = tri.empty(3)
         off[2][0] = -1.0 / 3.0  # cov(f, f'') = -var(f') = -1/3
         return Triangle([1.0, 1.0 / 3.0, 8.0 / 9.0], off, True)
 
@@ -146,12 +147,10 @@ class WithSharedNoise(StateSpace):
         return self.curve.gaps(covariate)
 
     def start(self) -> Triangle:
-        of_curve = self.curve.start()
-        p = of_curve.size
-        rows: Columns = [[of_curve.entry(i, j) if j <= i else None for j in range(p)] + [None] for i in range(p)]
-        rows.append([None] * (p + 1))
+        of_curve, p = self.curve.start(), self.curve.size
+        rows: Columns = [[*row, None] for row in tri.columns_of(of_curve)] + [[None] * (p + 1)]
         rows[0][p] = rows[p][p] = ONE
-        return factor(rows, [*of_curve.diagonal, self.level[:, None]], lower=True)
+        return tri.factor(rows, [*of_curve.diagonal, self.level[:, None]], lower=True)
 
     def table(self, gaps: Array) -> list[Array]:
         shape = np.broadcast_shapes(gaps.shape, (1, self.rate.size))
@@ -161,7 +160,7 @@ class WithSharedNoise(StateSpace):
     def step(self, row: list[Array]) -> Step:
         move, kept = self.curve.step(row[:-2]), row[-2]
         matrix: Columns = [
-            [*entries, (kept if i == 0 else 0.0) - number(entries[0])] for i, entries in enumerate(move.matrix)
+            [*entries, (kept if i == 0 else 0.0) - tri.number(entries[0])] for i, entries in enumerate(move.matrix)
         ]
         noise: Columns = [[*entries, ONE if i == 0 else None] for i, entries in enumerate(move.noise)]
         none: list[Entry | None] = [None] * len(move.weights)

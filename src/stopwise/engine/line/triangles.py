@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from stopwise._support.arrays import Array
 
+T = TypeVar("T")
 Entry: TypeAlias = "Array | float | complex"
 Vector: TypeAlias = "list[Entry]"
 Columns: TypeAlias = "list[list[Entry | None]]"
@@ -47,13 +48,6 @@ class Triangle:
         """The rows in which a column of T has entries besides its 1."""
         return range(column + 1, self.size) if self.lower else range(column)
 
-    def entry(self, row: int, column: int) -> Entry:
-        """T[row, column] as a number."""
-        if row == column:
-            return ONE
-        value = self.off[row][column]
-        return 0.0 if value is None else value
-
 
 def empty(size: int) -> list[list[Entry | None]]:
     """A square of structural zeros."""
@@ -81,6 +75,11 @@ def times(left: Entry | None, right: Entry | None) -> Entry | None:
 def number(value: Entry | None) -> Entry:
     """None as 0."""
     return 0.0 if value is None else value
+
+
+def transposed(matrix: Sequence[Sequence[T]]) -> list[list[T]]:
+    """The columns of a matrix by rows."""
+    return [list(column) for column in zip(*matrix, strict=True)]
 
 
 def product(left: Sequence[Sequence[Entry | None]], right: Columns) -> Columns:
@@ -120,13 +119,10 @@ def factor(rows: Columns, weights: Vector, *, lower: bool) -> Triangle:
         weighted = [times(weights[c], own[c]) for c in columns]
         d = inner(weighted, own)
         out.diagonal[i] = number(d)
-        if d is None:
-            continue
-        rest = list(range(i + 1, p) if lower else range(i - 1, -1, -1))
-        if not rest:
+        if d is None or not out.below(i):
             continue
         inverse = 1.0 / (d + TINY)
-        for j in rest:
+        for j in out.below(i):
             product = inner(weighted, rows[j])
             if product is None:
                 continue

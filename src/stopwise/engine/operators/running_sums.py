@@ -29,53 +29,26 @@ class SortedLine:
         self.order = np.argsort(u, kind="stable")
         self.places = u[self.order]
 
-    def at(self, new: Array, coefficients: Array) -> Array:
-        """sum_j k(x, x_j) a_j for new covariates x, coefficients (n, b) given in the original order of rows."""
-        x = self.kernel.unit(new.astype(np.float64, copy=False))
-        a = coefficients[self.order]
-        below = np.searchsorted(self.places, x, side="right")
-        return self._freed(self._anchored(x[:, None], below, a), x, a)
-
     def own(self, a: Array) -> Array:
-        """The same at the places themselves, in their order: every place has its own row and those before it below."""
-        if self.kernel.order == 2:
-            out = self._anchored(self.places[:, None], slice(1, None), a)
-        else:
+        """sum_j k(x, x_j) a_j at every place x, for coefficients (n, b); both in the order of the places."""
+        x = self.places[:, None]
+        if self.kernel.order == 1:
             # Gram = C diag(increments) C', C the running sum: no cancellation, whatever the signs of the block.
-            out = np.cumsum(self._increments * np.cumsum(a[::-1], axis=0)[::-1], axis=0)
-        return self._freed(out, self.places, a)
-
-    def _freed(self, out: Array, x: Array, a: Array) -> Array:
-        """With the polynomials that a kernel without an anchor adds."""
+            out = np.cumsum(np.diff(x, axis=0, prepend=0.0) * np.cumsum(a[::-1], axis=0)[::-1], axis=0)
+        else:
+            once, square = x * a, x * x
+            low = 0.5 * x * np.cumsum(square * a, axis=0) - np.cumsum(square * once, axis=0) / 6
+            out = low + square * (0.5 * _after(once) - x * _after(a) / 6)
         if not self.kernel.anchored:
             out += a.sum(axis=0)
             if self.kernel.order == 2:
-                out += x[:, None] * (self.places @ a)
-        return out
-
-    def _anchored(self, x: Array, below: Array | slice, a: Array) -> Array:
-        u = self.places[:, None]
-        if self.kernel.order == 1:
-            return cast(Array, _prefix(u * a)[below] + x * _suffix(a)[below])
-        once, square = u * a, u * u
-        low = 0.5 * x * _prefix(square * a)[below] - _prefix(square * once)[below] / 6
-        high = 0.5 * _suffix(once)[below] - x * _suffix(a)[below] / 6
-        return cast(Array, low + x * x * high)
-
-    @cached_property
-    def _increments(self) -> Array:
-        """From each place to the next, the first from zero, (n, 1)."""
-        return np.diff(self.places, prepend=0.0)[:, None]
+                out += x * (self.places @ a)
+        return cast(Array, out)
 
 
-def _prefix(values: Array) -> Array:
-    """Sums of the first k rows, k = 0..n."""
-    return np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
-
-
-def _suffix(values: Array) -> Array:
-    """Sums of the rows from k on, k = 0..n."""
-    return np.concatenate([np.cumsum(values[::-1], axis=0)[::-1], np.zeros((1, values.shape[1]))])
+def _after(values: Array) -> Array:
+    """For every row the sum of those after it."""
+    return np.concatenate([np.cumsum(values[:0:-1], axis=0)[::-1], np.zeros((1, values.shape[1]))])
 
 
 class Line(KernelOperator):

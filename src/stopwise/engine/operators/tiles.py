@@ -13,8 +13,8 @@ from stopwise._support.threads import blas_threads, thread_count, threads
 from stopwise.engine.operators.operator import KernelOperator
 from stopwise.kernels import Kernel, common_origin, take_rows
 
-_TILE_BYTES = 2_000_000
-"""A tile that stays in a core's cache while it is made and used."""
+_TILE_ROWS = 500
+"""Rows and columns of a tile: 2 MB of doubles stay in a core's cache while they are made and used."""
 _SHIFT, _SLACK = 1e-8, 1e-6
 """What is added to a part of K before it is inverted, in units of its trace, and how much rounding can make of that, in
 units of the largest eigenvalue."""
@@ -36,14 +36,14 @@ class Tiled(KernelOperator):
         centred: bool = False,
         dtype: npt.DTypeLike = np.float64,
         n_jobs: int | None = None,
-        tile_rows: int | None = None,
+        tile_rows: int = _TILE_ROWS,
     ) -> None:
         super().__init__(kernel, covariates, weights=weights, centred=centred)
         self.dtype = np.dtype(dtype)
         self.covariates = covariates.astype(self.dtype, copy=False)
         self.prepared = kernel.prepare(self.covariates, common_origin(self.covariates))
         self.n_threads = thread_count(n_jobs)
-        self.tile_rows = tile_rows or max(16, int(np.sqrt(_TILE_BYTES / 8)))
+        self.tile_rows = tile_rows
         self._square_total: float | None = None
 
     def _gram_product(self, block: Array) -> Array:

@@ -6,7 +6,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise.engine.operators.held_matrix import Dense
-from stopwise.spectrum import Basis, Density, Spectrum
+from stopwise.spectrum import Basis, Density, Spectrum, known_spectrum
 
 
 class IndefiniteMatrix(ValueError):
@@ -39,13 +39,5 @@ def dense_spectrum(operator: Dense) -> Spectrum:
     projected = 1 if operator.fixed is None else 1 + operator.fixed.shape[1]
     values = clean_eigenvalues(values, precision, rounding=4 * projected * precision * before)
     density = Density(values, np.ones_like(values), operator.n_samples)
-    largest = float(values[0]) if values.size else 0.0
-    return Spectrum(
-        eigenvalues=values,
-        basis=Basis(vectors),
-        trace=density.trace,
-        n_samples=operator.n_samples,
-        density=density,
-        bound=density,
-        largest_bound=largest * (1 + 4 * precision * np.sqrt(max(values.size, 1))),
-    )
+    largest = float(values.max(initial=0.0)) * (1 + 4 * precision * np.sqrt(max(values.size, 1)))
+    return known_spectrum(values, density, largest, Basis(vectors))
