@@ -120,6 +120,8 @@ class Fitted(LearnedFunction):
     noise_std: Array
     row_of: Array | None = None
     """For every training row given the row that it became (copies became one), -1 for none; None for the same."""
+    subjects: Array | None = None
+    """For each row the number of its group; None where no groups were given."""
     mean_row: Array | None = None
     trend: Trend | None = None
     """An unpenalised linear part, if one was chosen; `mean_row` then has a row for each of its columns."""
@@ -239,6 +241,7 @@ def make_fitted(rows: Intake, chosen: Chosen, plan: Plan, solution: Solution, fe
         intercept=np.asarray(solution.intercept, dtype=np.float64),
         single=rows.single,
         row_of=rows.row_of if solution.train_rows is None else None,
+        subjects=rows.subjects if solution.train_rows is None else None,
         mean_row=solution.mean_row,
         trend=solution.trend,
         slopes=solution.slopes,

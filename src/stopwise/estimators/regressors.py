@@ -80,7 +80,7 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
             was written down twice is one observation of twice the precision (see "Weights and copies" in the docs).
         groups : array-like of shape (n_samples,), optional
             Which rows hang together (one subject's measurements): `rule=sw.rules.LeaveBlockOut()` leaves out a whole
-            group at a time, and is the default rule where groups are given.
+            group at a time, and is the default rule where groups are given. Intervals are then of rows of new groups.
         """
         self._validate_params()
         if groups is not None and (self._under_loss or is_dask(X) or self.solver == "dask"):

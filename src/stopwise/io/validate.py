@@ -225,6 +225,9 @@ def _check_columns(fitted: Fitted | LossFitted) -> None:
 
 def _check_rows(fitted: Fitted) -> None:
     """The training rows, where they are kept, are those of the landmarks and vary where a kernel was chosen by them."""
+    groups = fitted.subjects
+    if groups is not None:
+        must(_matrix(groups, "iu", (len(fitted.path.row_weights),)), "subjects must be a group's number for each row")
     basis = fitted.path.spectrum.basis
     rows = fitted.covariates if fitted.spread is None else None
     if basis is not None and isinstance(basis.rows, FeatureRows):

@@ -34,6 +34,7 @@ from stopwise.estimators.prediction.row_leverages import (
     left_out_on_line,
     left_out_residuals,
     path_left,
+    ratios_of_groups,
     residuals_of,
     rows_left,
     with_all_pairs,
@@ -93,7 +94,8 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
     posterior = known or _standing_posterior(fitted, rows, np.sort(standing))
     some, counts = on_host(rows[asked]), counts_of(fitted.path)[asked]
     noise, variance = (counts / fitted.path.row_weights[asked])[:, None], posterior.variance(some, clock)
-    path, copies = fitted.path.along(Ridge()), _copies(fitted.path)
+    together = fitted.subjects if has_all_pairs(fitted.path) and fitted.path.counts is None else None
+    path, copies = fitted.path.along(Ridge()), None if together is not None else _copies(fitted.path)
     vectors = landmark_vectors(path, asked)
     if vectors is None and known is None:
         left, kept = path_left(path, fitted.step_sums, asked), np.ones_like(variance)
@@ -109,6 +111,10 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
     else:
         missed = left_out_residuals(fitted.path, fitted.step_sums, asked, vectors)
     observed = missed / _scale(noise + beside, itself, kept)
+    if together is not None:
+        observed = ratios_of_groups(fitted.path, fitted.step_sums, clock, together)[asked]
+        _, group, sizes = np.unique(together, return_inverse=True, return_counts=True)
+        counts = 1 / sizes[group[asked]]  # rows that hang together tell as much as one
     given = None
     if copies is not None:  # one of them left out, and predicted as a new observation of weight one is
         each = copies[asked, None]

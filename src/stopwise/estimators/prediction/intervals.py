@@ -33,7 +33,7 @@ _STD_LEVEL = 0.9
 
 @dataclass(frozen=True)
 class Ratios:
-    """Left-out residuals over their scales, sorted, and how many observations each is."""
+    """Left-out residuals over their scales, sorted, and how many observations each is: of a group, a share of one."""
 
     values: Array
     counts: Array
@@ -41,18 +41,19 @@ class Ratios:
     @property
     def total(self) -> int:
         """How many observations were left out."""
-        return int(self.counts.sum())
+        return round(float(self.counts.sum()))
 
     def quantile(self, level: float) -> float:
         """The ceil((n + 1) level)-th smallest ratio (Lei et al. 2018)."""
         n = self.total
         rank = math.ceil((n + 1) * level * (1 - 1e-12))
         if not 1 <= rank <= n:
+            what = "groups" if np.any(self.counts < 1) else "rows"
             raise ValueError(
-                f"level must be at most n / (n + 1) = {n / (n + 1):.4g} with {n} left-out rows, got {level:g}: ask for "
-                "a lower level or give more rows"
+                f"level must be at most n / (n + 1) = {n / (n + 1):.4g} with {n} left-out {what}, got {level:g}: ask "
+                f"for a lower level or give more {what}"
             )
-        return float(self.values[int(np.searchsorted(np.cumsum(self.counts), rank))])
+        return float(self.values[int(np.searchsorted(np.cumsum(self.counts), rank * (1 - 1e-12)))])
 
 
 @dataclass(frozen=True)

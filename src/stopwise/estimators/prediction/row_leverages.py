@@ -20,8 +20,10 @@ from stopwise.engine.spectrum.complex_ridges import ComplexRidges, as_complex_ri
 from stopwise.engine.spectrum.eigenpairs import dense_spectrum
 from stopwise.estimators.fitted import Fitted
 from stopwise.estimators.prediction.posterior import LinePosterior, Posterior
+from stopwise.filters import Ridge
 from stopwise.kernels import Precomputed
 from stopwise.path import Path
+from stopwise.rules.left_out_blocks import by_label
 from stopwise.spectrum import Basis
 
 
@@ -128,6 +130,33 @@ def _left_out(path: Path, step_sum: float, rows: Array, vectors: Array | None) -
         residuals = (residuals - free @ (free.T @ residuals))[at]
     found = ridges.sum(residuals * counts / np.where(np.abs(left) > SATURATED * counts, left, SATURATED * counts))
     return cast(Array, found / np.sqrt(path.row_weights[rows]) * path.scale)
+
+
+def ratios_of_groups(path: Path, step_sums: Array, clock: Array, groups: Array) -> Array:
+    """Residuals of all rows over their scales, each with its whole group left out, (rows, q); from all eigenpairs.
+
+    With S = I - H of a ridge and B the rows of a group, the residuals without it are (S_BB)^-1 r_B, and the covariance
+    of its observations given all others is (S_BB)^-1 in units of the noise. The fit's own filter at its stops gives
+    residuals, ridge at `clock` scales.
+    """
+    readings = zip(step_sums.tolist(), clock.tolist(), strict=True)
+    return np.column_stack([_ratios_of_groups(path.column(j), *at, groups) for j, at in enumerate(readings)])
+
+
+def _ratios_of_groups(path: Path, step_sum: float, clock: float, groups: Array) -> Array:
+    basis, values, free = cast(Basis, path.spectrum.basis), path.spectrum.eigenvalues, path.free
+    ridges, out = _ridges(path, step_sum), np.empty(len(groups))
+    shrinkage, every = ridges.shrinkage(values), np.asarray(basis.vectors, dtype=np.float64)
+    residuals = _by_parts(basis.combine, path.coefficients[:, None] * shrinkage)
+    residuals = residuals - free @ (free.T @ residuals)
+    for rows in (each.rows for each in by_label(groups)):
+        vectors = every[rows]
+        seen = free[rows] @ free[rows].T - SATURATED * np.eye(len(rows))
+        left = [(vectors * column) @ vectors.T - seen for column in shrinkage.T]
+        solved = [np.linalg.solve(matrix, residuals[rows, k]) for k, matrix in enumerate(left)]
+        covariance = np.linalg.inv((vectors * Ridge().shrinkage(values, clock)) @ vectors.T - seen)
+        out[rows] = ridges.sum(np.column_stack(solved)) / np.sqrt(np.diagonal(covariance))
+    return out * path.scale
 
 
 def left_out_on_line(path: Path, line: LinePosterior, step_sums: Array, rows: Array, predicted: Array) -> Array:
