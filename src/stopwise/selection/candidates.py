@@ -222,18 +222,12 @@ def not_refuted(finalists: list[Candidate], rows: Sample) -> list[Candidate]:
     """Those that rows outside the sample do not speak against, the best score first.
 
     No other predicts these rows better by a standard error, and of those left no other has them less surprising by one.
-    Where such rows are fewer than the sample, they may refute length scales per feature alone, which are most easily
-    learned wrong, and by the best with one length scale.
     """
     seen = finalists[0].sample.n_rows
     if rows.n_rows - seen < LEAST_ROWS:
         return finalists
     ranked = best_first(finalists)
     losses = {c: unseen_losses(c, rows) for c in ranked}
-    if rows.n_rows - seen < seen:
-        one = [c for c in ranked if not c.per_feature]
-        refuted = ranked[0].per_feature and one and worse(losses[ranked[0]][0], losses[one[0]][0])
-        return one if refuted else ranked
     for kind in (0, 1):
         least = min((losses[c][kind] for c in ranked), key=lambda loss: float(loss.mean()))
         ranked = [c for c in ranked if not worse(losses[c][kind], least)]

@@ -1,16 +1,14 @@
-"""What "auto" chooses: kernel, length scales, one or one per feature, and whether a linear part is left free.
+"""What "auto" chooses: kernel, length scales, and whether a linear part is left free; for any rows, a line, or a loss.
 
-Everything happens in standard deviations of the features and of y, so units do not matter; the kernel that comes out is
-in the features' own units.
+Everything happens in standard deviations of the features and of y; the kernel that comes out is in the features' units.
 
 On one covariate Matern 1/2, 3/2 and 5/2 are scored on all rows: they have a finite state, so that evidence and left-out
-error of every row cost a few passes (a Gaussian has none). They are scored on bins that are an eighth as wide as the
-fit's detail, which no score can tell from single rows, each at its own best penalty; of kernels that the score can
-barely tell apart the roughest is taken.
+error of every row cost a few passes (a Gaussian has none). Bins are an eighth as wide as the fit's detail, which no
+score can tell from single rows.
 
 For another loss than squares, the search for squares proposes: its own choice, the best of each kernel with one length
-scale, and longer ones, up to nearly linear. Each is then walked along the clock with the loss itself on some hundred
-rows. As for squares the lowest sum of left-out loss and evidence wins (`LossPath.score`).
+scale, and longer ones, up to nearly linear. Each is walked along the clock with the loss itself on some hundred rows;
+as for squares the lowest sum of left-out loss and evidence wins (`LossPath.score`).
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ _BARELY = 4.0
 and twice the log of a Bayes factor up to 2 is "not worth more than a bare mention" (Kass & Raftery 1995)."""
 LOSS_KERNELS: tuple[Stationary, ...] = (Gaussian(), Laplace())
 """The smoothest and the roughest: an average of the two may be proposed as well."""
-LOSS_BUDGET = Budget(rows=200, rounds=(), unseen_rows=300, steps_together=4, first_steps=3, steps=6, sharing=1)
+LOSS_BUDGET = Budget(rows=200, rounds=(), unseen_rows=300, steps_together=4, first_steps=3, steps=6)
 """The search that proposes for a loss; it is a quarter of what squares get, since the loss itself judges."""
 JUDGED_CLASSES, JUDGED_NUMBERS = (400, 150), (800, 200)
 """Rows and landmarks that candidates are judged on: of counts and residuals a few rows carry most of the loss."""
@@ -101,8 +99,8 @@ def choose_kernels(
     shared = replace(choose_kernel(problem, given, relevance, linear=linear), responses=everyone)
     if not few or shared.scores is None:
         return [shared]
-    known = [(own(j), score) for j, score in zip(everyone, shared.scores, strict=True)]
-    apart = [each for each, score in known if each.scores is not None and each.scores[0] < score]
+    alone = zip((own(j) for j in everyone), shared.scores, strict=True)
+    apart = [each for each, score in alone if each.scores is not None and each.scores[0] < score]
     rest = [j for j in everyone if all(j not in each.responses for each in apart)]
     return [shared.among(rest), *apart] if rest else apart
 
@@ -120,9 +118,8 @@ def choose_kernel(problem: Problem, given: Kernel | None, relevance: bool | str,
     if states := states_on_line(problem, given):
         return _on_line(problem, states)
     with blas_threads(1):  # samples are small
-        budget, library = effort(problem.n_rows)
-        search = Search(kernels, relevance, linear and given is None, given is None, budget, library)
-        return search_for(problem, search)
+        free = given is None
+        return search_for(problem, Search(kernels, relevance, linear and free, free, *effort(problem.n_rows)))
 
 
 def _asked(given: Kernel | None, menu: tuple[Stationary, ...]) -> tuple[Stationary, ...]:

@@ -18,6 +18,7 @@ import numpy as np
 from stopwise._support.array_library import HOST, ArrayLibrary, library_on
 from stopwise._support.arrays import Array
 from stopwise._support.torch import has_gpu, pick_device
+from stopwise.engine.solves.costs import DEVICE_ROWS
 from stopwise.kernels.gradients import median_distance
 from stopwise.kernels.separable import Separable
 from stopwise.kernels.stationary import Stationary
@@ -25,8 +26,8 @@ from stopwise.sample import Sample
 from stopwise.selection.candidates import LEAST_ROWS, Candidate, best_first, judge, not_refuted, worse
 from stopwise.selection.learning import Part, chosen_slopes, learn, learn_shares, part_at
 
-DEVICE_ROWS, MANY_ROWS = 3_000, 100_000
-"""From here on a GPU that is there pays, since loading torch takes seconds; a fit of so many rows takes minutes."""
+MANY_ROWS = 100_000
+"""A fit of so many takes minutes, so that more is looked at."""
 SMALL_ROWS = 60
 """A smaller sample gets one length scale for all features, no linear part, and an average over kernels."""
 ROWS_PER_SLOPE = 5
@@ -43,15 +44,14 @@ _PRODUCT_FEATURES = 50
 
 @dataclass(frozen=True)
 class Round:
-    """The best `kept` candidates, or of each kernel (None), judged again on so many rows.
+    """The best `kept` candidates and the best of each kind, or the best of each kernel (None), judged on so many rows.
 
-    So are the best with features as they are, drawn in, and with one length scale. The best `learned`, and the best of
-    each of the first two, learn their length scales further; of each kernel all do.
+    The best two learn their length scales further there, and the best with features as they are and drawn in; of each
+    kernel all do.
     """
 
     rows: int
     kept: int | None = 3
-    learned: int = 2
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,8 @@ class Budget:
     steps_together: int = 8
     first_steps: int = 5
     steps: int = 18
-    more_steps: int = 16
-    sharing: int = 2
-    """With so many others the best may share its place, and with the best that has one length scale,"""
     summed_rows: int = 2500
-    """up to so many rows: beyond, chance is small and a sum of kernels costs as many times more."""
+    """Up to so many rows kernels may be summed: beyond, chance is small and a sum costs as many times more."""
 
     @property
     def judged_rows(self) -> int:
@@ -92,7 +89,7 @@ def effort(n_rows: int) -> tuple[Budget, ArrayLibrary]:
     more = min(max(n_rows // 5, 600), 5_000)
     last = (Round(8_000, kept=2),) if many else ()
     rounds = (Round(more, None if more == 5_000 else 3), *last)
-    return Budget(min(max(n_rows // 10, 300), 1_200), rounds, more_steps=15), library_on(pick_device())
+    return Budget(min(max(n_rows // 10, 300), 1_200), rounds), library_on(pick_device())
 
 
 @dataclass(frozen=True)
@@ -192,12 +189,11 @@ class Search:
                 break
             if each.kept is None:
                 by_evidence = sorted(ranked, key=lambda c: float(c.evidence.mean()))
-                best = learned = _first_of_each(by_evidence, lambda c: c.first.kernel.name)
+                learned = _first_of_each(by_evidence, lambda c: c.first.kernel.name)
             else:
-                leaders = _first_of_each(ranked, lambda c: c.sample.warped)
-                learned = _joined(ranked[: each.learned], leaders)
-                best = _joined(learned, ranked[: each.kept])
-            found = [self._again(c, rows, c in learned) for c in _joined(best, _with_one_scale(ranked))]
+                learned = [*ranked[:2], *_first_of_each(ranked, lambda c: c.sample.warped)]
+            others = [*ranked[: each.kept or 0], *_first_of_each(ranked, lambda c: c.per_feature)]
+            found = [self._again(c, rows, c in learned) for c in dict.fromkeys([*learned, *others])]
         return found
 
     def _again(self, candidate: Candidate, rows: Sample, learned: bool) -> Candidate:
@@ -207,7 +203,7 @@ class Search:
             # A feature that few rows found no use for is brought near again: from afar it has no slope to follow.
             logs = part.place[:-1]
             near = replace(part, place=np.append(np.maximum(logs, logs.max() - NEAR), part.place[-1]))
-            part = learn(sample, near, max_steps=self.budget.more_steps, per_feature=part.per_feature)
+            part = learn(sample, near, max_steps=self.budget.steps, per_feature=part.per_feature)
         return judge(sample, part)
 
     def _best_or_sum(self, candidates: Sequence[Candidate]) -> Candidate:
@@ -215,7 +211,7 @@ class Search:
         ranked = best_first(candidates)
         best, sample = ranked[0], ranked[0].sample
         alike = [c for c in ranked if c.kind == best.kind]
-        some = _joined(alike[: 1 + self.budget.sharing], _with_one_scale(alike))
+        some = list(dict.fromkeys([*alike[:3], *_first_of_each(alike, lambda c: c.per_feature)]))
         if len(some) == 1 or sample.n_distinct > self.budget.summed_rows:
             return best
         return best_first([best, _sum(some, learn_shares(sample, [c.first for c in some], best.row_ratio))])[0]
@@ -268,13 +264,3 @@ def _first_of_each(ranked: Sequence[Candidate], kind: Callable[[Candidate], obje
     for candidate in ranked:
         found.setdefault(kind(candidate), candidate)
     return list(found.values())
-
-
-def _with_one_scale(ranked: Sequence[Candidate]) -> list[Candidate]:
-    """The best with one length scale, if any has."""
-    return [c for c in ranked if not c.per_feature][:1]
-
-
-def _joined(some: Sequence[Candidate], others: Sequence[Candidate]) -> list[Candidate]:
-    """Some candidates, and others that are not among them."""
-    return [*some, *(c for c in others if c not in some)]
