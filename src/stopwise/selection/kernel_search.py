@@ -46,8 +46,8 @@ _PRODUCT_FEATURES = 50
 class Round:
     """The best `kept` candidates and the best of each kind, or the best of each kernel (None), judged on so many rows.
 
-    The best two learn their length scales further there, and the best with features as they are and drawn in; of each
-    kernel all do.
+    Two learn their length scales further there: the best with features as they are and drawn in, or where no feature is
+    skewed the best two; of each kernel all do.
     """
 
     rows: int
@@ -191,7 +191,8 @@ class Search:
                 by_evidence = sorted(ranked, key=lambda c: float(c.evidence.mean()))
                 learned = _first_of_each(by_evidence, lambda c: c.first.kernel.name)
             else:
-                learned = [*ranked[:2], *_first_of_each(ranked, lambda c: c.sample.warped)]
+                leaders = _first_of_each(ranked, lambda c: c.sample.warped)
+                learned = list(dict.fromkeys([*leaders, *ranked]))[:2]
             others = [*ranked[: each.kept or 0], *_first_of_each(ranked, lambda c: c.per_feature)]
             found = [self._again(c, rows, c in learned) for c in dict.fromkeys([*learned, *others])]
         return found
