@@ -78,10 +78,8 @@ def look_at_features(covariates: Array, weights: Array | None, shared: tuple[tup
     if shared:
         largest = spread.max(initial=0.0) or 1.0
         spread = largest * np.sqrt(np.bincount(groups, (spread / largest) ** 2))[groups]
-    centre = middle + reach * mean
-    return Features(
-        kept, dropped, centre, spread, groups, (low[kept] - centre) / spread, (high[kept] - centre) / spread
-    )
+    ends = ((end - mean) * (reach / spread) for end in (-1.0, 1.0))
+    return Features(kept, dropped, middle + reach * mean, spread, groups, *ends)
 
 
 @dataclass(frozen=True)

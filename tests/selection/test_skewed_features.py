@@ -103,3 +103,14 @@ def test_large_tables_profit_too_and_their_far_rows_decide_where_the_map_ends():
     other, error = (np.mean((model.predict(new) - truth) ** 2) for model in models)
     assert error < 0.9 * other
     assert found.table.chosen["score"] < plain.table.chosen["score"] - 0.1
+
+
+def test_no_magnitude_of_a_skewed_feature_overflows():
+    X, y = prices(100)
+    far = np.column_stack([(X[:, 0] / X[:, 0].max() - 0.5) * 1.7e308, X[:, 1:]])
+    problem = make_problem(far, y[:, None], None, intercept=True, seed=0)
+    features = look_at_features(far, None)
+    sample = with_powers(make_sample(problem, features, 100), features)
+    assert np.isfinite(sample.with_warp().places).all()
+    np.testing.assert_allclose(features.low, sample.covariates.min(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(features.high, sample.covariates.max(axis=0), rtol=1e-9)
