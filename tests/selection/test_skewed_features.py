@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import stopwise as sw
-from stopwise.kernels import Warped
+from stopwise.kernels import Gaussian, Warped
+from stopwise.kernels.warped import warp_of
 from stopwise.problem import make_problem
 from stopwise.sample import look_at_features, make_sample, with_powers
 from stopwise.selection.candidates import judge, unseen_losses
@@ -114,3 +115,12 @@ def test_no_magnitude_of_a_skewed_feature_overflows():
     assert np.isfinite(sample.with_warp().places).all()
     np.testing.assert_allclose(features.low, sample.covariates.min(axis=0), rtol=1e-9)
     np.testing.assert_allclose(features.high, sample.covariates.max(axis=0), rtol=1e-9)
+
+
+def test_rows_drawn_in_by_themselves_lie_where_a_search_sees_them():
+    X, features, sample = sample_of()
+    kernel = warp_of(X, Gaussian())
+    candidate = judge(sample.with_warp(), part_at(Gaussian(), np.ones(3)))
+    assert kernel.power == candidate.in_units(features).power
+    np.testing.assert_allclose(kernel.places(X), candidate.in_units(features).places(X), rtol=1e-9)
+    assert warp_of(X, Gaussian(), left_alone=[0, 1]) is None

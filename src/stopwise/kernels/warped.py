@@ -11,6 +11,7 @@ in the units of x; outside [low, high] it goes on as a straight line.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -145,6 +146,17 @@ def find_warp(rows: Array, weights: Array, low: Array, high: Array, left_alone: 
     mean = np.average(drawn, axis=0, weights=weights)
     spread = np.sqrt(np.average((drawn - mean) ** 2, axis=0, weights=weights))
     return Warp(power, low, high, np.where(power == 1, 1.0, spread))
+
+
+def warp_of(rows: Array, inner: Kernel, left_alone: Sequence[int] = ()) -> Warped | None:
+    """A kernel of some rows drawn in where they are skewed, in their own units; None where no column is."""
+    low, high = rows.min(axis=0), rows.max(axis=0)
+    middle, reach = low / 2 + high / 2, np.where(high > low, high / 2 - low / 2, 1.0)
+    inside = (rows - middle) / reach  # before squaring: no magnitude overflows
+    centre, spread = middle + reach * inside.mean(axis=0), reach * np.where(high > low, inside.std(axis=0), 1.0)
+    scaled, alone = (rows - centre) / spread, np.isin(np.arange(rows.shape[1]), list(left_alone))
+    warp = find_warp(scaled, np.ones(len(rows)), scaled.min(axis=0), scaled.max(axis=0), alone)
+    return None if warp is None else warp.kernel(inner, centre, spread)
 
 
 def _likeliest_power(column: Array) -> float:
