@@ -16,6 +16,7 @@ import numpy as np
 
 from stopwise._support.array_library import HOST, ArrayLibrary
 from stopwise._support.arrays import Array
+from stopwise.kernels.warped import Warp, find_warp
 from stopwise.problem import NOTHING, Problem
 
 _ROUNDING = 16 * np.finfo(np.float64).eps
@@ -31,19 +32,25 @@ class Features:
     spread: Array
     groups: Array
     """For each kept column the number of its group: columns of one group share spread and length scale."""
+    low: Array
+    """The smallest value of each kept column, in spreads from its centre, and"""
+    high: Array
+    """the largest."""
 
     def standardise(self, columns: Array) -> Array:
         """Kept columns (already picked), centred and divided by their spread."""
         return cast(Array, (columns.astype(np.float64) - self.centre) / self.spread)
 
-    def table(self, lengths: Array, per_feature: bool) -> tuple[dict[str, Any], ...]:
-        """For each column its spread, length scale (in its own units) and relevance, or why it was left out."""
+    def table(self, lengths: Array, per_feature: bool, powers: Array | None = None) -> tuple[dict[str, Any], ...]:
+        """For each column its spread, length scale (in its own units), relevance and power, or why it was left out."""
         rates = self.spread / lengths
         relevance = rates / rates.max(initial=0.0) if per_feature else np.ones(rates.size)
         rows: list[dict[str, Any]] = [{"feature": j, "used": False, "why": why} for j, why in self.dropped.items()]
-        for j, *values in zip(self.kept, self.spread, lengths, relevance, strict=True):
-            numbers = zip(("spread", "length_scale", "relevance"), map(float, values), strict=True)
-            rows.append({"feature": int(j), "used": True, **dict(numbers)})
+        columns = {"spread": self.spread, "length_scale": lengths, "relevance": relevance}
+        columns |= {} if powers is None else {"power": powers}
+        for at, j in enumerate(self.kept):
+            numbers = {name: float(column[at]) for name, column in columns.items()}
+            rows.append({"feature": int(j), "used": True, **numbers})
         return tuple(sorted(rows, key=lambda row: cast(int, row["feature"])))
 
 
@@ -71,7 +78,8 @@ def look_at_features(covariates: Array, weights: Array | None, shared: tuple[tup
     if shared:
         largest = spread.max(initial=0.0) or 1.0
         spread = largest * np.sqrt(np.bincount(groups, (spread / largest) ** 2))[groups]
-    return Features(kept, dropped, middle + reach * mean, spread, groups)
+    ends = ((end - mean) * (reach / spread) for end in (-1.0, 1.0))
+    return Features(kept, dropped, middle + reach * mean, spread, groups, *ends)
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,7 @@ class Sample:
     squares of replicates about their own mean, `replicates` how many observations there are. Weights add up to these.
     `n_distinct` counts the distinct rows that this sample was drawn from; `middle` and `unit` (q,) are what was taken
     off its responses, and what they were divided by, when it was drawn; `linear` tells whether a linear part is left
-    unpenalised beside the intercept.
+    unpenalised beside the intercept, and `warped` whether kernels see skewed features drawn in.
     """
 
     covariates: Array
@@ -98,7 +106,10 @@ class Sample:
     """For each column the number, from 0, of the group with which it shares a length scale."""
     slopes: Array
     """Which columns a linear part has slopes for."""
+    warp: Warp | None = None
+    """What draws in skewed features; None where none is."""
     linear: bool = False
+    warped: bool = False
     library: ArrayLibrary = HOST
     """Where products of its matrices are made."""
 
@@ -116,6 +127,25 @@ class Sample:
     def n_groups(self) -> int:
         """How many groups of columns."""
         return int(self.groups.max()) + 1
+
+    @property
+    def drawn_in(self) -> Warp | None:
+        """What kernels see the features through; None where they see them as they are."""
+        return self.warp if self.warped else None
+
+    @cached_property
+    def places(self) -> Array:
+        """Where kernels see the rows, (m, d)."""
+        return self.seen_at(self.covariates)
+
+    def seen_at(self, covariates: Array) -> Array:
+        """Where kernels see some standardised covariates."""
+        return covariates if self.drawn_in is None else self.drawn_in.places(covariates)
+
+    @property
+    def spread_of_places(self) -> Array:
+        """In standard deviations of the features, (d,): one, unless they are drawn in."""
+        return np.ones(self.covariates.shape[1]) if self.drawn_in is None else self.drawn_in.spread
 
     @property
     def n_free(self) -> float:
@@ -169,6 +199,14 @@ class Sample:
         """The same rows with the linear part left unpenalised."""
         return replace(self, linear=True)
 
+    def with_warp(self) -> Sample:
+        """The same rows with skewed features drawn in."""
+        return replace(self, warped=True)
+
+    def like(self, other: Sample) -> Sample:
+        """The same rows with a linear part, or drawn in, where the other's are."""
+        return replace(self, linear=other.linear, warped=other.warped)
+
 
 def _settled(sample: Sample) -> Sample:
     """Weights that add up to these rows' observations; responses centred (with an intercept) and of unit variance."""
@@ -219,4 +257,12 @@ def make_sample(problem: Problem, features: Features, limit: int) -> Sample:
             groups=features.groups,
             slopes=np.ones(features.kept.size, dtype=bool),
         )
+    )
+
+
+def with_powers(sample: Sample, features: Features) -> Sample:
+    """A sample that knows how its skewed features may be drawn in; columns that share a length scale stay apart."""
+    shared = np.bincount(features.groups)[features.groups] > 1
+    return replace(
+        sample, warp=find_warp(sample.covariates, sample.weights, features.low, features.high, left_alone=shared)
     )

@@ -12,7 +12,7 @@ import stopwise as sw
 from stopwise._support.torch import has_torch
 from stopwise.engine.operators import Dense
 from stopwise.kernels import Gaussian, Laplace, ProductLaplace, Warped
-from stopwise.kernels.warped import warp_of
+from stopwise.kernels.warped import find_warp
 
 if has_torch():
     import torch
@@ -69,16 +69,26 @@ def test_a_map_rises_everywhere_and_is_straight_outside_its_ends(power, low, hig
     assert right[0] == pytest.approx(right[1], rel=1e-6)
 
 
+def standardised(x):
+    return (x - x.mean(axis=0)) / np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
+
+
+def found_in(x, left_alone=()):
+    z = standardised(x)
+    alone = np.isin(np.arange(z.shape[1]), list(left_alone))
+    return find_warp(z, np.ones(len(z)), z.min(axis=0), z.max(axis=0), alone)
+
+
 def test_columns_that_are_normal_enough_or_have_two_values_stay_as_they_are():
     rng = np.random.default_rng(0)
     even = np.column_stack([rng.normal(size=500), rng.uniform(size=500), rng.uniform(size=500) < 0.01, np.ones(500)])
-    assert warp_of(even.astype(float), Gaussian()) is None
+    assert found_in(even.astype(float)) is None
     skewed = np.column_stack([even, np.exp(rng.normal(size=500)), -np.exp(rng.normal(size=500))])
-    found = warp_of(skewed, Gaussian())
-    assert found.power[:4] == (1.0, 1.0, 1.0, 1.0)
+    found = found_in(skewed)
+    np.testing.assert_array_equal(found.power[:4], 1.0)
     assert found.power[4] < 0.5
     assert found.power[5] > 1.5
-    only = warp_of(skewed, Gaussian(), left_alone=[4])
+    only = found_in(skewed, left_alone=[4])
     assert only.power[4] == 1.0
 
 

@@ -13,14 +13,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.stats import yeojohnson_llf, yeojohnson_normmax
 
 from stopwise._support.arrays import Array, ArrayLike
 from stopwise._support.torch import is_tensor, torch
-from stopwise.kernels.base import Kernel, Rows, as_matrix, check_kernel
+from stopwise.kernels.base import Constant, Kernel, Rows, as_matrix, check_kernel
 
 _NEARLY_ZERO = 1e-8
 """A power, in place of zero: its logarithm is then right to eight digits."""
@@ -108,25 +108,55 @@ class Warped(Kernel):
         return self.with_inner(self.inner.resolved(self.places(covariates)))
 
 
-def warp_of(rows: Array, inner: Kernel, left_alone: Sequence[int] = ()) -> Warped | None:
-    """The map that makes each column of some rows most nearly normal; None where no column gains by it.
+@dataclass(frozen=True, eq=False)
+class Warp:
+    """Powers (d,) that draw in features given in standard deviations about their means, where these are skewed.
 
-    The power is the likeliest one. It stays one where that raises the log likelihood by less than log(n) / 2, the price
-    of a parameter (Schwarz 1978), for columns of at most two values, which a map only scales, and for those
-    `left_alone`.
+    Features lie in [low, high]; `spread` is the standard deviation of what comes out, in which `places` are given.
     """
+
+    power: Array
+    low: Array
+    high: Array
+    spread: Array
+
+    def places(self, covariates: Array) -> Array:
+        """Standardised covariates drawn in, and of unit spread again."""
+        return cast(Array, self.kernel(Constant(1.0), 0.0, 1.0).places(covariates) / self.spread)
+
+    def kernel(self, inner: Kernel, centre: Array | float, spread: Array | float) -> Warped:
+        """A kernel of the features drawn in, in their own units: of this mean and standard deviation."""
+        numbers = (centre, spread, self.power, centre + spread * self.low, centre + spread * self.high)
+        return Warped(inner, *(tuple(np.broadcast_to(each, self.power.shape).tolist()) for each in numbers))
+
+
+def find_warp(rows: Array, weights: Array, low: Array, high: Array, left_alone: Array) -> Warp | None:
+    """The powers that make each column of standardised rows most nearly normal; None where no column gains by one.
+
+    A power stays one where the likeliest raises the log likelihood by less than log(n) / 2, the price of a parameter
+    (Schwarz 1978), for columns of at most two values, which a map only scales, and for those `left_alone`.
+    """
+    power = np.ones(rows.shape[1])
+    for j, column in enumerate(rows.T):
+        if not left_alone[j] and np.any((column > column.min()) & (column < column.max())):
+            power[j] = _likeliest_power(column)
+    if np.all(power == 1):
+        return None
+    drawn = Warp(power, low, high, np.ones(len(power))).places(rows)
+    mean = np.average(drawn, axis=0, weights=weights)
+    spread = np.sqrt(np.average((drawn - mean) ** 2, axis=0, weights=weights))
+    return Warp(power, low, high, np.where(power == 1, 1.0, spread))
+
+
+def warp_of(rows: Array, inner: Kernel, left_alone: Sequence[int] = ()) -> Warped | None:
+    """A kernel of some rows drawn in where they are skewed, in their own units; None where no column is."""
     low, high = rows.min(axis=0), rows.max(axis=0)
     middle, reach = low / 2 + high / 2, np.where(high > low, high / 2 - low / 2, 1.0)
     inside = (rows - middle) / reach  # before squaring: no magnitude overflows
     centre, spread = middle + reach * inside.mean(axis=0), reach * np.where(high > low, inside.std(axis=0), 1.0)
-    power = np.ones(rows.shape[1])
-    for j, column in enumerate(((rows - centre) / spread).T):
-        if j not in left_alone and np.any((column > column.min()) & (column < column.max())):
-            power[j] = _likeliest_power(column)
-    if np.all(power == 1):
-        return None
-    numbers = (centre, spread, power, low, high)
-    return Warped(inner, *(tuple(each.tolist()) for each in numbers))
+    scaled, alone = (rows - centre) / spread, np.isin(np.arange(rows.shape[1]), list(left_alone))
+    warp = find_warp(scaled, np.ones(len(rows)), scaled.min(axis=0), scaled.max(axis=0), alone)
+    return None if warp is None else warp.kernel(inner, centre, spread)
 
 
 def _likeliest_power(column: Array) -> float:

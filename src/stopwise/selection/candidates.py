@@ -31,7 +31,7 @@ from stopwise.engine.operators.centring import projected
 from stopwise.engine.solves.search_start import SearchStart, start_from
 from stopwise.kernels import Kernel
 from stopwise.kernels.gradients import Values
-from stopwise.sample import Sample
+from stopwise.sample import Features, Sample
 from stopwise.selection.learning import Part, deviance
 
 MAX_RATIO = 1e9
@@ -140,15 +140,23 @@ class Candidate:
         return bool(self.parts) and self.first.per_feature
 
     @property
+    def kind(self) -> tuple[bool, bool]:
+        """Whether there is a linear part, and whether skewed features are drawn in."""
+        return self.sample.linear, self.sample.warped
+
+    @property
     def name(self) -> str:
         """The kernel's, or of a sum the kernels' with their shares; and the linear part."""
         names = [part.kernel.name if part.share == 1 else f"{part.share:.2g} {part.kernel.name}" for part in self.parts]
-        return " + ".join(["linear", *names] if self.sample.linear else names)
+        told = " + ".join(["linear", *names] if self.sample.linear else names)
+        return f"warped {told}" if self.sample.warped else told
 
-    def in_units(self, spread: Array) -> Kernel:
-        """The kernel on features in their own units, of which one standard deviation is `spread`."""
+    def in_units(self, features: Features) -> Kernel:
+        """The kernel on features in their own units."""
+        warp, spread = self.sample.drawn_in, self.sample.spread_of_places * features.spread
         kernels = ((part.share, part.kernel.with_length_scale(part.scales * spread)) for part in self.parts)
-        return reduce(add, [kernel if share == 1 else share * kernel for share, kernel in kernels])
+        kernel = reduce(add, [kernel if share == 1 else share * kernel for share, kernel in kernels])
+        return kernel if warp is None else warp.kernel(kernel, features.centre, features.spread)
 
 
 def judge(sample: Sample, *parts: Part) -> Candidate:
@@ -214,25 +222,19 @@ def not_refuted(finalists: list[Candidate], rows: Sample) -> list[Candidate]:
     """Those that rows outside the sample do not speak against, the best score first.
 
     No other predicts these rows better by a standard error, and of those left no other has them less surprising by one.
-    Where such rows are fewer than the sample, they may refute length scales per feature alone, which are most easily
-    learned wrong, and by the best with one length scale.
     """
     seen = finalists[0].sample.n_rows
     if rows.n_rows - seen < LEAST_ROWS:
         return finalists
     ranked = best_first(finalists)
     losses = {c: unseen_losses(c, rows) for c in ranked}
-    if rows.n_rows - seen < seen:
-        one = [c for c in ranked if not c.per_feature]
-        refuted = ranked[0].per_feature and one and _worse(losses[ranked[0]][0], losses[one[0]][0])
-        return one if refuted else ranked
     for kind in (0, 1):
         least = min((losses[c][kind] for c in ranked), key=lambda loss: float(loss.mean()))
-        ranked = [c for c in ranked if not _worse(losses[c][kind], least)]
+        ranked = [c for c in ranked if not worse(losses[c][kind], least)]
     return ranked
 
 
-def _worse(loss: Array, than: Array) -> bool:
+def worse(loss: Array, than: Array) -> bool:
     """Whether one loss is larger than another by more than a standard error of the difference."""
     gap = loss - than
     return float(gap.mean()) > float(gap.std()) / math.sqrt(gap.size)

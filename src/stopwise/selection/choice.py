@@ -1,16 +1,14 @@
-"""What "auto" chooses: kernel, length scales, one or one per feature, and whether a linear part is left free.
+"""What "auto" chooses: kernel, length scales, and whether a linear part is left free; for any rows, a line, or a loss.
 
-Everything happens in standard deviations of the features and of y, so units do not matter; the kernel that comes out is
-in the features' own units.
+Everything happens in standard deviations of the features and of y; the kernel that comes out is in the features' units.
 
 On one covariate Matern 1/2, 3/2 and 5/2 are scored on all rows: they have a finite state, so that evidence and left-out
-error of every row cost a few passes (a Gaussian has none). They are scored on bins that are an eighth as wide as the
-fit's detail, which no score can tell from single rows, each at its own best penalty; of kernels that the score can
-barely tell apart the roughest is taken.
+error of every row cost a few passes (a Gaussian has none). Bins are an eighth as wide as the fit's detail, which no
+score can tell from single rows.
 
 For another loss than squares, the search for squares proposes: its own choice, the best of each kernel with one length
-scale, and longer ones, up to nearly linear. Each is then walked along the clock with the loss itself on some hundred
-rows. As for squares the lowest sum of left-out loss and evidence wins (`LossPath.score`).
+scale, and longer ones, up to nearly linear. Each is walked along the clock with the loss itself on some hundred rows;
+as for squares the lowest sum of left-out loss and evidence wins (`LossPath.score`).
 """
 
 from __future__ import annotations
@@ -32,17 +30,14 @@ from stopwise.engine.loss_fits.loss_rows import LossRows, kernel_problem, landma
 from stopwise.engine.solves.search_start import SearchStart
 from stopwise.kernels import Gaussian, Kernel, Laplace, Matern, ProductLaplace, ProductMatern
 from stopwise.kernels.stationary import Stationary
-from stopwise.kernels.warped import Warped, warp_of
 from stopwise.losses import Loss
 from stopwise.problem import Problem, make_problem
-from stopwise.sample import Features, look_at_features, make_sample
+from stopwise.sample import Features, look_at_features, make_sample, with_powers
 from stopwise.selection.kernel_search import Budget, Search, effort
 from stopwise.selection.result import Selection, describe
 
 KERNELS: tuple[Stationary, ...] = (Gaussian(), Matern(), ProductMatern(), Laplace(), ProductLaplace())
 """Smooth ones first: an earlier one wins a tie."""
-_WARPED_ROWS = 2_500
-"""Up to so many rows skewed features may be drawn in: the search is made twice, which takes seconds for more."""
 OWN_KERNELS = 10
 """Up to so many responses may have a kernel each: the time grows with their number, and so does what sharing gains."""
 LEAST_PLACES, _PLACES = 300, 2_048
@@ -53,7 +48,7 @@ _BARELY = 4.0
 and twice the log of a Bayes factor up to 2 is "not worth more than a bare mention" (Kass & Raftery 1995)."""
 LOSS_KERNELS: tuple[Stationary, ...] = (Gaussian(), Laplace())
 """The smoothest and the roughest: an average of the two may be proposed as well."""
-LOSS_BUDGET = Budget(rows=200, rounds=(), unseen_rows=300, steps_together=4, first_steps=3, steps=6, sharing=1)
+LOSS_BUDGET = Budget(rows=200, rounds=(), unseen_rows=300, steps_together=4, first_steps=3, steps=6)
 """The search that proposes for a loss; it is a quarter of what squares get, since the loss itself judges."""
 JUDGED_CLASSES, JUDGED_NUMBERS = (400, 150), (800, 200)
 """Rows and landmarks that candidates are judged on: of counts and residuals a few rows carry most of the loss."""
@@ -104,8 +99,8 @@ def choose_kernels(
     shared = replace(choose_kernel(problem, given, relevance, linear=linear), responses=everyone)
     if not few or shared.scores is None:
         return [shared]
-    known = [(own(j), score) for j, score in zip(everyone, shared.scores, strict=True)]
-    apart = [each for each, score in known if each.scores is not None and each.scores[0] < score]
+    alone = zip((own(j) for j in everyone), shared.scores, strict=True)
+    apart = [each for each, score in alone if each.scores is not None and each.scores[0] < score]
     rest = [j for j in everyone if all(j not in each.responses for each in apart)]
     return [shared.among(rest), *apart] if rest else apart
 
@@ -123,43 +118,8 @@ def choose_kernel(problem: Problem, given: Kernel | None, relevance: bool | str,
     if states := states_on_line(problem, given):
         return _on_line(problem, states)
     with blas_threads(1):  # samples are small
-        budget, library = effort(problem.n_rows)
-        search = Search(kernels, relevance, linear and given is None, budget, library)
-        plain = search_for(problem, search)
-        return plain if given is not None else _or_warped(problem, plain, replace(search, linear=False))
-
-
-def _or_warped(problem: Problem, plain: Chosen, search: Search) -> Chosen:
-    """A choice, or what the same search finds once skewed features are drawn in, where that has a lower score.
-
-    Scores that the rows barely tell apart leave the features as they are.
-    """
-    table = cast(Selection, plain.table)
-    used = problem if plain.features is None else replace(problem, covariates=problem.covariates[:, plain.features])
-    warp = _warp(problem, used, plain) if len(table) and problem.n_rows <= _WARPED_ROWS else None
-    if warp is None:
-        return plain
-    rows = problem.covariates.astype(np.float64)
-    rows[:, slice(None) if plain.features is None else plain.features] = warp.places(used.covariates.astype(np.float64))
-    found = search_for(replace(problem, covariates=rows), search)
-    told = cast(Selection, found.table)
-    if told.chosen["score"] > table.chosen["score"] - _BARELY / problem.n_samples:
-        return plain
-    why = f"score {told.chosen['score']:.4g}, and {table.chosen['score']:.4g} for the features as they are"
-    tried = (*told.tried, *({**row, "chosen": False} for row in table.tried))
-    powers = iter(warp.power)
-    features = tuple({**row, "power": next(powers)} if row["used"] else row for row in told.features)
-    reason = f"{told.reason}; skewed features are drawn in by powers ({why})"
-    told = replace(told, tried=tried, features=features, reason=reason)
-    return replace(found, kernel=warp.with_inner(found.kernel), problem=used, table=told)
-
-
-def _warp(problem: Problem, used: Problem, plain: Chosen) -> Warped | None:
-    """The map that draws in the skewed features that are used; columns that share a length scale stay as they are."""
-    columns = np.arange(problem.covariates.shape[1]) if plain.features is None else plain.features
-    grouped = {j for group in problem.shared_scales for j in group}
-    alone = [at for at, j in enumerate(columns) if j in grouped]
-    return warp_of(used.covariates.astype(np.float64), plain.kernel, alone)
+        free = given is None
+        return search_for(problem, Search(kernels, relevance, linear and free, free, *effort(problem.n_rows)))
 
 
 def _asked(given: Kernel | None, menu: tuple[Stationary, ...]) -> tuple[Stationary, ...]:
@@ -176,14 +136,15 @@ def search_for(problem: Problem, search: Search) -> Chosen:
     if not features.kept.size:
         nothing = Selection((), features.table(np.zeros(0), False), "no feature varies: the fit is constant")
         return Chosen(search.kernels[0].with_length_scale(1.0), problem, None, nothing)
-    best, tried = search.best(make_sample(problem, features, search.budget.judged_rows + search.budget.unseen_rows))
+    sample = make_sample(problem, features, search.budget.judged_rows + search.budget.unseen_rows)
+    best, tried = search.best(with_powers(sample, features) if search.warped else sample)
     kept = features.kept if features.kept.size < problem.covariates.shape[1] else None
     if kept is not None:
         problem = replace(problem, covariates=problem.covariates[:, kept])
     varies = np.ptp(problem.responses, axis=0) > 0
     scores = np.full(varies.size, np.nan)
     scores[varies] = best.fair_scores
-    table, kernel = describe(problem, features, best, tried), best.in_units(features.spread)
+    table, kernel = describe(problem, features, best, tried), best.in_units(features)
     problem = problem.with_trend(best.sample.slopes) if best.sample.linear else problem
     return Chosen(kernel, problem, kept, table, scores, starts=best.starts if np.all(varies) else None)
 

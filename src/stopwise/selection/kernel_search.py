@@ -1,16 +1,16 @@
 """The best of some kernels for a problem: candidates, learned on few rows, then the best of them on more.
 
-One list of candidates: each kernel with one length scale for all features and with one per feature, and each of these
-with a linear part left unpenalised. They are learned on a few hundred distinct rows and ranked by one score; the best
-are learned further on more rows, and none of them may do worse than another on rows that took no part, in its errors
-or in the likelihood of these rows. The sum of the best few, each with the share that the evidence gives it, is one more
-candidate and is taken where its score is lower; in a small sample all have a share, by their posterior odds.
+One list of candidates: each kernel with one length scale for all features and with one per feature; each of these as
+it is, with a linear part left unpenalised, and with skewed features drawn in. They are learned on a few hundred
+distinct rows and ranked by one score; the best are learned further on more rows, and none of them may do worse than
+another on rows that took no part, in its errors or in the likelihood of these rows. The sum of the best few, each with
+the share that the evidence gives it, is one more candidate; in a small sample all share, by their posterior odds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,15 +18,16 @@ import numpy as np
 from stopwise._support.array_library import HOST, ArrayLibrary, library_on
 from stopwise._support.arrays import Array
 from stopwise._support.torch import has_gpu, pick_device
+from stopwise.engine.solves.costs import DEVICE_ROWS
 from stopwise.kernels.gradients import median_distance
 from stopwise.kernels.separable import Separable
 from stopwise.kernels.stationary import Stationary
 from stopwise.sample import Sample
-from stopwise.selection.candidates import LEAST_ROWS, Candidate, best_first, judge, not_refuted
+from stopwise.selection.candidates import LEAST_ROWS, Candidate, best_first, judge, not_refuted, worse
 from stopwise.selection.learning import Part, chosen_slopes, learn, learn_shares, part_at
 
-DEVICE_ROWS, MANY_ROWS = 3_000, 100_000
-"""From here on a GPU that is there pays, since loading torch takes seconds; a fit of so many rows takes minutes."""
+MANY_ROWS = 100_000
+"""A fit of so many takes minutes, so that more is looked at."""
 SMALL_ROWS = 60
 """A smaller sample gets one length scale for all features, no linear part, and an average over kernels."""
 ROWS_PER_SLOPE = 5
@@ -43,14 +44,14 @@ _PRODUCT_FEATURES = 50
 
 @dataclass(frozen=True)
 class Round:
-    """The best `kept` candidates, and the best with one length scale, judged again on so many rows.
+    """The best `kept` candidates and the best of each kind, or the best of each kernel (None), judged on so many rows.
 
-    The first ones learn their length scales further there; with no number to keep the best of each kernel do.
+    Two learn their length scales further there: the best with features as they are and drawn in, or where no feature is
+    skewed the best two; of each kernel all do.
     """
 
     rows: int
     kept: int | None = 3
-    learned: int = 2
 
 
 @dataclass(frozen=True)
@@ -60,17 +61,13 @@ class Budget:
     rows: int = 300
     """Every candidate is learned on so many; half of them, at most 300, choose its first length scale."""
     rounds: tuple[Round, ...] = (Round(600),)
-    """Then the best of them on more."""
     unseen_rows: int = 2_000
     """So many others may speak against a candidate."""
     steps_together: int = 8
     first_steps: int = 5
     steps: int = 18
-    more_steps: int = 16
-    sharing: int = 2
-    """With so many others the best may share its place, and with the best that has one length scale,"""
     summed_rows: int = 2500
-    """up to so many rows: beyond, chance is small and a sum of kernels costs as many times more."""
+    """Up to so many rows kernels may be summed: beyond, chance is small and a sum costs as many times more."""
 
     @property
     def judged_rows(self) -> int:
@@ -92,7 +89,7 @@ def effort(n_rows: int) -> tuple[Budget, ArrayLibrary]:
     more = min(max(n_rows // 5, 600), 5_000)
     last = (Round(8_000, kept=2),) if many else ()
     rounds = (Round(more, None if more == 5_000 else 3), *last)
-    return Budget(min(max(n_rows // 10, 300), 1_200), rounds, more_steps=15), library_on(pick_device())
+    return Budget(min(max(n_rows // 10, 300), 1_200), rounds), library_on(pick_device())
 
 
 @dataclass(frozen=True)
@@ -100,12 +97,14 @@ class Search:
     """How the best of some kernels is found.
 
     `relevance`: with one length scale for all features (False), only with one per feature (True), or ("auto") with
-    either; a kernel asked for by name, so that it is alone, then keeps one. `linear`: whether slopes may be free.
+    either; a kernel asked for by name, so that it is alone, then keeps one. `linear`: whether slopes may be free;
+    `warped`: whether skewed features may be drawn in.
     """
 
     kernels: Sequence[Stationary]
     relevance: bool | str = "auto"
     linear: bool = False
+    warped: bool = False
     budget: Budget = Budget()
     library: ArrayLibrary = HOST
 
@@ -143,65 +142,77 @@ class Search:
     def _listed(self, sample: Sample) -> list[Candidate]:
         """Every candidate, its length scales learned on the sample: from rough kernels to smooth ones.
 
-        The rougher a kernel, the wider the slopes that lead to its best length scales; the next one starts there.
+        The rougher a kernel, the wider the slopes that lead to its best length scales; the next one starts there. From
+        the third kernel on features are taken as they are, or drawn in, alone where rows left out speak against the
+        other.
         """
-        d, budget = sample.covariates.shape[1], self.budget
-        samples = [sample, sample.with_linear()] if self._may_be_linear(sample) else [sample]
-        auto = self.relevance == "auto" and len(self.kernels) > 1 and sample.n_rows >= SMALL_ROWS
-        rougher: list[Part] = []
+        views = [sample] if sample.warp is None else [sample, sample.with_warp()]
+        rougher: dict[bool, list[Part]] = {False: [], True: []}
         found: list[Candidate] = []
-        for kernel in reversed(self.kernels):
-            product = isinstance(kernel, Separable)
-            if product and d == 1 and len(self.kernels) > 1:
-                continue  # the same function as the kernel of the distance
-            first = _first_scale(sample.first(min(300, budget.rows // 2)), kernel)
-            learned = [learn(sample, first, max_steps=budget.steps_together, per_feature=False)]
-            slow = product and d > _PRODUCT_FEATURES and sample.library is HOST
-            if d > 1 and (self.relevance is True or auto) and not slow:
-                # Where few features matter, one length scale for all may fit nothing, and its start leads nowhere.
-                starts = [*learned, _typical(sample, kernel), *(replace(each, kernel=kernel) for each in rougher)]
-                begun = [learn(sample, each, max_steps=budget.first_steps, per_feature=True) for each in starts]
-                best = min(begun, key=lambda part: round(part.value, 9))
-                rougher = [learn(sample, best, max_steps=budget.steps, per_feature=True)]
-                learned += rougher
-            found = [judge(each, part) for part in learned for each in samples] + found
+        # On one feature a product is the same function as the kernel of the distance.
+        alike = len(self.kernels) > 1 and sample.covariates.shape[1] == 1
+        menu = [kernel for kernel in self.kernels if not (alike and isinstance(kernel, Separable))]
+        for at, kernel in enumerate(reversed(menu)):
+            one, listed = _first_scale(sample.first(min(300, self.budget.rows // 2)), kernel), []
+            for view in views:
+                one, *each = self._learned(view, one, rougher[view.warped])
+                rougher[view.warped] = each or rougher[view.warped]
+                free = [view.with_linear()] if self._may_be_linear(view) and not view.warped else []
+                listed += [judge(rows, part) for part in (one, *each) for rows in (view, *free)]
+            found = listed + found
+            if len(views) > 1 and at > 0:
+                ranked = _first_of_each(best_first(found), lambda c: c.sample.warped)
+                if worse(ranked[1].errors.mean(axis=1), ranked[0].errors.mean(axis=1)):
+                    views = [view for view in views if view.warped == ranked[0].sample.warped]
         return found
+
+    def _learned(self, sample: Sample, start: Part, rougher: Sequence[Part]) -> list[Part]:
+        """A kernel with one length scale, and where that is asked for with one per feature."""
+        kernel, d, budget = start.kernel, sample.covariates.shape[1], self.budget
+        one = learn(sample, start, max_steps=budget.steps_together, per_feature=False)
+        auto = self.relevance == "auto" and len(self.kernels) > 1 and sample.n_rows >= SMALL_ROWS
+        slow = isinstance(kernel, Separable) and d > _PRODUCT_FEATURES and sample.library is HOST
+        if d == 1 or slow or not (self.relevance is True or auto):
+            return [one]
+        # Where few features matter, one length scale for all may fit nothing, and its start leads nowhere.
+        starts = [one, _typical(sample, kernel), *(replace(each, kernel=kernel) for each in rougher)]
+        begun = [learn(sample, each, max_steps=budget.first_steps, per_feature=True) for each in starts]
+        best = min(begun, key=lambda part: round(part.value, 9))
+        return [one, learn(sample, best, max_steps=budget.steps, per_feature=True)]
 
     def _finalists(self, tried: Sequence[Candidate], sample: Sample) -> list[Candidate]:
         """The best on all rows of the sample, some of them learned further."""
         found = [c for c in tried if c.per_feature or self.relevance is not True] or list(tried)
         for each in self.budget.rounds:
-            rows, ranked, learned = sample.first(each.rows), best_first(found), each.learned
+            rows, ranked = sample.first(each.rows), best_first(found)
             if rows.n_rows <= ranked[0].sample.n_rows:
                 break
-            best = ranked[: each.kept]
             if each.kept is None:
-                names = dict.fromkeys(c.first.kernel.name for c in ranked)
                 by_evidence = sorted(ranked, key=lambda c: float(c.evidence.mean()))
-                best = [next(c for c in by_evidence if c.first.kernel.name == name) for name in names]
-                learned = len(best)
-            found = [self._again(c, rows, i < learned) for i, c in enumerate(_and_one_scale(best, ranked))]
+                learned = _first_of_each(by_evidence, lambda c: c.first.kernel.name)
+            else:
+                leaders = _first_of_each(ranked, lambda c: c.sample.warped)
+                learned = list(dict.fromkeys([*leaders, *ranked]))[:2]
+            others = [*ranked[: each.kept or 0], *_first_of_each(ranked, lambda c: c.per_feature)]
+            found = [self._again(c, rows, c in learned) for c in dict.fromkeys([*learned, *others])]
         return found
 
     def _again(self, candidate: Candidate, rows: Sample, learned: bool) -> Candidate:
         """The same on more rows, its length scales learned further there."""
-        part, sample = candidate.first, rows.with_linear() if candidate.sample.linear else rows
+        part, sample = candidate.first, rows.like(candidate.sample)
         if learned:
             # A feature that few rows found no use for is brought near again: from afar it has no slope to follow.
             logs = part.place[:-1]
             near = replace(part, place=np.append(np.maximum(logs, logs.max() - NEAR), part.place[-1]))
-            part = learn(sample, near, max_steps=self.budget.more_steps, per_feature=part.per_feature)
+            part = learn(sample, near, max_steps=self.budget.steps, per_feature=part.per_feature)
         return judge(sample, part)
 
     def _best_or_sum(self, candidates: Sequence[Candidate]) -> Candidate:
-        """The best, or where its score is lower a sum: of the best few and the best with one length scale.
-
-        Each has the share of it that the evidence gives it.
-        """
+        """The best, or where its score is lower a sum of the best few of its kind, each with its share by evidence."""
         ranked = best_first(candidates)
         best, sample = ranked[0], ranked[0].sample
-        alike = [c for c in ranked if c.sample.linear == sample.linear]
-        some = _and_one_scale(alike[: 1 + self.budget.sharing], alike)
+        alike = [c for c in ranked if c.kind == best.kind]
+        some = list(dict.fromkeys([*alike[:3], *_first_of_each(alike, lambda c: c.per_feature)]))
         if len(some) == 1 or sample.n_distinct > self.budget.summed_rows:
             return best
         return best_first([best, _sum(some, learn_shares(sample, [c.first for c in some], best.row_ratio))])[0]
@@ -209,7 +220,7 @@ class Search:
 
 def _typical(sample: Sample, kernel: Stationary) -> Part:
     """A kernel at the median distance."""
-    return part_at(kernel, np.full(sample.covariates.shape[1], median_distance(sample.covariates)))
+    return part_at(kernel, np.full(sample.covariates.shape[1], median_distance(sample.places)))
 
 
 def _first_scale(sample: Sample, kernel: Stationary) -> Part:
@@ -226,12 +237,16 @@ def _first_scale(sample: Sample, kernel: Stationary) -> Part:
 
 
 def _by_odds(finalists: Sequence[Candidate]) -> Candidate:
-    """For a small sample: all kernels, each with its posterior share by the evidence.
+    """For a small sample: all kernels of a kind, each with its posterior share by the evidence; the best of these sums.
 
     The left-out errors of so few rows tell more of these rows than of kernels, and shares learned from them too.
     """
-    evidence = np.array([c.evidence.mean() for c in finalists])
-    return _sum(finalists, np.exp(-0.5 * finalists[0].sample.n_samples * (evidence - evidence.min())))
+    sums = []
+    for kind in dict.fromkeys(c.kind for c in finalists):
+        some = [c for c in finalists if c.kind == kind]
+        evidence = np.array([c.evidence.mean() for c in some])
+        sums.append(_sum(some, np.exp(-0.5 * some[0].sample.n_samples * (evidence - evidence.min()))))
+    return best_first(sums)[0]
 
 
 def _sum(candidates: Sequence[Candidate], weights: Array) -> Candidate:
@@ -244,6 +259,9 @@ def _sum(candidates: Sequence[Candidate], weights: Array) -> Candidate:
     return judge(ranked[0].sample, *parts) if len(parts) > 1 else ranked[0]
 
 
-def _and_one_scale(some: list[Candidate], ranked: Sequence[Candidate]) -> list[Candidate]:
-    """Some, and the best with one length scale where it is not among them."""
-    return some + [c for c in ranked if not c.per_feature and c not in some][:1]
+def _first_of_each(ranked: Sequence[Candidate], kind: Callable[[Candidate], object]) -> list[Candidate]:
+    """The first candidate of each kind."""
+    found: dict[object, Candidate] = {}
+    for candidate in ranked:
+        found.setdefault(kind(candidate), candidate)
+    return list(found.values())

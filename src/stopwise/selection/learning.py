@@ -60,12 +60,12 @@ class Part:
 
     def gram(self, sample: Sample) -> Values:
         """The kernel matrix of a sample, times the share."""
-        rows = sample.library.take(sample.covariates / self.scales)
+        rows = sample.library.take(sample.places / self.scales)
         return self.share * gram_and_pullback(self.kernel, rows, sample.library.module)[0]
 
     def between(self, new: Array, sample: Sample) -> Values:
-        """The kernel between new rows and a sample's, times the share."""
-        new, rows, library = new / self.scales, sample.covariates / self.scales, sample.library
+        """The kernel between new standardised rows and a sample's, times the share."""
+        new, rows, library = sample.seen_at(new) / self.scales, sample.places / self.scales, sample.library
         if library is HOST:
             return self.share * self.kernel(new, rows)
         both = library.take(np.concatenate([new, rows]))
@@ -103,7 +103,7 @@ class Evidence:
     """
 
     def __init__(self, sample: Sample, kernel: Stationary) -> None:
-        self.sample, self.kernel, self.rows = sample, kernel, sample.library.take(sample.covariates)
+        self.sample, self.kernel, self.rows = sample, kernel, sample.library.take(sample.places)
         self.pairs = sample.library.take(np.outer(sample.root_weights, sample.root_weights))
 
     def __call__(self, parameters: Array) -> tuple[float, Array]:

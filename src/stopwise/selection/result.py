@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -92,32 +92,37 @@ class Selection(Sequence[Row]):
 
 def describe(problem: Problem, features: Features, best: Candidate, tried: Sequence[Candidate]) -> Selection:
     """The table of everything tried, in user units, the chosen one first."""
-    table = features.table(best.first.scales * features.spread, best.per_feature)
-    if not best.sample.means.shape[1]:
+    sample = best.sample
+    seen = replace(features, spread=features.spread * sample.spread_of_places)
+    powers = None if sample.drawn_in is None else sample.drawn_in.power
+    table = seen.table(best.first.scales * seen.spread, best.per_feature, powers)
+    if not sample.means.shape[1]:
         return Selection((), table, "no response varies: the fit is constant")
     unit = problem.spread() if problem.responses.shape[1] == 1 else 1.0
     rows = [_row(c, best, features, unit) for c in [best, *(c for c in tried if c is not best)]]
-    counts = best.sample.n_rows, best.sample.n_distinct, problem.n_samples
+    counts = sample.n_rows, sample.n_distinct, problem.n_samples
     edge = (None, 0.0) if best.per_feature else best.first.edge
-    return Selection(tuple(rows), table, sentence(rows), *counts, best.sample.linear, *edge)
+    return Selection(tuple(rows), table, sentence(rows), *counts, sample.linear, *edge)
 
 
 def _row(candidate: Candidate, best: Candidate, features: Features, unit: float) -> Row:
-    excess, excess_error = None, None
-    if candidate.sample.n_rows == best.sample.n_rows:
+    excess, excess_error, sample = None, None, candidate.sample
+    if sample.n_rows == best.sample.n_rows:
         mean = max(float(best.errors.mean()), 1e-300)
         gap = (candidate.errors - best.errors).mean(axis=1) / mean
         # A row that alone decides a slope of the linear part has no prediction when left out: its error is infinite.
         known = bool(np.isfinite(gap).all())
         excess = float(gap.mean()) if known else math.inf
         excess_error = float(gap.std()) / math.sqrt(gap.size) if known else math.inf
+    spread = features.spread * sample.spread_of_places
     return {
         "kernel": candidate.name,
         "per_feature": candidate.per_feature,
-        "linear": candidate.sample.linear,
+        "linear": sample.linear,
+        "warped": sample.warped,
         "average": len(candidate.parts) > 1,
-        "length_scale": [float(v) for v in candidate.first.scales * features.spread] if candidate.parts else None,
-        "rows": candidate.sample.n_rows,
+        "length_scale": (candidate.first.scales * spread).tolist() if candidate.parts else None,
+        "rows": sample.n_rows,
         "evidence": float(candidate.evidence.mean()),
         "left_out_rmse": unit * math.exp(candidate.log_error.mean() / 2),
         "excess": excess,
@@ -130,16 +135,24 @@ def _row(candidate: Candidate, best: Candidate, features: Features, unit: float)
 def sentence(rows: Sequence[Row]) -> str:
     """The choice in words, from the table alone."""
     chosen = rows[0]
-    scales = "one length scale per feature" if chosen["per_feature"] else "one length scale"
-    told = f"{chosen['kernel']} with {scales}"
+    told = f"{chosen['kernel']} with {'one length scale per feature' if chosen['per_feature'] else 'one length scale'}"
     if len(rows) == 1:
         return f"{told}: nothing else to choose from"
-    same = [row for row in rows[1:] if row["excess"] is not None and row["per_feature"] != chosen["per_feature"]]
-    if same:
-        other = min(same, key=lambda row: row["score"])
-        kind = "one per feature" if other["per_feature"] else "one for all features"
-        told += f"; {kind} has {100 * abs(other['excess']):.1f}% {'more' if other['excess'] >= 0 else 'less'} squared "
-        told += f"error on left-out rows (standard error {100 * other['excess_error']:.1f}%)"
+    told += _beside(rows, "per_feature", "one for all features has", "one per feature has")
+    if chosen["warped"]:
+        told += "; skewed features are drawn in by powers"
+        told += _beside(rows, "warped", "as they are they have", "")
     if chosen["average"]:
         told += "; a sum of kernels, each with its share by the evidence"
     return told
+
+
+def _beside(rows: Sequence[Row], name: str, without: str, having: str) -> str:
+    """How much more the best that differs from the chosen one in this errs on the same rows, if there is one."""
+    others = [row for row in rows[1:] if row["excess"] is not None and row[name] != rows[0][name]]
+    if not others:
+        return ""
+    other = min(others, key=lambda row: row["score"])
+    more = f"{100 * abs(other['excess']):.1f}% {'more' if other['excess'] >= 0 else 'less'} squared error"
+    error = f"on left-out rows (standard error {100 * other['excess_error']:.1f}%)"
+    return f"; {having if other[name] else without} {more} {error}"
