@@ -39,8 +39,11 @@ class _TwoClasses(_Classes, OneValueLoss):
     def of_each(self, f: Array) -> Array:
         return np.column_stack([self.derivatives(np.full(len(f), code), f[:, 0])[0] for code in (0, 1)])
 
+    def scores(self, f: Array) -> Array:
+        return self.odds * f[:, 0]
+
     def natural(self, f: Array) -> Array:
-        return np.column_stack([expit(-self.odds * f[:, 0]), expit(self.odds * f[:, 0])])
+        return np.column_stack([expit(-self.scores(f)), expit(self.scores(f))])
 
 
 @dataclass(frozen=True)
