@@ -80,10 +80,7 @@ class Exponential(_TwoClasses):
 
 @dataclass(frozen=True)
 class Softmax(_Classes):
-    """phi = -log p_y with p the softmax of f Z', Z an orthonormal basis of the vectors (classes,) that sum to zero.
-
-    So q = classes - 1, every class is treated alike, and no direction of f is idle.
-    """
+    """phi = -log p_y, p the softmax of f Z' with Z = `simplex`: q = classes - 1, and every class is treated alike."""
 
     n_classes: int
     name: ClassVar[str] = "softmax"
@@ -123,5 +120,4 @@ class Softmax(_Classes):
 @cache
 def simplex(corners: int) -> Array:
     """An orthonormal basis (corners, corners - 1) of the vectors that sum to zero: its rows are a simplex's corners."""
-    contrasts = np.eye(corners)[:, : corners - 1] - 1 / corners
-    return cast(Array, np.linalg.qr(contrasts)[0])
+    return cast(Array, np.linalg.qr(np.eye(corners)[:, : corners - 1] - 1 / corners)[0])
