@@ -269,7 +269,7 @@ def choose_for_loss(
             return proposed
         menu = _proposals(proposed, search)
         if given is None and loss.for_classes:
-            # Not of counts: a mean that grows like a power of a feature overshoots rows far out.
+            # Not of counts, where it raised the deviance (docs/benchmarks.md); other losses of numbers were not tried.
             menu += _warped_proposals(proposed, search)
         settings = sample, loss, n_landmarks, seed, intercept
         judged = {each: walk(kernel_problem(each, *settings), final=False) for each in menu}
