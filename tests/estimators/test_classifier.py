@@ -55,12 +55,14 @@ def test_labels_of_any_type_come_back_and_change_nothing_else(moons, labels):
     assert named.score(X, labels[y]) == plain.score(X, y)
 
 
-def test_probabilities_follow_from_the_scores(moons):
+@pytest.mark.parametrize(("loss", "share"), [("logistic", 1.0), ("exponential", 0.5)])
+def test_scores_are_the_log_odds_of_the_second_class(moons, loss, share):
+    """What is fitted is this share of them: under the exponential loss half."""
     X, y = moons
-    model = sw.KernelGradientClassifier(GIVEN).fit(X, y)
+    model = sw.KernelGradientClassifier(GIVEN, loss=loss).fit(X, y)
     odds, p = model.decision_function(X), model.predict_proba(X)
-    assert np.allclose(p[:, 1], 1 / (1 + np.exp(-odds)))
-    assert np.allclose(GIVEN(X, model.X_fit_) @ model.dual_coef_[:, 0] + model.intercept_[0], odds)
+    np.testing.assert_allclose(odds, np.log(p[:, 1] / p[:, 0]), rtol=1e-9, atol=1e-9)
+    assert np.allclose(GIVEN(X, model.X_fit_) @ model.dual_coef_[:, 0] + model.intercept_[0], share * odds)
 
 
 def test_scores_of_several_classes_sum_to_zero_and_order_the_classes():

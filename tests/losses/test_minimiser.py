@@ -121,12 +121,12 @@ def test_leverages_by_direction_are_exact_where_rows_curve_alike_and_close_elsew
     given, _ = problem("softmax", Matern(1.5), 120, 3)
     alike = Minimiser(50.0, given.constant.coefficients, given)
     fits = [alike, *(minimise(given, step_sum, given.constant) for step_sum in (10.0, 100.0, 1000.0))]
-    whole = [fit.equations.leverages() for fit in fits]
+    whole = [fit.equations.leverages for fit in fits]
     means = [fit.left_out_mean for fit in fits]
     monkeypatch.setattr(newton_equations, "DIRECT_SIZE", 1)
     monkeypatch.setattr(loss_minimiser, "MORE_STEPS_ROWS", 0)
     again = [Minimiser(fit.step_sum, fit.coefficients, given) for fit in fits]
-    assert np.allclose(again[0].leverage, whole[0], rtol=1e-5, atol=1e-8)
+    assert np.allclose(again[0].equations.leverages, whole[0], rtol=1e-5, atol=1e-8)
     for fit, mean in zip(again[1:], means[1:], strict=True):
         assert fit.left_out_mean == pytest.approx(mean, rel=0.05)
 
@@ -139,7 +139,7 @@ def test_columns_of_little_share_enter_by_their_diagonal_and_change_little():
         assert rough.equations.whole < given.design.shape[1]
         assert rough.left_out_mean == pytest.approx(exact.left_out_mean, rel=0.02)
         if name == "squared":
-            assert np.allclose(rough.leverage, exact.leverage, rtol=1e-9)
+            assert np.allclose(rough.equations.leverages, exact.equations.leverages, rtol=1e-9)
 
 
 def test_with_squares_the_evidence_is_the_gaussian_one():

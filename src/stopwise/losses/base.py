@@ -45,10 +45,7 @@ class Loss(ABC):
 
     @abstractmethod
     def parts(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
-        """phi (n,), its slope (n, q) and its curvature (n, q, q) in f; twice the sum of phi is the deviance.
-
-        0 is the best that any f could do where there is such a number.
-        """
+        """phi (n,), half a deviance (0: no f does better), and its slope (n, q) and curvature (n, q, q) in f."""
 
     def value(self, y: Array, f: Array) -> Array:
         """phi, (n,)."""
@@ -71,8 +68,7 @@ class Loss(ABC):
         return f[:, 0]
 
     def guarded(self, y: Array, f: Array, n_samples: float) -> Array:
-        """phi where one in `n_samples` + 2 labels is wrong (rule of succession), (n,): none is so sure that f may be
-        infinite."""
+        """phi (n,) where one in `n_samples` + 2 labels is wrong (rule of succession): no f may be infinite."""
         return self.value(y, f)
 
     def check(self, y: Array) -> None:
@@ -111,10 +107,7 @@ class OneValueLoss(Loss):
 
 
 def spread_of(residual: Array, weights: Array) -> float:
-    """A standard deviation that outliers do not move: 1.4826 times the weighted median of absolute deviations.
-
-    Where half of the residuals agree, their mean absolute deviation; 1 where all do.
-    """
+    """1.4826 times the weighted median of absolute deviations; their mean where half of them are 0, 1 where all are."""
     deviation = np.abs(residual - weighted_quantile(residual, weights, 0.5))
     robust = 1.4826 * weighted_quantile(deviation, weights, 0.5)
     return robust or float(np.average(deviation, weights=weights)) or 1.0

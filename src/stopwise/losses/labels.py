@@ -39,8 +39,11 @@ class _TwoClasses(_Classes, OneValueLoss):
     def of_each(self, f: Array) -> Array:
         return np.column_stack([self.derivatives(np.full(len(f), code), f[:, 0])[0] for code in (0, 1)])
 
+    def scores(self, f: Array) -> Array:
+        return self.odds * f[:, 0]
+
     def natural(self, f: Array) -> Array:
-        return np.column_stack([expit(-self.odds * f[:, 0]), expit(self.odds * f[:, 0])])
+        return np.column_stack([expit(-self.scores(f)), expit(self.scores(f))])
 
 
 @dataclass(frozen=True)
@@ -77,10 +80,7 @@ class Exponential(_TwoClasses):
 
 @dataclass(frozen=True)
 class Softmax(_Classes):
-    """phi = -log p_y with p the softmax of f Z', Z an orthonormal basis of the vectors (classes,) that sum to zero.
-
-    So q = classes - 1, every class is treated alike, and no direction of f is idle.
-    """
+    """phi = -log p_y, p the softmax of f Z' with Z = `simplex`: q = classes - 1, and every class is treated alike."""
 
     n_classes: int
     name: ClassVar[str] = "softmax"
@@ -120,5 +120,4 @@ class Softmax(_Classes):
 @cache
 def simplex(corners: int) -> Array:
     """An orthonormal basis (corners, corners - 1) of the vectors that sum to zero: its rows are a simplex's corners."""
-    contrasts = np.eye(corners)[:, : corners - 1] - 1 / corners
-    return cast(Array, np.linalg.qr(contrasts)[0])
+    return cast(Array, np.linalg.qr(np.eye(corners)[:, : corners - 1] - 1 / corners)[0])

@@ -68,10 +68,8 @@ class _WithScale(OneValueLoss):
 
 @dataclass(frozen=True)
 class Huber(_WithScale):
-    """phi = r^2 / 2 for |r| <= t and t |r| - t^2 / 2 beyond, t = `threshold` in the units of y.
-
-    "auto": 1.345 robust standard deviations of left-out residuals, 95% efficiency for normal noise (Huber 1981).
-    """
+    """phi = r^2 / 2 for |r| <= t and t |r| - t^2 / 2 beyond, t = `threshold` in the units of y; "auto": 1.345 robust
+    standard deviations of left-out residuals, 95% efficiency for normal noise (Huber 1981)."""
 
     threshold: float | str = "auto"
     name: ClassVar[str] = "huber"

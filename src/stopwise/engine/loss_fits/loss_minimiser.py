@@ -173,14 +173,9 @@ class Minimiser:
         return None
 
     @cached_property
-    def leverage(self) -> Array:
-        """A_i = x_i' H^-1 x_i, (n, q, q): how far f_i moves when its slope changes by one."""
-        return self.equations.leverages()
-
-    @cached_property
     def left_out(self) -> Array:
         """Predictions (n, q) of an observation of every row by the fit without it; NaN where it fits itself alone."""
-        problem, a = self.problem, self.leverage
+        problem, a = self.problem, self.equations.leverages
         one = np.eye(problem.loss.width)
         share = problem.share[:, None, None]
         slopes = share * self.parts[1][:, :, None]
@@ -253,7 +248,7 @@ class Minimiser:
     @property
     def degrees_of_freedom(self) -> float:
         """The trace of sum_i A_i W_i."""
-        return float(np.einsum("ijk,ikj->", self.leverage, self.equations.curvature))
+        return float(np.einsum("ijk,ikj->", self.equations.leverages, self.equations.curvature))
 
 
 def minimise(problem: LossProblem, step_sum: float, start: Minimiser, tolerance: float = TOLERANCE) -> Minimiser:

@@ -20,8 +20,7 @@ from stopwise.rules import Evidence, Reason, Stop
 from stopwise.rules.prudent import constant_stands
 
 RATIO, ROUGH_RATIO = 16.0, 10.0
-"""Neighbouring readings of the clock differ by this factor (by the second where only the smallest left-out loss is
-wanted). Some are then added about the lowest, and every row's loss is taken for a cubic spline through them."""
+"""Neighbouring readings of the clock differ by this factor; by the second where only the smallest loss is wanted."""
 _MORE_READINGS, _NEAR, _NARROW = 3, 0.35, 5.0
 """At most so many are added (one to a rough walk), until the lowest is as near as this to a parabola's minimum on the
 log clock, and the reading before it is no further than this factor."""
@@ -59,10 +58,7 @@ class LossPath:
 
     @property
     def score(self) -> float:
-        """What kernels are ranked by: the smallest left-out loss plus the smallest evidence (of squares: both halved).
-
-        The left-out loss alone where there is no evidence.
-        """
+        """What kernels are ranked by: the smallest left-out loss, plus the smallest evidence where there is one."""
         if not self.chosen.problem.has_evidence:
             return self.lowest
         return self.lowest + min(at.evidence for at in self.readings if math.isfinite(at.left_out_mean))
@@ -146,7 +142,7 @@ def _closer(problem: LossProblem, readings: list[Minimiser], final: bool) -> lis
 
 
 def _stopped(problem: LossProblem, readings: list[Minimiser], best: Minimiser, allowance: float) -> Minimiser:
-    """The fit at the earliest reading of the clock within the allowance."""
+    """The fit at the earliest reading within the allowance."""
     for _ in range(_ATTEMPTS):
         step_sum = _earliest(readings, best, allowance)
         near = min(readings, key=lambda each: abs(each.step_sum - step_sum))

@@ -7,7 +7,7 @@ cost n m^2 a Newton step.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -42,9 +42,7 @@ class LossRows:
     def take(self, rows: Array) -> LossRows:
         """Some of the rows, or all in another order."""
         counts = None if self.counts is None else self.counts[rows]
-        return replace(
-            self, covariates=self.covariates[rows], y=self.y[rows], weights=self.weights[rows], counts=counts
-        )
+        return LossRows(self.covariates[rows], self.y[rows], self.weights[rows], counts, self.unit)
 
     def in_order(self) -> LossRows:
         """The rows in the order of their values, so that the order given is nothing."""
@@ -71,11 +69,8 @@ class KernelProblem(LossProblem):
 
 
 def landmark_count(n_rows: int, dimension: float = math.inf) -> int:
-    """How many landmarks are enough: all of few rows; of more some for each effective dimension, at most 6 sqrt(n).
-
-    Both within their limits. The dimension grows with the rows, for kernels as rough as a Laplace one in a line like
-    their root.
-    """
+    """How many landmarks are enough: all of few rows; of more some for each effective dimension, at most 6 sqrt(n),
+    as the dimension grows for kernels as rough as a Laplace one in a line. Both within their limits."""
     if n_rows <= EXACT_ROWS:
         return n_rows
     most = max(EXACT_ROWS, min(MOST_LANDMARKS, round(6 * math.sqrt(n_rows))))
@@ -85,10 +80,8 @@ def landmark_count(n_rows: int, dimension: float = math.inf) -> int:
 def kernel_problem(
     kernel: Kernel, rows: LossRows, loss: Loss, count: int | None, seed: int, intercept: bool
 ) -> KernelProblem:
-    """Rows with features by landmarks drawn at random (all rows where they are few).
-
-    The features are centred where a constant is free and orthogonal over the weighted rows, the largest first.
-    """
+    """Rows with features by landmarks drawn at random (all of few rows): centred where a constant is free, orthogonal
+    over the weighted rows, the largest first."""
     x, n, weights = rows.covariates, len(rows.y), rows.weights
     m = landmark_count(n) if count is None else min(count, n)
     picked = np.sort(np.random.default_rng(seed).permutation(n)[:m])

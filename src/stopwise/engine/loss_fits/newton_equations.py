@@ -8,6 +8,7 @@ the columns are orthogonal over the weighted rows, so that this is exact where t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
@@ -15,6 +16,7 @@ from typing import cast
 import numpy as np
 import scipy.linalg
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtrs
+from scipy.sparse.linalg import LinearOperator, cg
 
 from stopwise._support.arrays import Array
 from stopwise.losses.labels import simplex
@@ -97,11 +99,20 @@ class Equations:
     def direction(self, gradient: Array, share: float, near: Equations) -> Array:
         """-H^-1 gradient, (p, q); by conjugate gradients to a tolerance that shrinks with the gradient's `share`, with
         the preconditioner of equations `near` these, at the same reading: a few products cost less than a factor."""
-        solved = self._conjugate_gradients(gradient[: self.whole], min(0.1, math.sqrt(share)), near)
-        return -np.concatenate([solved, gradient[self.whole :] / self.rest[:, None]])
+        right = gradient[: self.whole]
 
+        def flat(image: Callable[[Array], Array]) -> LinearOperator:
+            return LinearOperator(2 * (right.size,), lambda v: image(v.reshape(right.shape)).ravel(), dtype=np.float64)
+
+        solved, rest = right, gradient[self.whole :] / self.rest[:, None]
+        if right.size:
+            settings = {"rtol": min(0.1, math.sqrt(share)), "maxiter": _PRODUCTS}
+            solved = cg(flat(self._product), right.ravel(), M=flat(near.precondition), **settings)[0]
+        return -np.concatenate([solved.reshape(right.shape), rest])
+
+    @cached_property
     def leverages(self) -> Array:
-        """x_i' H^-1 x_i, (n, q, q)."""
+        """A_i = x_i' H^-1 x_i, (n, q, q): how far f_i moves when its slope changes by one."""
         rows, rest, q = self.columns, self.design[:, self.whole :], self.curvature.shape[1]
         out = np.einsum("ij,ij->i", rest, rest / self.rest)[:, None, None] * np.eye(q)
         if not self.direct:
@@ -183,19 +194,3 @@ class Equations:
         corners = simplex(len(self.corner_factors))
         sides = zip(self.corner_factors, corners @ block.T, strict=True)
         return cast(Array, np.transpose([dpotrs(factor, side, lower=1)[0] for factor, side in sides]) @ corners)
-
-    def _conjugate_gradients(self, right: Array, tolerance: float, near: Equations) -> Array:
-        """H^-1 right over the whole columns, until the residual is below a share of the right side."""
-        solved, left, goal = np.zeros_like(right), right, tolerance * float(np.linalg.norm(right))
-        along = near.precondition(left)
-        size = float(np.vdot(left, along))
-        for _ in range(_PRODUCTS if size > 0 else 0):
-            image = self._product(along)
-            step = size / float(np.vdot(along, image))
-            solved, left = solved + step * along, left - step * image
-            if float(np.linalg.norm(left)) <= goal:
-                break
-            turned = near.precondition(left)
-            size, last = float(np.vdot(left, turned)), size
-            along = turned + (size / last) * along
-        return solved
