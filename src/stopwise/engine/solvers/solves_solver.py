@@ -205,6 +205,7 @@ class _Run:
             allowance=self.plan.rule.left_out_allowance or 0.0,
             together=system.together,
             guessed=system.guessed,
+            unsolved=lambda penalty: float(system.unsolved(penalty)[column]),
             agree=_AGREE_IN_FOLDS if system.together > 0 else _AGREE,
             affordable=system.affordable,
             stride=stride,
