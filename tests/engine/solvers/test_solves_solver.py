@@ -18,7 +18,7 @@ from stopwise.engine.solvers import (
     solves_solver,
 )
 from stopwise.engine.solvers.krylov_solver import UnsettledWarning
-from stopwise.engine.solves import anchor, systems
+from stopwise.engine.solves import anchor, preconditioned, systems
 from stopwise.engine.solves.costs import HOST
 from stopwise.engine.solves.penalty_search import PenaltySearch
 from stopwise.filters import CutOff, GradientFlow, Ridge
@@ -354,6 +354,21 @@ def test_a_stop_that_is_not_settled_says_what_leaves_it_open(solver, in_folds):
     x, y, kernel = random_problem(1, 300)
     with pytest.warns(UnsettledWarning, match="only a sample of rows" if in_folds else "interpolated"):
         sw.KernelRidgeRegressor(kernel, solver=solver, tol=0.0).fit(x, y)
+
+
+@pytest.mark.usefixtures("by_products")
+def test_a_stop_that_unfinished_solves_leave_open_says_so(monkeypatch):
+    """Two steps of conjugate gradients at a time, where more are needed; with those the stop is settled."""
+    init = preconditioned.Preconditioned.__init__
+    monkeypatch.setattr(
+        preconditioned.Preconditioned,
+        "__init__",
+        lambda self, *args, **given: init(self, *args, **given, most_products=2),
+    )
+    x, y, kernel = random_problem(16, 400)
+    with pytest.warns(UnsettledWarning, match="solves at such small penalties come to no end"):
+        model = sw.KernelRidgeRegressor(kernel, solver="preconditioned").fit(x, y)
+    assert not model.stop_.certainty.settled
 
 
 def test_a_stop_at_the_end_of_the_range_loses_nothing_between_readings():

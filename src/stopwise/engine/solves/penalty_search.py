@@ -55,6 +55,8 @@ class FoundPenalty:
     """The smallest penalty allowed is the best."""
     unread: float = 0.0
     """The part of the regret that penalties below what is affordable have: more rows would not lower it."""
+    unsolved: float = 0.0
+    """The part of the regret that unfinished solves have."""
     left_out: Array | None = field(default=None, repr=False, compare=False)
     """Residuals of the rows left out at the penalty, where they are kept."""
 
@@ -278,11 +280,10 @@ class PenaltySearch:
         share = math.sqrt(self.weight / self.total)
         criterion = float(means[here])
         sure, rough = self._rough(grid, means, here)
-        chance = self._chance(gap, rough) + sure
-        loss = gap.sum(1) / self.weight + chance
+        chances = self._chance(gap, 0.0 * rough), self._chance(gap, rough) + sure
         # Another stop than the rule's could be better by what the rule allows; only what sampling adds is lost.
-        allowed = float(gap[lowest].sum()) / self.weight
-        sampled = max(float(loss.max()) - allowed, 0.0) if float(chance.max()) > 0 else 0.0
+        above = (gap.sum(1) - float(gap[lowest].sum())) / self.weight
+        exact, sampled = (max(float((above + each).max()), 0.0) if float(each.max()) > 0 else 0.0 for each in chances)
         between = [place for place in {best, stop} if min(abs(place - p) for p in self.known) > 1e-12]
         doubt = sum(map(self._doubt, between))
         ends_early = self.affordable > self.smallest and best <= low + _FINE
@@ -298,6 +299,7 @@ class PenaltySearch:
             standard_error=float(self._spread(gap[lowest : lowest + 1])[0]) * share,
             regret=(sampled + _READ_OFF * step) / max(criterion, np.finfo(float).tiny) + _READ_OFF * doubt + unread,
             unread=unread,
+            unsolved=(sampled - exact) / max(criterion, np.finfo(float).tiny),
             at_start=stop >= high - 1e-9,
             at_end=stop <= low + 1e-9 and not ends_early,
             left_out=self._left_out_at(stop),
