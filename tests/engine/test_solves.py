@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -131,6 +133,8 @@ def test_a_stand_in_is_halved_at_any_penalty_and_two_halves_invert_it(kind):
         block = setting.take(np.random.default_rng(0).normal(size=(len(rows), 3)))
         twice = setting.host(stand_in.inverse_root(stand_in.inverse_root(block, penalty), penalty))
         assert np.allclose(matrix @ twice, setting.host(block), atol=1e-5)
+        again = setting.host(stand_in.root(stand_in.inverse_root(block, penalty), penalty))
+        assert np.allclose(again, setting.host(block), atol=1e-7)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -139,7 +143,8 @@ def test_conjugate_gradients_solve_what_the_factor_solves_and_their_bound_holds(
     setting = Setting(kind)
     gradients = setting.gradients(penalty, tol=1e-8)
     block = setting.take(np.random.default_rng(1).normal(size=(120, 5)))
-    solved, off = gradients.solve(block)
+    found = gradients.solve(block)
+    solved, off = found.solution, found.off
     exact = setting.host(setting.factor(penalty).inverse(block))
     gaps = penalty * np.linalg.norm(setting.host(solved) - exact, axis=0)
     sizes = np.linalg.norm(setting.host(setting.centre(block)), axis=0)
@@ -204,6 +209,46 @@ def test_products_too_rough_for_the_penalty_are_made_again_in_float64():
     assert 1e-6 * np.abs(solved - exact).max() < 1e-5
     with pytest.raises(ArithmeticError, match="below the rounding"):
         Preconditioned(lambda b: rough @ b, stand_in, 1e-6, setting.centre).inverse(setting.response)
+
+
+@pytest.mark.parametrize("rank", [12, 60])
+@pytest.mark.parametrize("penalty", [1e-3, 1e-6, 1e-9])
+def test_a_solve_leaves_no_more_of_its_equations_than_asked_for_and_tells_it(rank, penalty):
+    """Directions with large eigenvalues count next to nothing in a P y, and wholly in predictions A P y."""
+    x = np.linspace(-1, 1, 120)[:, None]
+    gram, q, tol = Gaussian(0.7)(x), np.full(120, 120**-0.5), 1e-3
+    matrix, y = centred_gram(gram.copy(), None, q), np.sign(x[:, 0] - 0.2) - np.sign(x[:, 0] - 0.2).mean()
+    features = randomly_pivoted(lambda at: gram[:, at], np.ones(120), rank, np.random.default_rng(0))[0]
+    stand_in = stand_in_of(features, features.T @ features, q)
+    found = Preconditioned(lambda b: matrix @ b, stand_in, penalty, lambda b: centred(b, q), tol=tol).solve(y)
+    left = np.linalg.norm(y - matrix @ found.solution - penalty * found.solution) / np.linalg.norm(y)
+    assert left <= 3 * tol
+    assert found.residual[0] == pytest.approx(left, rel=1e-2, abs=1e-6)
+
+
+def test_rough_products_refined_in_float64_leave_no_more_than_asked_for_at_few_such_products():
+    setting, penalty, tol = Setting("numpy"), 1e-3, 1e-4
+    errors = np.random.default_rng(6).normal(size=setting.matrix.shape)
+    errors *= 0.1 * penalty / np.linalg.norm(errors, axis=1).max()
+    careful = []
+    gradients = Preconditioned(
+        lambda b: (setting.matrix + errors + errors.T) @ b,
+        setting.stand_in(40),
+        penalty,
+        setting.centre,
+        tol=tol,
+        rounding=0.2 * penalty,
+        careful=lambda b: careful.append(b) or setting.matrix @ b,
+    )
+    found = gradients.solve(setting.response)
+    left = setting.response - setting.matrix @ found.solution - penalty * found.solution
+    size = np.linalg.norm(setting.response)
+    assert found.residual[0] == pytest.approx(np.linalg.norm(left) / size)
+    assert found.residual[0] <= 3 * tol
+    assert 2 <= len(careful) <= 4
+    rough = replace(gradients, careful=None).solve(setting.response)
+    off = setting.response - setting.matrix @ rough.solution - penalty * rough.solution
+    assert 3 * tol < np.linalg.norm(off) / size <= rough.residual[0]  # what is hidden is told
 
 
 def test_a_residual_that_rounding_of_products_explains_is_not_chased():

@@ -113,3 +113,23 @@ def test_a_dip_after_a_rise_from_the_constant_fit_must_be_clearly_below_it(gain,
     assert found.lowest_penalty == pytest.approx(BEST, rel=0.1)
     assert found.lowest == pytest.approx(1 - gain, rel=1e-3)
     assert found.criterion == pytest.approx(1.0 if stands else found.lowest, rel=1e-3)
+
+
+@pytest.mark.parametrize("off", [0.01, 0.3])
+def test_what_unfinished_solves_may_change_of_an_error_is_part_of_the_regret(off):
+    """Squares 1 + 2 e d + d^2 of 400 rows, with d of root mean square `off` at each of two readings."""
+    exact = search()[0].run((BEST,))
+    rough = search(unsolved=lambda penalty: off)[0].run((BEST,))
+    assert rough.penalty == exact.penalty
+    chance = 2.5 * math.sqrt(2) * 2 * off / math.sqrt(400)
+    assert rough.regret - exact.regret == pytest.approx(off**2 + chance, rel=0.05)
+
+
+def test_an_unsure_reading_far_above_the_smallest_error_costs_nothing():
+    exact = search()[0].run((BEST,))
+    rough = search(unsolved=lambda penalty: 0.05 if penalty > 1e3 * BEST else 0.0)[0].run(
+        (BEST,), also=(math.log(1e5),)
+    )
+    assert rough.regret == pytest.approx(exact.regret, abs=1e-4)
+    near = search(unsolved=lambda penalty: 0.05 if penalty < BEST else 0.0)[0].run((BEST,))
+    assert near.regret > exact.regret + 1e-3

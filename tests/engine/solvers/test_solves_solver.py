@@ -18,7 +18,7 @@ from stopwise.engine.solvers import (
     solves_solver,
 )
 from stopwise.engine.solvers.krylov_solver import UnsettledWarning
-from stopwise.engine.solves import anchor, systems
+from stopwise.engine.solves import anchor, preconditioned, systems
 from stopwise.engine.solves.costs import HOST
 from stopwise.engine.solves.penalty_search import PenaltySearch
 from stopwise.filters import CutOff, GradientFlow, Ridge
@@ -130,11 +130,43 @@ def test_of_two_minima_along_the_penalty_the_better_one_is_found(solver, monkeyp
     assert np.all(losses(solver, [57, 198], 500)[:, 0] <= 0.002)
 
 
+WHERE = ["host", pytest.param("device", marks=pytest.mark.torch)]
+
+
+@pytest.fixture(params=WHERE)
+def by_products(request, monkeypatch):
+    """`preconditioned` by products alone, on the host or by the device's code on torch's CPU."""
+    monkeypatch.setattr(solve_places, "HELD_SHARE", 0.0)
+    if request.param == "device":
+        request.getfixturevalue("on_device")
+
+
+@pytest.mark.usefixtures("by_products")
+def test_the_smallest_penalties_are_read_as_finely_as_others():
+    """Problems whose error falls to the end of the range; rough solves there lost 1.5 to 9.5 percent."""
+    lost = losses("preconditioned", [42, 54, 165], 400)
+    assert np.all(lost[:, 0] <= 1e-4)
+    assert np.all(lost[:, 1] <= 0.01)
+    assert np.all(lost[:, 2] == 1)
+
+
 @pytest.mark.deep
 @pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")
 def test_the_default_rule_stops_as_well_on_sixty_problems_of_two_thousand_rows(solver):
     lost = losses(solver, range(60), 2_000)
     assert np.all(lost[:, 0] <= (0.002 if solver == "factor" else 0.01))
+
+
+@pytest.mark.deep
+@pytest.mark.torch
+@pytest.mark.usefixtures("on_device")
+@pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")
+def test_what_a_device_calls_settled_stops_as_well_on_sixty_problems_of_two_thousand_rows():
+    """Problem 6 is not settled: a twentieth of its rows left out together hides what the last steps gain."""
+    lost = losses("preconditioned", range(60), 2_000)
+    settled = lost[:, 2] == 1
+    assert np.all(lost[settled, 0] <= 0.01)
+    assert settled.sum() >= 54
 
 
 @pytest.mark.deep
@@ -324,6 +356,21 @@ def test_a_stop_that_is_not_settled_says_what_leaves_it_open(solver, in_folds):
         sw.KernelRidgeRegressor(kernel, solver=solver, tol=0.0).fit(x, y)
 
 
+@pytest.mark.usefixtures("by_products")
+def test_a_stop_that_unfinished_solves_leave_open_says_so(monkeypatch):
+    """Two steps of conjugate gradients at a time, where more are needed; with those the stop is settled."""
+    init = preconditioned.Preconditioned.__init__
+    monkeypatch.setattr(
+        preconditioned.Preconditioned,
+        "__init__",
+        lambda self, *args, **given: init(self, *args, **given, most_products=2),
+    )
+    x, y, kernel = random_problem(16, 400)
+    with pytest.warns(UnsettledWarning, match="solves at such small penalties come to no end"):
+        model = sw.KernelRidgeRegressor(kernel, solver="preconditioned").fit(x, y)
+    assert not model.stop_.certainty.settled
+
+
 def test_a_stop_at_the_end_of_the_range_loses_nothing_between_readings():
     search = PenaltySearch(lambda penalty: np.array([penalty]), weight=1.0, total=1.0, smallest=1e-6, largest=1.0)
     found = search.run((1e-5,))
@@ -379,6 +426,59 @@ def test_rows_left_out_are_predicted_in_float64_where_all_others_are_not():
     plain = np.linalg.norm(left_out(lambda b: (matrix + rough) @ b) - exact)
     asked = left_out(lambda b: (matrix + rough) @ b, careful_rows=lambda rows, b: matrix[rows] @ b)
     assert np.linalg.norm(asked - exact) < 0.6 * plain
+
+
+def fold_system(matrix, targets, error=None, seed=0):
+    """Folds of a matrix, by exact products or by float32-like ones whose rows of errors have the length `error`."""
+    n = len(targets)
+    rough = np.random.default_rng(seed).normal(size=(n, n))
+    rough = (rough + rough.T) * (0.0 if error is None else error / np.sqrt(2 * n))
+    gram = systems.RawGram(
+        lambda b: (matrix + rough) @ b,
+        lambda at: matrix[:, at],
+        np.ones(n),
+        careful=lambda b: matrix @ b,
+        careful_rows=lambda rows, b: matrix[rows] @ b,
+        error=lambda: error or 0.0,
+    )
+    settings = {"intercept": True, "rank": n // 4, "seed": 0, "single": error is not None, "products": 1000.0}
+    return systems.FoldSystem(gram, targets[:, None], np.ones(n), **settings)
+
+
+@pytest.mark.parametrize("error", [None, 1e-5])
+@pytest.mark.parametrize("step_sum", [1e4, 1e6, 1e9, 1e12])
+@pytest.mark.parametrize("seed", [16, 42, 54])
+def test_unfinished_solves_put_rows_left_out_off_by_about_what_they_say(seed, step_sum, error):
+    """Against a refit without each fold: by as much for smooth kernels, by up to twice as much for Laplace's."""
+    x, y, kernel = random_problem(seed, 300)
+    matrix, penalty = kernel(x), 300 / step_sum
+    system = fold_system(matrix, y, error)
+    system.grow()
+    found, said = system.left_out(penalty)[:, 0], system.unsolved(penalty)[0]
+    exact = []
+    for rows in systems.fold_rows(300, 0):
+        others = np.setdiff1d(np.arange(300), rows)
+        bordered = np.ones((len(others) + 1, len(others) + 1))
+        bordered[:-1, :-1] = matrix[np.ix_(others, others)] + penalty * np.eye(len(others))
+        bordered[-1, -1] = 0.0
+        solved = np.linalg.solve(bordered, np.append(y[others], 0.0))
+        exact.append(y[rows] - matrix[np.ix_(rows, others)] @ solved[:-1] - solved[-1])
+    off = np.sqrt(np.mean((found - np.concatenate(exact)) ** 2))
+    intercept = 0.0 if error is None else 3e-3 * np.sqrt(np.mean(found**2))  # a mean over rough products
+    assert off <= (2.1 if kernel.name == "laplace" else 1.1) * said + intercept
+
+
+@pytest.mark.parametrize("seed", [4, 9, 42])
+@pytest.mark.parametrize("penalty", [1.0, 1e-3])
+def test_a_fit_keeps_no_more_of_white_noise_than_its_stand_in_says(seed, penalty):
+    x, y, kernel = random_problem(seed, 300)
+    whole = fold_system(kernel(x), y, 1e-6).whole
+    matrix = whole.product_by(lambda b: kernel(x) @ b, np.eye(300))
+    values = np.maximum(np.linalg.eigvalsh(matrix), 0.0)
+    true = np.sqrt(np.mean((values / (values + penalty)) ** 2))
+    assert true <= whole.kept(penalty) * (1 + 1e-9)
+    if penalty == 1.0:  # what pivots leave of the trace is little beside it
+        assert whole.kept(penalty) <= 1.5 * true
 
 
 @pytest.mark.parametrize("step_sum", [1.0, 1e3, 1e6])

@@ -133,8 +133,8 @@ class _Run:
         found = [self._stop(bare.column(column), column) for column in range(problem.responses.shape[1])]
         stops = [stop for stop, _ in found]
         path, dual, error = self._estimate(bare, stops)
-        path = with_left_out(path, [left_out for _, left_out in found], self.system.rows_left_out)
-        _warn(stops, self.plan.tol, sampled=self._sampled)
+        path = with_left_out(path, [None if by is None else by.left_out for _, by in found], self.system.rows_left_out)
+        self._warn([by for _, by in found if by is not None])
         path = path.stopped_at(tuple(stop.step_sum for stop in stops))
         seen = self._path_of_noise(bare) if self.plan.noise_elsewhere else path
         sigmas = [noise_of(problem, self.plan, seen.column(j), j) for j in range(len(stops))]
@@ -148,6 +148,18 @@ class _Run:
         system = self.system
         return system.together > 0 or system.guessed() > 0 or system.weight < (1 - 1e-9) * system.n_samples
 
+    def _warn(self, found: list[FoundPenalty]) -> None:
+        """Say of the first stop that is not settled what leaves it open, and what would help."""
+        tol, loose = self.plan.tol, [each for each in found if each.regret > self.plan.tol]
+        if not loose:
+            return
+        why, other = "errors between the penalties read are interpolated", 'solver="dense"'
+        if self._sampled:
+            why, other = "only a sample of rows was left out", 'a GPU or solver="factor"'
+        if loose[0].regret - loose[0].unsolved <= tol:
+            why, other = "solves at such small penalties come to no end", 'solver="factor"'
+        warn_of_regret(loose[0].regret, tol, f", since {why}; raise tol, or use {other}")
+
     def _largest(self) -> float:
         """The largest eigenvalue of K, or just above it."""
         system, n = self.system, self.problem.n_samples
@@ -157,8 +169,8 @@ class _Run:
 
     # ---- where to stop ------------------------------------------------------------------------------------------
 
-    def _stop(self, bare: Path, column: int) -> tuple[Stop, Array | None]:
-        """The stop of one response, and residuals of the rows left out there."""
+    def _stop(self, bare: Path, column: int) -> tuple[Stop, FoundPenalty | None]:
+        """The stop of one response, and what rows left out say there."""
         plan = self.plan
         sure = sure_stop(plan, bare, self.name)
         if sure is not None:
@@ -166,7 +178,7 @@ class _Run:
         found = self._search(bare.spectrum.largest_bound, column)
         settled, products = found.regret <= plan.tol, self.system.tally.products
         certainty = Certainty(self.name, settled=settled, regret=found.regret, products=products)
-        return found.stop(bare.filter, plan.rule, self.problem.n_samples, certainty), found.left_out
+        return found.stop(bare.filter, plan.rule, self.problem.n_samples, certainty), found
 
     def _search(self, largest: float, column: int) -> FoundPenalty:
         """Readings on the rows left out, on more of them where their chance leaves the stop open."""
@@ -205,6 +217,7 @@ class _Run:
             allowance=self.plan.rule.left_out_allowance or 0.0,
             together=system.together,
             guessed=system.guessed,
+            unsolved=lambda penalty: float(system.unsolved(penalty)[column]),
             agree=_AGREE_IN_FOLDS if system.together > 0 else _AGREE,
             affordable=system.affordable,
             stride=stride,
@@ -268,11 +281,3 @@ class _Run:
         probes = generator.choice([-1.0, 1.0], size=(rows, min(_PROBES[self.name], rows)))
         direction = self.place.operator.constant_direction
         return probes - np.outer(direction, direction @ probes) if self.problem.intercept else probes
-
-
-def _warn(stops: list[Stop], tol: float, *, sampled: bool) -> None:
-    why = "only a sample of rows was left out" if sampled else "errors between the penalties read are interpolated"
-    other = 'a GPU or solver="factor"' if sampled else 'solver="dense"'
-    loose = [stop.certainty for stop in stops if stop.certainty is not None and not stop.certainty.settled]
-    if loose and loose[0].regret is not None:
-        warn_of_regret(loose[0].regret, tol, f", since {why}; raise tol, or use {other}")

@@ -55,6 +55,8 @@ class FoundPenalty:
     """The smallest penalty allowed is the best."""
     unread: float = 0.0
     """The part of the regret that penalties below what is affordable have: more rows would not lower it."""
+    unsolved: float = 0.0
+    """The part of the regret that unfinished solves have."""
     left_out: Array | None = field(default=None, repr=False, compare=False)
     """Residuals of the rows left out at the penalty, where they are kept."""
 
@@ -95,6 +97,8 @@ class PenaltySearch:
     """The share of rows left out at once, zero for one row: errors are then not quite those of leave-one-out."""
     guessed: Callable[[], float] = float
     """Standard error that guesses add to differences of mean squares; asked for when readings are done."""
+    unsolved: Callable[[float], float] = lambda penalty: 0.0
+    """Root mean square by which unfinished solves may put residuals off at a penalty that was read."""
     stride: float = STRIDE
     agree: float = 1e-4
     """Two orders of interpolation agree on an error to this share: then it is read off without another solve."""
@@ -103,6 +107,8 @@ class PenaltySearch:
     filter: Filter = field(default_factory=Ridge)
     """What is fitted at the stop: its left-out residuals are kept, while ridge's choose the stop."""
     known: dict[float, Array] = field(default_factory=dict)
+    off: dict[float, float] = field(default_factory=dict)
+    """What `unsolved` says of each; nothing of those that were given."""
 
     def run(self, starts: Sequence[float], also: Sequence[float] = ()) -> FoundPenalty:
         """Readings around penalties until the rule's stop lies between them and interpolation can be trusted there.
@@ -137,18 +143,37 @@ class PenaltySearch:
         """Log penalties read whose error might be the smallest of all rows', for all that chance allows."""
         places = sorted(self.known)
         squares = self._squares(np.stack([self.known[place] for place in places]))
-        gap = squares - squares[int(np.argmin(squares.sum(1)))]
-        above = gap.sum(1) / self.weight <= self._chance(gap)
+        lowest = int(np.argmin(squares.sum(1)))
+        gap = squares - squares[lowest]
+        sure, rough = self._rough(np.array(places), squares.sum(1) / self.weight, lowest)
+        above = gap.sum(1) / self.weight <= self._chance(gap, rough) + sure
         return tuple(place for place, may_be in zip(places, above, strict=True) if may_be)
 
-    def _chance(self, gap: Array) -> Array:
-        """How far means of paired differences (g, m) may be off: sampling, rows left out together, guesses."""
+    def _chance(self, gap: Array, rough: Array) -> Array:
+        """How far means of paired differences (g, m) may be off: sampling, rows left out together, guesses, solves.
+
+        `rough`: standard errors (g,) that unfinished solves add.
+        """
         unsure = max(1 - self.weight / self.total, min(_TOGETHER * self.together, 1.0))
-        return cast(Array, SIGMAS * np.hypot(self._spread(gap) * math.sqrt(max(unsure, 0.0)), self.guessed()))
+        sampled = self._spread(gap) * math.sqrt(max(unsure, 0.0))
+        return cast(Array, SIGMAS * np.hypot(np.hypot(sampled, self.guessed()), rough))
+
+    def _rough(self, at: Array, means: Array, chosen: int) -> tuple[Array, Array]:
+        """What unfinished solves do to differences of means (g,) at readings from that at one of them.
+
+        A residual e that is off by d has the square e^2 + 2 e d + d^2. The last is lost for sure, (g,); the middle one
+        has mean zero, since the responses of rows left out took no part in d, and this standard error, (g,).
+        """
+        places = sorted(self.known)
+        off = np.interp(at, places, [self.off.get(place, 0.0) for place in places])
+        spread = 2 * off * np.sqrt(means / len(self.known[places[0]]))
+        apart = np.arange(len(at)) != chosen
+        return apart * np.maximum(off, off[chosen]) ** 2, apart * np.hypot(spread, spread[chosen])
 
     def _read(self, place: float) -> None:
         if place not in self.known:
             self.known[place] = self.left_out(math.exp(place))
+            self.off[place] = self.unsolved(math.exp(place))
 
     def _wanted(self, low: float, high: float, *, several: bool) -> float | None:
         """The next reading: beyond an end that the stop has run into, or where interpolation is least sure.
@@ -254,11 +279,11 @@ class PenaltySearch:
         gap = squares[here] - squares
         share = math.sqrt(self.weight / self.total)
         criterion = float(means[here])
-        chance = self._chance(gap)
-        loss = gap.sum(1) / self.weight + chance
+        sure, rough = self._rough(grid, means, here)
+        chances = self._chance(gap, 0.0 * rough), self._chance(gap, rough) + sure
         # Another stop than the rule's could be better by what the rule allows; only what sampling adds is lost.
-        allowed = float(gap[lowest].sum()) / self.weight
-        sampled = max(float(loss.max()) - allowed, 0.0) if float(chance.max()) > 0 else 0.0
+        above = (gap.sum(1) - float(gap[lowest].sum())) / self.weight
+        exact, sampled = (max(float((above + each).max()), 0.0) if float(each.max()) > 0 else 0.0 for each in chances)
         between = [place for place in {best, stop} if min(abs(place - p) for p in self.known) > 1e-12]
         doubt = sum(map(self._doubt, between))
         ends_early = self.affordable > self.smallest and best <= low + _FINE
@@ -274,6 +299,7 @@ class PenaltySearch:
             standard_error=float(self._spread(gap[lowest : lowest + 1])[0]) * share,
             regret=(sampled + _READ_OFF * step) / max(criterion, np.finfo(float).tiny) + _READ_OFF * doubt + unread,
             unread=unread,
+            unsolved=(sampled - exact) / max(criterion, np.finfo(float).tiny),
             at_start=stop >= high - 1e-9,
             at_end=stop <= low + 1e-9 and not ends_early,
             left_out=self._left_out_at(stop),

@@ -9,7 +9,7 @@ y - a x are off by at most sqrt(a) |residual|.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
@@ -41,12 +41,24 @@ class Tally:
 
 
 @dataclass(frozen=True)
+class Solved:
+    """P block, and by column how far it may be off, relative to that column's norm."""
+
+    solution: Array
+    off: Array
+    """A bound on the error of a P block."""
+    residual: Array
+    """The length of what it leaves of the equations, block - (A + a I) solution, with what rounding may hide of it."""
+
+
+@dataclass(frozen=True)
 class Preconditioned:
     """P block at one penalty, from products with A.
 
     `multiply` is A (weighted, centred, unscaled); `careful` the same in float64, for penalties that rounding of
     `multiply` would drown. `tol`: how far fitted values may be off, relative to the norm of each right-hand side;
-    `rounding`: how far products are, relative to the norm of the block that is multiplied.
+    `rounding`: how far products are, relative to the norm of the block that is multiplied; `kept`: the share of that by
+    which fitted values are then off.
     """
 
     multiply: Product
@@ -57,18 +69,19 @@ class Preconditioned:
     most_products: int = 500
     careful: Product | None = None
     rounding: float = 0.0
+    kept: float = 1.0
     tally: Tally = field(default_factory=Tally)
 
     def inverse(self, block: Array, start: Array | None = None) -> Array:
         """P block, for (n,) or (n, b); `start` is a guess."""
-        return self.solve(block, start)[0]
+        return self.solve(block, start).solution
 
     def residual(self, block: Array, rough: int = 0) -> Array:
         """a P block: what ridge at this penalty leaves of responses; the last `rough` columns to `ROUGH` alone."""
-        return self.penalty * self.solve(block, rough=rough)[0]
+        return self.penalty * self.solve(block, rough=rough).solution
 
-    def solve(self, block: Array, start: Array | None = None, rough: int = 0) -> tuple[Array, Array]:
-        """P block, and for each column a bound on the error of a P block, relative to that column's norm."""
+    def solve(self, block: Array, start: Array | None = None, rough: int = 0) -> Solved:
+        """P block, and how far each column may be off; the last `rough` columns to `ROUGH` alone."""
         flat = block[:, None] if block.ndim == 1 else block
         guess = None if start is None else (start[:, None] if start.ndim == 1 else start)
         columns = flat.shape[1]
@@ -82,35 +95,45 @@ class Preconditioned:
                 )
             self.tally.exact += 1
             found = self._refined(self.careful, flat, None, wanted)
-        solution, off = (flat * 0.0, np.full(flat.shape[1], np.inf)) if found is None else found
-        return (solution[:, 0] if block.ndim == 1 else solution), off
+        if found is None:
+            found = Solved(flat * 0.0, np.full(columns, np.inf), np.full(columns, np.inf))
+        return replace(found, solution=found.solution[:, 0]) if block.ndim == 1 else found
 
-    def _refined(self, multiply: Product, block: Array, start: Array | None, tol: Array) -> tuple[Array, Array] | None:
-        """Iterate, look at the residual itself, and go on where it is larger than asked for and than rounding explains.
+    def _refined(self, multiply: Product, block: Array, start: Array | None, tol: Array) -> Solved | None:
+        """Iterate, look at the residual itself, and go on where it is larger than asked for. `tol`: of each column.
 
         Predictions A x = y - a x - residual are off by both: the bound on a x says nothing of directions with large
-        eigenvalues, which count little there and much here. `tol`: of each column.
+        eigenvalues, which count little there and much here. Where rounding of products would hide the residual, it is
+        looked at in float64: each round then gains the penalty over the rounding.
         """
-        library = library_of(block)
-        sizes = np.maximum(_column_norms(library, self.centre(block)), np.finfo(float).tiny)
-        sizes[tol > self.tol] = np.inf  # nothing is predicted from these
-        rounding = 0.0 if multiply is self.careful else self.rounding
-        worst, best = np.inf, None
+        library, block = library_of(block), self.centre(block)
+        sizes = np.maximum(_column_norms(library, block), np.finfo(float).tiny)
+        exact = tol <= self.tol  # nothing is predicted from the others
+        asked = np.where(exact, _TRUE_RESIDUAL * self.tol, np.inf)
+        solution, left, worst, best = block * 0.0, block, np.inf, None
+        if start is not None:
+            solution, left = start, self._left(multiply, block, start)
         for _ in range(_REFINEMENTS):
-            found = self._iterate(multiply, block, start, tol, _TRUE_RESIDUAL if best is None else 1.0)
+            found = self._iterate(multiply, left, tol * sizes, asked * sizes, _TRUE_RESIDUAL if best is None else 1.0)
             if found is None:
-                return best
-            self.tally.products += 1
-            left = self.centre(block) - multiply(found[0]) - self.penalty * found[0]
-            now = float((_column_norms(library, left) / sizes).max())
-            if now >= worst:
-                return best
-            better, worst, best = now < worst / 2, now, found
-            floor = rounding * float((_column_norms(library, found[0]) / sizes).max())
-            if now <= max(_TRUE_RESIDUAL * self.tol, floor) or not better:
                 break
-            start, tol = found[0], tol * max(_TRUE_RESIDUAL * self.tol / now, 1e-3)
+            solution = self.centre(solution + found[0])
+            rounded = (0.0 if multiply is self.careful else self.rounding) * _column_norms(library, solution) / sizes
+            finer = None if np.all(self.kept * rounded[exact] <= self.tol) else self.careful
+            left = self._left(finer or multiply, block, solution)
+            seen, floor = _column_norms(library, left) / sizes, rounded if finer is None else 0.0 * rounded
+            off = np.hypot(seen, self.kept * floor)
+            before, now = worst, float(off[exact].max(initial=0.0))
+            if now < before:
+                worst, best = now, Solved(solution, found[1] / sizes, off)
+            if np.all(seen <= np.maximum(asked, floor)) or now > before / 2:
+                break
         return best
+
+    def _left(self, multiply: Product, block: Array, solution: Array) -> Array:
+        """What a solution leaves of the equations."""
+        self.tally.products += 1
+        return block - multiply(solution) - self.penalty * solution
 
     def _image(self, multiply: Product, block: Array) -> Array:
         """The preconditioned matrix times a block."""
@@ -120,18 +143,19 @@ class Preconditioned:
         return self.stand_in.inverse_root(multiply(inner) + self.penalty * inner, self.penalty)
 
     def _iterate(
-        self, multiply: Product, block: Array, start: Array | None, tol: Array, enough: float
+        self, multiply: Product, left: Array, limit: Array, asked: Array, enough: float
     ) -> tuple[Array, Array] | None:
-        """Conjugate gradients down to `tol` for each column; a start within `enough` times that is left as it is."""
-        library = library_of(block)
-        block = self.centre(block)
-        sizes = _column_norms(library, block)
-        limit = tol * sizes / self.penalty**0.5
-        left = block if start is None else block - (multiply(start) + self.penalty * start)
+        """P left by conjugate gradients, and a bound on the error of a P left, by column.
+
+        Down to `limit` for that bound and to `asked` for the residual; nothing is done where both are within `enough`.
+        """
+        library, root = library_of(left), self.penalty**0.5
         residual, small = library.qr(self.stand_in.inverse_root(left, self.penalty))
         direction, total = residual, residual * 0.0
         for _ in range(self.most_products):
-            if np.all(_column_norms(library, small) <= enough * limit):
+            if np.all(root * _column_norms(library, small) <= enough * limit) and np.all(
+                _column_norms(library, self.stand_in.root(residual @ small, self.penalty)) <= asked
+            ):
                 break
             enough = 1.0
             image = self._image(multiply, direction)
@@ -145,11 +169,7 @@ class Preconditioned:
             residual, change = library.qr(residual - image @ inverse)
             small = change @ small
             direction = residual + direction @ change.T
-        solution = self.stand_in.inverse_root(total, self.penalty)
-        if start is not None:
-            solution = solution + start
-        off = _column_norms(library, small) * self.penalty**0.5 / np.maximum(sizes, np.finfo(float).tiny)
-        return self.centre(solution), off
+        return self.stand_in.inverse_root(total, self.penalty), root * _column_norms(library, small)
 
 
 def _column_norms(library: ArrayLibrary, small: Array) -> Array:

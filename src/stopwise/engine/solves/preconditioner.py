@@ -53,6 +53,13 @@ class LowRank:
         inside = (inside.T * weights).T if block.ndim == 2 else inside * weights
         return (block - self._up(self.vectors @ inside)) / float(penalty**0.5)
 
+    def root(self, block: Array, penalty: float) -> Array:
+        """(F F' + a I)^1/2 block = sqrt(a) (block + F V g V' F' block), g = (sqrt(1 + Lambda / a) - 1) / Lambda."""
+        weights = 1 / (penalty * (1 + (1 + self.values / penalty) ** 0.5))
+        inside = self.vectors.T @ self._down(block)
+        inside = (inside.T * weights).T if block.ndim == 2 else inside * weights
+        return (block + self._up(self.vectors @ inside)) * float(penalty**0.5)
+
     def _down(self, block: Array) -> Array:
         """F' block."""
         inner = centred(block, self.constant)
