@@ -492,3 +492,28 @@ def test_a_noise_level_is_the_same_wherever_a_stop_is_given(solver, estimator, s
     rule, kernel = sw.rules.Fixed(step_sum=step_sum), sw.kernels.Laplace(0.3)
     found, exact = (estimator(kernel, rule=rule, solver=s).fit(X, y).noise_std_ for s in (solver, "dense"))
     assert found == pytest.approx(exact, rel=0.02)
+
+
+@pytest.mark.parametrize("filter", ["descent", "flow"])
+def test_residuals_of_rows_left_out_are_those_of_the_filter_where_responses_are_long_tailed(filter):
+    """Against each row refitted without, at the same penalty: no sum over the rest hides the small responses."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(400, 2))
+    y = np.exp(2.5 * X[:, 0] + np.sin(X[:, 1]) + 0.1 * rng.normal(size=400))
+    kernel = sw.kernels.Gaussian(0.7)
+    model = sw.KernelGradientRegressor(kernel, filter=filter, solver="factor").fit(X, y)
+    path, eta, K = model._fitted.path, model.step_sum_, kernel(X)
+
+    def without(i):
+        others = np.arange(400) != i
+        centre = np.eye(399) - 1 / 399
+        values, vectors = np.linalg.eigh(centre @ K[np.ix_(others, others)] @ centre / 400)
+        gains = -np.expm1(-np.maximum(values, 0) * eta) / np.maximum(values, 1e-15)
+        mean = y[others].mean()
+        dual = centre @ vectors @ (gains * (vectors.T @ (y[others] - mean))) / 400
+        return y[i] - mean - (K[i, others] - K[np.ix_(others, others)].mean(0)) @ dual
+
+    rows = np.arange(0, 400, 8)
+    exact = np.array([without(i) for i in rows])
+    found = (path.left_out[:, 0] * path.scale[0])[np.isin(path.left_out_rows, rows)]
+    assert np.median(np.abs(found - exact)) < 0.03 * np.median(np.abs(exact))

@@ -73,7 +73,7 @@ class KrylovLeftOut:
         stop = _told(solution.stops[0], found, problem, plan, readings.products)
         if stop.certainty is not None and not stop.certainty.settled:
             warn_of_regret(found.regret, plan.tol, '; raise tol, or use solver="preconditioned"')
-        return replace(solution, path=with_left_out(solution.path, [found.left_out], readings.rows), stops=[stop])
+        return replace(solution, path=with_left_out(solution.path, [stop], [found], readings.rows), stops=[stop])
 
     @staticmethod
     def _few(problem: Problem) -> bool:

@@ -13,9 +13,9 @@ from stopwise.engine.landmarks.decomposition import Spread
 from stopwise.engine.landmarks.features import Stream
 from stopwise.engine.landmarks.sampling import Leverage, Uniform
 from stopwise.engine.operators import Operator
-from stopwise.engine.solves.penalty_search import OF_LARGEST
+from stopwise.engine.solves.penalty_search import OF_LARGEST, FoundPenalty
 from stopwise.engine.solves.search_start import SearchStart
-from stopwise.filters import Filter
+from stopwise.filters import Filter, Ridge
 from stopwise.kernels import Kernel
 from stopwise.noise import NoiseEstimator
 from stopwise.path import Path
@@ -141,13 +141,28 @@ def sure_stop(plan: Plan, path: Path, engine: str) -> Stop | None:
     return replace(stop, certainty=Certainty(engine, regret=0.0))
 
 
-def with_left_out(path: Path, residuals: list[Array | None], rows: Array) -> Path:
+def with_left_out(path: Path, stops: list[Stop], searches: list[FoundPenalty | None], rows: Array) -> Path:
     """The path with residuals of `rows` left out, for each response; a later one may have left more rows out."""
-    known = [each for each in residuals if each is not None]
-    if not known or len(known) < len(residuals):
+    each = [_left_out(path.column(j), stops[j], found, rows) for j, found in enumerate(searches)]
+    known = [residuals for residuals in each if residuals is not None]
+    if not known or len(known) < len(each):
         return path
-    count = min(len(each) for each in known)
-    return replace(path, left_out=np.column_stack([each[:count] for each in known]), left_out_rows=rows[:count])
+    count = min(map(len, known))
+    return replace(path, left_out=np.column_stack([one[:count] for one in known]), left_out_rows=rows[:count])
+
+
+def _left_out(path: Path, stop: Stop, found: FoundPenalty | None, rows: Array) -> Array | None:
+    """Residuals of the rows left out under the filter itself, weighted.
+
+    Those found are of a sum of ridges, which follows the filter to some percent of the largest responses: where these
+    are long-tailed, that is more than most residuals. It is there with the rows in as well, where the filter is known.
+    """
+    if found is None or found.left_out is None or found.ridges is None:
+        return None
+    readings, weights = found.ridges
+    of_ridges = weights @ path.along(Ridge()).residual_rows(readings)
+    beyond = (path.residual_rows(np.asarray(stop.step_sum)) - of_ridges)[rows[: len(found.left_out)]]
+    return cast(Array, found.left_out + np.sqrt(path.row_weights[rows[: len(beyond)]]) * beyond)
 
 
 def with_weights(

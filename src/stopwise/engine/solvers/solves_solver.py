@@ -133,7 +133,7 @@ class _Run:
         found = [self._stop(bare.column(column), column) for column in range(problem.responses.shape[1])]
         stops = [stop for stop, _ in found]
         path, dual, error = self._estimate(bare, stops)
-        path = with_left_out(path, [None if by is None else by.left_out for _, by in found], self.system.rows_left_out)
+        path = with_left_out(path, stops, [by for _, by in found], self.system.rows_left_out)
         self._warn([by for _, by in found if by is not None])
         path = path.stopped_at(tuple(stop.step_sum for stop in stops))
         seen = self._path_of_noise(bare) if self.plan.noise_elsewhere else path
@@ -170,7 +170,7 @@ class _Run:
     # ---- where to stop ------------------------------------------------------------------------------------------
 
     def _stop(self, bare: Path, column: int) -> tuple[Stop, FoundPenalty | None]:
-        """The stop of one response, and what rows left out say there."""
+        """The stop of one response, and what its search found."""
         plan = self.plan
         sure = sure_stop(plan, bare, self.name)
         if sure is not None:

@@ -58,7 +58,9 @@ class FoundPenalty:
     unsolved: float = 0.0
     """The part of the regret that unfinished solves have."""
     left_out: Array | None = field(default=None, repr=False, compare=False)
-    """Residuals of the rows left out at the penalty, where they are kept."""
+    """Residuals of the rows left out at the penalty, where they are kept: of a sum of ridges near the filter,"""
+    ridges: tuple[Array, Array] | None = field(default=None, repr=False, compare=False)
+    """whose clock readings and weights these are."""
 
     def evidence(self, rule: Rule, n_samples: float) -> dict[str, Any]:
         """The fields of a stop's `Evidence` that rows left out give."""
@@ -224,11 +226,13 @@ class PenaltySearch:
                 weights[row, i] = np.prod((place - places[others]) / (places[i] - places[others]))
         return cast(Array, weights @ values)
 
-    def _left_out_at(self, stop: float) -> Array:
-        """Residuals of the rows left out at the stop, under the filter that is fitted there."""
+    def _left_out_at(self, stop: float) -> dict[str, Any]:
+        """Residuals of the rows left out at the stop, under a sum of ridges near the filter that is fitted there."""
         places, top = np.array([stop, *sorted(self.known)]), self.largest / (OF_LARGEST * self.total)
-        weights = sum_of_ridges(self.filter.bind(top), self.total / np.exp(places), top)
-        return cast(Array, weights @ np.vstack([self._interpolated(places[:1]), *(self.known[p] for p in places[1:])]))
+        readings = self.total / np.exp(places)
+        weights = sum_of_ridges(self.filter.bind(top), readings, top)
+        each = np.vstack([self._interpolated(places[:1]), *(self.known[p] for p in places[1:])])
+        return {"left_out": weights @ each, "ridges": (readings, weights)}
 
     def _doubt(self, place: float) -> float:
         """How far two orders of interpolation are apart in the mean squared error, relative to it."""
@@ -302,7 +306,7 @@ class PenaltySearch:
             unsolved=(sampled - exact) / max(criterion, np.finfo(float).tiny),
             at_start=stop >= high - 1e-9,
             at_end=stop <= low + 1e-9 and not ends_early,
-            left_out=self._left_out_at(stop),
+            **self._left_out_at(stop),
         )
 
 
