@@ -46,8 +46,8 @@ _PRODUCT_FEATURES = 50
 class Round:
     """The best `kept` candidates and the best of each kind, or the best of each kernel (None), judged on so many rows.
 
-    Two learn their length scales further there: the best with features as they are and drawn in, or where no feature is
-    skewed the best two; of each kernel all do.
+    Two learn their length scales further there: the best two; in the first round the best with features as they are and
+    the best with skewed ones drawn in. Of each kernel all do.
     """
 
     rows: int
@@ -183,7 +183,7 @@ class Search:
     def _finalists(self, tried: Sequence[Candidate], sample: Sample) -> list[Candidate]:
         """The best on all rows of the sample, some of them learned further."""
         found = [c for c in tried if c.per_feature or self.relevance is not True] or list(tried)
-        for each in self.budget.rounds:
+        for at, each in enumerate(self.budget.rounds):
             rows, ranked = sample.first(each.rows), best_first(found)
             if rows.n_rows <= ranked[0].sample.n_rows:
                 break
@@ -191,7 +191,7 @@ class Search:
                 by_evidence = sorted(ranked, key=lambda c: float(c.evidence.mean()))
                 learned = _first_of_each(by_evidence, lambda c: c.first.kernel.name)
             else:
-                leaders = _first_of_each(ranked, lambda c: c.sample.warped)
+                leaders = [] if at else _first_of_each(ranked, lambda c: c.sample.warped)
                 learned = list(dict.fromkeys([*leaders, *ranked]))[:2]
             others = [*ranked[: each.kept or 0], *_first_of_each(ranked, lambda c: c.per_feature)]
             found = [self._again(c, rows, c in learned) for c in dict.fromkeys([*learned, *others])]

@@ -58,7 +58,7 @@ class Preconditioned:
     `multiply` is A (weighted, centred, unscaled); `careful` the same in float64, for penalties that rounding of
     `multiply` would drown. `tol`: how far fitted values may be off, relative to the norm of each right-hand side;
     `rounding`: how far products are, relative to the norm of the block that is multiplied; `kept`: the share of that by
-    which fitted values are then off.
+    which fitted values are then off, and `unseen` how far they may be for that where it is more than `tol`.
     """
 
     multiply: Product
@@ -70,6 +70,7 @@ class Preconditioned:
     careful: Product | None = None
     rounding: float = 0.0
     kept: float = 1.0
+    unseen: float = 0.0
     tally: Tally = field(default_factory=Tally)
 
     def inverse(self, block: Array, start: Array | None = None) -> Array:
@@ -119,7 +120,7 @@ class Preconditioned:
                 break
             solution = self.centre(solution + found[0])
             rounded = (0.0 if multiply is self.careful else self.rounding) * _column_norms(library, solution) / sizes
-            finer = None if np.all(self.kept * rounded[exact] <= self.tol) else self.careful
+            finer = None if np.all(self.kept * rounded[exact] <= max(self.tol, self.unseen)) else self.careful
             left = self._left(finer or multiply, block, solution)
             seen, floor = _column_norms(library, left) / sizes, rounded if finer is None else 0.0 * rounded
             off = np.hypot(seen, self.kept * floor)

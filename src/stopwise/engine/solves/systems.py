@@ -35,7 +35,8 @@ them; penalties below twice that drown. Then products are in float64,"""
 _CAREFUL, _FEW_PRODUCTS = 15, 30
 """which takes so many times longer; where that leaves fewer products than this, such penalties are not read."""
 _SEARCH = 1e-3
-"""How far fitted values may be off while penalties are compared, relative to the responses."""
+"""How far fitted values may be off while penalties are compared, relative to the responses; and how much rounding may
+add to squared errors, relative to them."""
 
 
 class RidgeSystem(ABC):
@@ -178,7 +179,7 @@ class FoldSystem(RidgeSystem):
 
     `targets` (n, q) are the responses by row, unweighted; `roots` are square roots of weights. Where `gram.held` makes
     the whole matrix, solves are by a factor, else by products with a preconditioner of `rank` columns, and a solve may
-    take about so many `products`.
+    take about so many `products`. `unseen`: how far rounding may put fitted values off before it would be seen.
     """
 
     def __init__(
@@ -198,7 +199,7 @@ class FoldSystem(RidgeSystem):
         self.whole = _Weighted(self, None)
         super().__init__(self.whole.responses, float((roots * roots).sum()))
         self._folds = [_Fold(self, rows) for rows in fold_rows(len(targets), seed)]
-        self._search_tol = _SEARCH
+        self._search_tol, self.unseen = _SEARCH, 0.0
         self._used = min(folds_needed(len(targets)), len(self._folds))
 
     @property
@@ -238,6 +239,7 @@ class FoldSystem(RidgeSystem):
     def expect(self, penalty: float, share: float) -> None:
         """Solves must be finer than the error."""
         self._search_tol = min(max(UNSEEN * share, 1e-8), _SEARCH)
+        self.unseen = math.sqrt(_SEARCH) * share  # noise of its own, as rounding is, adds its square to squared errors
 
     def grow(self) -> bool:
         """Twice as many folds."""
@@ -402,5 +404,6 @@ class _Weighted:
             careful=lambda block: self.product_by(careful, block),
             rounding=0.0 if product is gram.careful else self.rounding,
             kept=self.kept(penalty) if self._system.single else 1.0,
+            unseen=self._system.unseen,
             tally=self._system.tally,
         )
