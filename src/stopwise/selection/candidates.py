@@ -39,6 +39,9 @@ MAX_RATIO = 1e9
 LEAST_ROWS = 8
 """Fewer rows say nothing: unseen ones refute nothing, and of fewer distinct rows in all nothing is searched (Matern 3/2
 at the median distance)."""
+BARELY = 4.0
+"""Scores, times the number of values, that differ by less tell nothing: a score is two log likelihoods, each times -2,
+and twice the log of a Bayes factor up to 2 is "not worth more than a bare mention" (Kass & Raftery 1995)."""
 _CURVE_POINTS = 56
 _LEAST_LEFT = 1e-9
 _LEAST_RATIO = 1e-3
@@ -182,8 +185,11 @@ def judge(sample: Sample, *parts: Part) -> Candidate:
 
 
 def best_first(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Best score first; the one listed first (smoother, fewer length scales) where two tie."""
-    return sorted(candidates, key=lambda c: round(c.score, 9))
+    """Best score first; the one listed first (smoother, fewer length scales) where two tie.
+
+    Skewed features are drawn in where that is more than barely better.
+    """
+    return sorted(candidates, key=lambda c: round(c.score + c.sample.warped * BARELY / c.sample.n_samples, 9))
 
 
 def unseen_losses(candidate: Candidate, rows: Sample) -> tuple[Array, Array]:
@@ -222,12 +228,18 @@ def not_refuted(finalists: list[Candidate], rows: Sample) -> list[Candidate]:
     """Those that rows outside the sample do not speak against, the best score first.
 
     No other predicts these rows better by a standard error, and of those left no other has them less surprising by one.
+    Where such rows are fewer than the sample, they may refute length scales per feature alone, which are most easily
+    learned wrong, and by the best with one length scale.
     """
     seen = finalists[0].sample.n_rows
     if rows.n_rows - seen < LEAST_ROWS:
         return finalists
     ranked = best_first(finalists)
     losses = {c: unseen_losses(c, rows) for c in ranked}
+    if rows.n_rows - seen < seen:
+        one = [c for c in ranked if not c.per_feature]
+        refuted = ranked[0].per_feature and one and worse(losses[ranked[0]][0], losses[one[0]][0])
+        return one if refuted else ranked
     for kind in (0, 1):
         least = min((losses[c][kind] for c in ranked), key=lambda loss: float(loss.mean()))
         ranked = [c for c in ranked if not worse(losses[c][kind], least)]

@@ -35,6 +35,7 @@ from stopwise.kernels.warped import Warped, warp_of
 from stopwise.losses import Loss
 from stopwise.problem import Problem, make_problem
 from stopwise.sample import look_at_features, make_sample, with_powers
+from stopwise.selection.candidates import BARELY
 from stopwise.selection.kernel_search import Budget, Search, effort
 from stopwise.selection.result import Selection, describe
 
@@ -45,9 +46,6 @@ OWN_KERNELS = 10
 LEAST_PLACES, _PLACES = 300, 2_048
 """On a line: with fewer distinct places the menu with the Gaussian is as quick, and no worse; bins of the first search.
 """
-_BARELY = 4.0
-"""Scores, times the number of values, that differ by less tell nothing: a score is two log likelihoods, each times -2,
-and twice the log of a Bayes factor up to 2 is "not worth more than a bare mention" (Kass & Raftery 1995)."""
 LOSS_KERNELS: tuple[Stationary, ...] = (Gaussian(), Laplace())
 """The smoothest and the roughest: an average of the two may be proposed as well."""
 LOSS_BUDGET = Budget(rows=200, rounds=(), unseen_rows=300, steps_together=4, first_steps=3, steps=6)
@@ -204,7 +202,7 @@ def roughest_of_the_best(found: Sequence[ScaleFound], n_values: float) -> ScaleF
 
     A penalty mends a kernel that is too rough, and none that is too smooth.
     """
-    barely = min(each.score for each in found) + _BARELY / n_values
+    barely = min(each.score for each in found) + BARELY / n_values
     return min((each for each in found if each.score <= barely), key=lambda each: each.states)
 
 

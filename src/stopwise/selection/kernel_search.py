@@ -126,7 +126,8 @@ class Search:
         if self._may_be_linear(sample) and sample.n_rows >= ROWS_PER_SLOPE * sample.n_groups:
             line = judge(sample.with_linear())
             # Half of the prior odds: of as many kernels the best is flattered. A score is two likelihoods.
-            flattery = 4 * math.log(len(tried) + 1) / line.sample.n_samples
+            kernels = sum(not c.sample.warped for c in tried)
+            flattery = 4 * math.log(kernels + 1) / line.sample.n_samples
             every.insert(len(tried), line)
             rival = best_first(trusted)[0].fair_scores.mean() + flattery
             if line.log_error.mean() < 0 and line.fair_scores.mean() <= rival:
@@ -153,9 +154,10 @@ class Search:
         alike = len(self.kernels) > 1 and sample.covariates.shape[1] == 1
         menu = [kernel for kernel in self.kernels if not (alike and isinstance(kernel, Separable))]
         for at, kernel in enumerate(reversed(menu)):
-            one, listed = _first_scale(sample.first(min(300, self.budget.rows // 2)), kernel), []
+            listed: list[Candidate] = []
             for view in views:
-                one, *each = self._learned(view, one, rougher[view.warped])
+                start = _first_scale(view.first(min(300, self.budget.rows // 2)), kernel)
+                one, *each = self._learned(view, start, rougher[view.warped])
                 rougher[view.warped] = each or rougher[view.warped]
                 free = [view.with_linear()] if self._may_be_linear(view) and not view.warped else []
                 listed += [judge(rows, part) for part in (one, *each) for rows in (view, *free)]
@@ -193,7 +195,9 @@ class Search:
             else:
                 leaders = [] if at else _first_of_each(ranked, lambda c: c.sample.warped)
                 learned = list(dict.fromkeys([*leaders, *ranked]))[:2]
-            others = [*ranked[: each.kept or 0], *_first_of_each(ranked, lambda c: c.per_feature)]
+            # Of one way to see features: a kernel and its twin that sees them otherwise are one kernel in a sum.
+            alike = [c for c in ranked if c.sample.warped == ranked[0].sample.warped]
+            others = [*alike[: each.kept or 0], *_first_of_each(alike, lambda c: c.per_feature)]
             found = [self._again(c, rows, c in learned) for c in dict.fromkeys([*learned, *others])]
         return found
 
