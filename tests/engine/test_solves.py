@@ -249,6 +249,10 @@ def test_rough_products_refined_in_float64_leave_no_more_than_asked_for_at_few_s
     rough = replace(gradients, careful=None).solve(setting.response)
     off = setting.response - setting.matrix @ rough.solution - penalty * rough.solution
     assert 3 * tol < np.linalg.norm(off) / size <= rough.residual[0]  # what is hidden is told
+    made = len(careful)
+    unseen = replace(gradients, unseen=1.1 * rough.residual[0]).solve(setting.response)
+    assert len(careful) == made  # no product in float64 where nobody would see it
+    assert unseen.residual[0] == pytest.approx(rough.residual[0])
 
 
 def test_a_residual_that_rounding_of_products_explains_is_not_chased():

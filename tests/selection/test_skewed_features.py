@@ -1,6 +1,7 @@
 """Skewed features drawn in are candidates like any other: in the one list, by the one score, in the one table."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from stopwise.kernels import Gaussian, Warped
 from stopwise.kernels.warped import warp_of
 from stopwise.problem import make_problem
 from stopwise.sample import look_at_features, make_sample, with_powers
-from stopwise.selection.candidates import judge, unseen_losses
+from stopwise.selection.candidates import BARELY, best_first, judge, unseen_losses
 from stopwise.selection.choice import KERNELS, search_for
 from stopwise.selection.kernel_search import Search
 from stopwise.selection.learning import Evidence, part_at
@@ -124,3 +125,24 @@ def test_rows_drawn_in_by_themselves_lie_where_a_search_sees_them():
     assert kernel.power == candidate.in_units(features).power
     np.testing.assert_allclose(kernel.places(X), candidate.in_units(features).places(X), rtol=1e-9)
     assert warp_of(X, Gaussian(), left_alone=[0, 1]) is None
+
+
+def test_features_are_drawn_in_where_that_is_more_than_barely_better():
+    def candidate(score, warped):
+        return SimpleNamespace(score=score, sample=SimpleNamespace(warped=warped, n_samples=100.0))
+
+    plain = candidate(-1.0, False)
+    for gain, first in ((0.9, False), (1.1, True)):
+        drawn_in = candidate(-1.0 - gain * BARELY / 100, True)
+        assert best_first([drawn_in, plain])[0].sample.warped is first
+
+
+def test_twins_that_see_features_otherwise_take_no_place_among_the_finalists():
+    """The best three that see features alike are kept, and of the others the best alone."""
+    _, _, sample = sample_of(400, seed=3)
+    search = Search(KERNELS, warped=True)
+    tried = search._listed(sample.first(search.budget.rows))
+    ranked = best_first(tried)
+    kept = [c.sample.warped for c in search._finalists(tried, sample)]
+    assert kept.count(ranked[0].sample.warped) >= 3
+    assert kept.count(not ranked[0].sample.warped) == 1
