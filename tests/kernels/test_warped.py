@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import yeojohnson
+from scipy.stats import yeojohnson, yeojohnson_normmax
 
 import stopwise as sw
 from stopwise._support.torch import has_torch
@@ -90,6 +90,15 @@ def test_columns_that_are_normal_enough_or_have_two_values_stay_as_they_are():
     assert found.power[5] > 1.5
     only = found_in(skewed, left_alone=[4])
     assert only.power[4] == 1.0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_powers_are_the_likeliest(seed):
+    rng = np.random.default_rng(seed)
+    normal = rng.normal(size=(60 + 40 * seed, 4))
+    skewed = standardised(np.column_stack([np.exp(normal[:, 0]), -(normal[:, 1] ** 4), np.sinh(2 * normal[:, 2] + 1)]))
+    expected = [yeojohnson_normmax(column) for column in skewed.T]
+    np.testing.assert_allclose(found_in(skewed).power, expected, atol=0.006)
 
 
 def test_a_wrong_map_is_refused_in_words():

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-from scipy.stats import yeojohnson_llf, yeojohnson_normmax
+from scipy.optimize import minimize_scalar
 
 from stopwise._support.arrays import Array, ArrayLike
 from stopwise._support.torch import is_tensor, torch
@@ -24,6 +24,8 @@ from stopwise.kernels.base import Constant, Kernel, Rows, as_matrix, check_kerne
 
 _NEARLY_ZERO = 1e-8
 """A power, in place of zero: its logarithm is then right to eight digits."""
+_LARGEST_EXPONENT = 336.0
+"""Of e, that a power may make of values twenty times as far out as any seen: its square is a number yet."""
 
 
 @dataclass(frozen=True)
@@ -160,8 +162,21 @@ def warp_of(rows: Array, inner: Kernel, left_alone: Sequence[int] = ()) -> Warpe
 
 
 def _likeliest_power(column: Array) -> float:
-    """To two decimals, more than any rows can tell: the same whatever the order of rows rounds."""
-    with np.errstate(all="ignore"):
-        power = round(float(yeojohnson_normmax(column)), 2)
-        gain = float(yeojohnson_llf(power, column) - yeojohnson_llf(1.0, column)) if math.isfinite(power) else 0.0
-    return power if math.isfinite(gain) and gain > math.log(column.size) / 2 else 1.0
+    """To two decimals, more than any rows can tell: the same whatever the order of rows rounds.
+
+    The log likelihood of a normal psi(z): (p - 1) sum sign(z) log(1 + |z|) - n log(var psi(z)) / 2. (scipy's own does
+    the same, and takes ten times as long for a thousand rows.)
+    """
+    logs = np.sign(column) * np.log1p(np.abs(column))
+    right, left, total = logs[logs > 0], -logs[logs <= 0], logs.sum()
+    reach = _LARGEST_EXPONENT / math.log1p(20 * float(np.abs(column).max()))
+
+    def likelihood(power: float) -> float:
+        above, below = (p if abs(p) > _NEARLY_ZERO else _NEARLY_ZERO for p in (power, 2 - power))
+        parts = np.expm1(above * right) / above, np.expm1(below * left) / -below
+        variance = float(np.concatenate(parts).var())
+        return float((power - 1) * total - column.size * math.log(variance) / 2) if variance > 0 else -math.inf
+
+    best = minimize_scalar(lambda power: -likelihood(power), bounds=(2 - reach, reach), options={"xatol": 1e-4})
+    power = round(float(best.x), 2)
+    return power if likelihood(power) - likelihood(1.0) > math.log(column.size) / 2 else 1.0
