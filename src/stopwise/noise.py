@@ -37,6 +37,8 @@ class NoiseEstimator(ABC):
     needs_pairs: ClassVar[bool] = False
     """Reads single eigenpairs, where others read sums over them."""
     needs_rows: ClassVar[bool] = False
+    needs_sets: ClassVar[bool] = False
+    """Reads rows that share noise, left out together (`stopwise.rules.left_out_blocks`)."""
     correlated: ClassVar[bool] = False
     """Whether neighbouring rows share noise, so that left-out rows say nothing of when to stop."""
 
@@ -400,6 +402,24 @@ class AR1(NoiseEstimator):
         raise ValueError(
             'noise_std=AR1() is estimated along one covariate together with the stop: use solver="line" (or "auto") '
             'and rule="auto" or Fixed(...)'
+        )
+
+
+@dataclass(frozen=True)
+class LeftOutTogether(NoiseEstimator):
+    """Noise that rows of a group or block share, from groups or blocks left out whole.
+
+    What `noise_std="auto"` is where `fit` is given `groups`, or `LeaveBlockOut` a size: the standard deviation of one
+    row's noise, its own and what it shares with others. Estimates that take rows as independent count that as signal.
+    """
+
+    name: ClassVar[str] = "left-out-together"
+    needs_sets: ClassVar[bool] = True
+
+    def estimate_from(self, sample: Sample | None, path: Path | None = None) -> float:
+        raise ValueError(
+            "noise_std=LeftOutTogether() needs rows that belong together: fit(..., groups=), or "
+            "rule=LeaveBlockOut(size)"
         )
 
 

@@ -109,12 +109,13 @@ class BatchesMixin:
             raise ValueError(
                 f'refit is for loss="squared", and this is a fit under the {fitted.loss.name} loss: use fit'
             )
-        if fitted.rule.needs_all_pairs and fitted.rule.block is None:
+        if fitted.subjects is not None:
             raise ValueError("refit does not know which rows hang together: use fit(X, y, groups=)")
         with blas_threads(limit_of(self.n_jobs)):
             rows = _new_responses(fitted, y)
             plan = self.plan(fitted.kernel)
             problem = rows.problem(intercept=fitted.path.intercept, seed=self.random_seed())
+            problem = replace(problem, block=plan.rule.block)
             problem = problem if fitted.trend is None else problem.with_trend(fitted.trend.sloped)
             solution = _resolved_rows(fitted, problem, plan)
             self._fitted = make_fitted(rows, _as_before(fitted), plan, solution, fitted.feature_range)
