@@ -87,3 +87,18 @@ def test_several_responses_of_groups_are_judged_together_and_constant_ones_not_a
     predicted = model.predict(X)
     np.testing.assert_allclose(predicted[:, 1], 1.0)
     np.testing.assert_allclose(predicted[:, 2], -2 * predicted[:, 0], atol=0.05)
+
+
+def test_a_report_a_notebook_and_a_file_show_what_was_judged(tmp_path):
+    X, _, y, groups = in_groups(2, columns=2, n_groups=20, size=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DependentRowsWarning)
+        model = sw.KernelGradientRegressor().fit(X, y, groups=groups)
+    sw.report(model, tmp_path / "report.html", X=X, y=y)
+    assert "left out together as well as any" in model.selection_._repr_html_()
+    sw.save(model, tmp_path / "model.stopwise")
+    loaded = sw.load(tmp_path / "model.stopwise")
+    assert loaded.selection_.reason == model.selection_.reason
+    assert loaded.noise_std_ == model.noise_std_
+    scales = [row["length_scale"] for row in model.selection_.features]
+    np.testing.assert_allclose(scales, model.kernel_.core.scales)

@@ -64,6 +64,7 @@ class Judged:
             "rows": self.n_rows,
             "left_out_rmse": unit * float(np.sqrt(self.errors[k])),
             "degrees_of_freedom": float(self.freedom[k]),
+            "score": float(self.errors[k]),
             "chosen": k == self.best,
         }
 
