@@ -80,8 +80,8 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
             was written down twice is one observation of twice the precision (see "Weights and copies" in the docs).
         groups : array-like of shape (n_samples,), optional
             Which rows hang together (one subject's measurements): `rule=sw.rules.LeaveBlockOut()` leaves out a whole
-            group at a time, and is the default rule where groups are given. Intervals are then of rows of new groups, the
-            kernel is judged on groups left out, and `noise_std_` holds what rows of a group share.
+            group at a time, and is the default rule where groups are given. Intervals are then of rows of new groups,
+            the kernel is judged on groups left out, and `noise_std_` holds what rows of a group share.
         """
         self._validate_params()
         if groups is not None and (self._under_loss or is_dask(X) or self.solver == "dask"):

@@ -33,7 +33,7 @@ _STD_LEVEL = 0.9
 
 @dataclass(frozen=True)
 class Ratios:
-    """Left-out residuals over their scales, sorted, and how many observations each is: of a set left out together, a share of one."""
+    """Left-out residuals over their scales, sorted, and what each counts: a share of one in a set left out whole."""
 
     values: Array
     counts: Array
