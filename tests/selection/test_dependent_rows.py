@@ -102,3 +102,26 @@ def test_a_report_a_notebook_and_a_file_show_what_was_judged(tmp_path):
     assert loaded.noise_std_ == model.noise_std_
     scales = [row["length_scale"] for row in model.selection_.features]
     np.testing.assert_allclose(scales, model.kernel_.core.scales)
+
+
+def test_kernels_that_a_linear_part_leaves_nothing_of_are_judged_too():
+    """At long length scales beside slopes the kernel's eigenvalues are rounding, and only no step is left to judge."""
+    rng = np.random.default_rng(0)
+    X, groups = rng.normal(size=(500, 2)), np.repeat(np.arange(50), 10)
+    y = 3 * X[:, 0] + 0.5 * rng.normal(size=50)[groups] + 0.3 * rng.normal(size=500)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DependentRowsWarning)
+        model = sw.KernelGradientRegressor().fit(X, y, groups=groups)
+    assert model.linear_coef_ is not None
+    np.testing.assert_allclose(model.predict(X), 3 * X[:, 0], atol=0.5)
+    problem = replace(make_problem(X, y[:, None], None, intercept=True, seed=0).with_trend(), subjects=groups)
+    judged = judge(problem, [sw.kernels.Gaussian(1e9)])
+    slopes = np.column_stack([np.ones(500), X])
+    left, rows = [], problem.random_rows(400)
+    for group in range(50):
+        rest, own = rows[groups[rows] != group], rows[groups[rows] == group]
+        left.append(y[own] - slopes[own] @ np.linalg.lstsq(slopes[rest], y[rest], rcond=None)[0])
+    assert judged.freedom[0] < 1e-6
+    part = problem.subset(rows, sw.kernels.Constant()).with_trend()
+    variance = np.mean(part.responses**2) * float(problem.scale[0]) ** 2
+    assert judged.errors[0] == pytest.approx(np.mean(np.concatenate(left) ** 2) / variance, rel=1e-8)

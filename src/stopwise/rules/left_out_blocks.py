@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.checks import is_finite
+from stopwise._support.memory import row_tiles
 from stopwise.exceptions import StopwiseWarning
 from stopwise.filters import Ridge
 from stopwise.path import Path
@@ -82,14 +83,15 @@ def block_errors(path: Path, sets: list[LeftOutSet], step_sums: Array) -> Array:
     """Weighted squared errors of every set's scored rows when all of it is left out, (readings, sets)."""
     assert path.spectrum.basis is not None
     vectors, free, root = path.spectrum.basis.vectors, path.free, np.sqrt(path.row_weights)
+    gains = path.filter.gain(path.spectrum.eigenvalues, step_sums)
+    residuals = np.stack([root * path.residual_rows(np.asarray(step_sum)) for step_sum in step_sums])
     out = np.empty((len(step_sums), len(sets)))
-    for errors, step_sum in zip(out, step_sums, strict=True):
-        gain = path.filter.gain(path.spectrum.eigenvalues, step_sum)
-        residual = root * path.residual_rows(step_sum)
-        for i, each in enumerate(sets):
-            part, fixed = vectors[each.rows], free[each.rows]
-            left = np.eye(len(each.rows)) - (part * gain) @ part.T - fixed @ fixed.T
-            errors[i] = _squared_solution(left, residual[each.rows], each.scored)
+    for i, each in enumerate(sets):
+        part, fixed = vectors[each.rows], free[each.rows]
+        apart = np.eye(len(each.rows)) - fixed @ fixed.T
+        for some in row_tiles(len(step_sums), part.size):
+            left = apart - (part * gains[some, None, :]) @ part.T
+            out[some, i] = _squared_solutions(left, residuals[some][:, each.rows], each.scored)
     return out
 
 
@@ -101,7 +103,7 @@ def shared_noise_variance(path: Path, sets: list[LeftOutSet]) -> float:
     of a set share follows none of them into a prediction from other sets, so that it counts as noise.
     """
     ridge = path.along(Ridge())
-    grid = clock_grid(ridge)[1::_COARSE]
+    grid = clock_grid(ridge)[::_COARSE]
     at = float(grid[int(np.argmin(block_errors(ridge, sets, grid).sum(axis=1)))])
     assert ridge.spectrum.basis is not None
     vectors, free = ridge.spectrum.basis.vectors, ridge.free
@@ -115,14 +117,17 @@ def shared_noise_variance(path: Path, sets: list[LeftOutSet]) -> float:
     return float(np.mean(means))
 
 
-def _squared_solution(left: Array, residual: Array, scored: Array) -> float:
-    """|S_BB^-1 r_B|^2 over the scored rows; infinite where the set is all there is to know of its own fit."""
+def _squared_solutions(left: Array, residuals: Array, scored: Array) -> Array:
+    """|S_BB^-1 r_B|^2 over the scored rows, one a reading; infinite where a set is all that its own fit rests on."""
     try:
-        solved = np.linalg.solve(left, residual)
+        solved = np.linalg.solve(left, residuals[:, :, None])[:, scored, 0]
     except np.linalg.LinAlgError:
-        return float("inf")
-    value = float(solved[scored] @ solved[scored])
-    return value if np.isfinite(value) else float("inf")
+        if len(left) == 1:
+            return np.full(1, np.inf)
+        each = [_squared_solutions(left[k, None], residuals[k, None], scored) for k in range(len(left))]
+        return np.concatenate(each)
+    values = (solved**2).sum(axis=1)
+    return cast(Array, np.where(np.isfinite(values), values, np.inf))
 
 
 @dataclass(frozen=True)

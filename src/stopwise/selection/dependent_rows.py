@@ -141,7 +141,7 @@ def _errors(problem: Problem, sets: list[LeftOutSet], kernel: Kernel) -> tuple[A
 
 def _least(path: Path, sets: list[LeftOutSet]) -> tuple[Array, float]:
     """Of one response: errors of each set where they are least in all, over its variance; and degrees of freedom."""
-    grid = clock_grid(path)[1::_READINGS]
+    grid = clock_grid(path)[::_READINGS]
     table = block_errors(path, sets, grid)
     at = int(np.argmin(table.sum(axis=1)))
     return table[at] * (path.n_samples / float(path.energy)), float(path.degrees_of_freedom(grid[at]))
