@@ -166,6 +166,8 @@ def test_groups_make_leave_group_out_the_default_and_travel_through_routing():
         (sw.rules.LeaveBlockOut(40), None, "at most half of the 50 rows, got 40"),
         (sw.rules.LeaveBlockOut(5), np.zeros(50), "at least 2 groups"),
         (sw.rules.LeaveBlockOut(5), np.zeros(7), "one label for each of the 50 rows"),
+        (sw.rules.LeaveBlockOut(5), np.where(np.arange(50) == 7, np.nan, np.arange(50) // 5), "row 7 .* has none"),
+        (sw.rules.LeaveBlockOut(5), np.array(["a", None] * 25, dtype=object), "row 1 .* has none"),
     ],
 )
 def test_what_cannot_be_left_out_is_refused(rule, groups, message):
@@ -214,3 +216,13 @@ def test_a_stop_of_descent_before_the_allowance_is_said_to_be_its_own_minimum():
         )
     assert model.stop_.beyond_allowance
     assert "the error of its own path on blocks or groups of rows left out is smallest there" in sw.explain(model)
+
+
+def test_groups_may_have_any_names():
+    rng = np.random.default_rng(5)
+    x, numbers = rng.random((60, 1)), rng.integers(0, 8, 60)
+    y = np.sin(6 * x[:, 0]) + 0.3 * rng.standard_normal(60)
+    names = np.array(["a", 1, 2.5, "b", "d", 4, "c", -3], dtype=object)
+    fits = [sw.KernelRidgeRegressor("gaussian").fit(x, y, groups=each) for each in (numbers, names[numbers])]
+    np.testing.assert_allclose(fits[1].predict(x), fits[0].predict(x), rtol=1e-12)
+    np.testing.assert_allclose(fits[1].predict_interval(x, 0.8), fits[0].predict_interval(x, 0.8), rtol=1e-9)

@@ -35,9 +35,10 @@ from stopwise.estimators.prediction.row_leverages import (
     left_out_residuals,
     left_out_sets,
     path_left,
-    ratios_of_sets,
     residuals_of,
+    residuals_of_sets,
     rows_left,
+    scales_of_sets,
     shares_of_sets,
     with_all_pairs,
     without_itself,
@@ -114,7 +115,8 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
         missed = left_out_residuals(fitted.path, fitted.step_sums, asked, vectors)
     observed = missed / _scale(noise + beside, itself, kept)
     if together is not None:
-        observed = ratios_of_sets(fitted.path, fitted.step_sums, clock, together)[asked]
+        errors_together = residuals_of_sets(fitted.path, fitted.step_sums, together)
+        observed = (errors_together / scales_of_sets(fitted.path, clock, together))[asked]
         counts = shares_of_sets(together)[asked]
     given = None
     if copies is not None:  # one of them left out, and predicted as a new observation of weight one is

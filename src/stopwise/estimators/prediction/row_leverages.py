@@ -146,31 +146,46 @@ def left_out_sets(fitted: Fitted) -> list[LeftOutSet] | None:
     return sets_of(rows, fitted.rule.block, Data(rows, subjects=fitted.subjects, order=row_order(fitted.covariates)))
 
 
-def ratios_of_sets(path: Path, step_sums: Array, clock: Array, sets: list[LeftOutSet]) -> Array:
-    """Residuals of all rows over their scales, each with its whole set left out, (rows, q); from all eigenpairs.
+def residuals_of_sets(path: Path, step_sums: Array, sets: list[LeftOutSet]) -> Array:
+    """Residuals of all rows at the stop of each response, each with its whole set left out, (rows, q), units of y.
 
-    With S = I - H of a ridge and B the rows of a set, the residuals without it are (S_BB)^-1 r_B, and the covariance
-    of its observations given all others is (S_BB)^-1 in units of the noise. The fit's own filter at its stops gives
-    residuals, ridge at `clock` scales.
+    From all eigenpairs: with S = I - H of a ridge and B the rows of a set, the residuals without it are (S_BB)^-1 r_B.
     """
-    readings = zip(step_sums.tolist(), clock.tolist(), strict=True)
-    return np.column_stack([_ratios_of_sets(path.column(j), *at, sets) for j, at in enumerate(readings)])
+    return np.column_stack([_residuals_of_sets(path.column(j), at, sets) for j, at in enumerate(step_sums.tolist())])
 
 
-def _ratios_of_sets(path: Path, step_sum: float, clock: float, sets: list[LeftOutSet]) -> Array:
-    basis, values, free = cast(Basis, path.spectrum.basis), path.spectrum.eigenvalues, path.free
+def _residuals_of_sets(path: Path, step_sum: float, sets: list[LeftOutSet]) -> Array:
+    basis, free = cast(Basis, path.spectrum.basis), path.free
     ridges, out = _ridges(path, step_sum), np.empty(len(free))
-    shrinkage, every = ridges.shrinkage(values), np.asarray(basis.vectors, dtype=np.float64)
+    shrinkage = ridges.shrinkage(path.spectrum.eigenvalues)
     residuals = _by_parts(basis.combine, path.coefficients[:, None] * shrinkage)
     residuals = residuals - free @ (free.T @ residuals)
     for rows, scored in ((each.rows, each.scored) for each in sets):
-        vectors = every[rows]
-        seen = free[rows] @ free[rows].T - SATURATED * np.eye(len(rows))
-        left = [(vectors * column) @ vectors.T - seen for column in shrinkage.T]
+        left = [_left_of(path, rows, column) for column in shrinkage.T]
         solved = [np.linalg.solve(matrix, residuals[rows, k])[scored] for k, matrix in enumerate(left)]
-        covariance = np.linalg.inv((vectors * Ridge().shrinkage(values, clock)) @ vectors.T - seen)
-        out[rows[scored]] = ridges.sum(np.column_stack(solved)) / np.sqrt(np.diagonal(covariance)[scored])
-    return out * path.scale
+        out[rows[scored]] = ridges.sum(np.column_stack(solved))
+    return cast(Array, out / np.sqrt(path.row_weights) * path.scale)
+
+
+def scales_of_sets(path: Path, clock: Array, sets: list[LeftOutSet]) -> Array:
+    """The standard deviation of each row's observation given all others but its set, (rows, q), in units of the noise.
+
+    The covariance of the observations of a set is (S_BB)^-1 of ridge at `clock`.
+    """
+    out, root = np.empty((len(path.row_weights), len(clock))), np.sqrt(path.row_weights)
+    for column, at in enumerate(clock.tolist()):
+        shrinkage = Ridge().shrinkage(path.spectrum.eigenvalues, at)
+        for rows, scored in ((each.rows, each.scored) for each in sets):
+            covariance = np.linalg.inv(_left_of(path, rows, shrinkage))
+            out[rows[scored], column] = np.sqrt(np.diagonal(covariance)[scored]) / root[rows[scored]]
+    return out
+
+
+def _left_of(path: Path, rows: Array, shrinkage: Array) -> Array:
+    """S_BB of a ridge that leaves so much of each direction."""
+    vectors = np.asarray(cast(Basis, path.spectrum.basis).vectors, dtype=np.float64)[rows]
+    free = path.free[rows]
+    return cast(Array, (vectors * shrinkage) @ vectors.T - free @ free.T + SATURATED * np.eye(len(rows)))
 
 
 def shares_of_sets(sets: list[LeftOutSet]) -> Array:
