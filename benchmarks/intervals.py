@@ -20,6 +20,7 @@ from pathlib import Path
 
 import interval_simulations
 import numpy as np
+import real_sets
 from joblib import Parallel, delayed, parallel_config
 
 import stopwise as sw
@@ -91,8 +92,6 @@ def _judged(name: str, ends: np.ndarray, split: Split) -> dict[str, object]:
 
 def from_packages(folder: Path | None, wanted: list[str] | None, splits: int) -> list[Split]:
     """The splits of all sets of the list, or of those named."""
-    import real_sets
-
     real_sets.N_TEST = N_TEST
     names: list[tuple[str, Path | None]] = [("diabetes", None), *((name, None) for name in real_sets.LISTS["last"])]
     if folder is not None:
@@ -101,7 +100,8 @@ def from_packages(folder: Path | None, wanted: list[str] | None, splits: int) ->
     for name, path in names:
         if wanted is None or name in wanted:
             data = real_sets.packaged(name) if path is None else real_sets.from_file(path)
-            found += [Split(name, number, *data.split(number, N_TRAIN)) for number in range(splits)]
+            if real_sets.usable(name, data.covariates, data.response):
+                found += [Split(name, number, *data.split(number, N_TRAIN)) for number in range(splits)]
     return found
 
 
@@ -117,8 +117,10 @@ def from_dump(file: Path, wanted: list[str] | None, splits: int) -> list[Split]:
     with np.load(file) as held:
         for name, number in dict.fromkeys(tuple(key.split("|")[:2]) for key in held):
             if int(number) < splits and (wanted is None or name in wanted):
-                rows = (held[f"{name}|{number}|{part}"] for part in ("X", "y", "new", "truth"))
-                found.append(Split(name, int(number), *rows))
+                rows = [held[f"{name}|{number}|{part}"] for part in ("X", "y", "new", "truth")]
+                found += (
+                    [Split(name, int(number), *rows)] if real_sets.usable(f"{name}, split {number},", *rows) else []
+                )
     return found
 
 

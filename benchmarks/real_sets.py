@@ -442,7 +442,16 @@ def load(folders: list[Path], only: list[str] | None = None, listed: Sequence[st
     sets = [packaged(name) for name in names if not only or name in only]
     for folder in folders:
         sets += [data for data in from_folder(folder) if not only or data.name in only]
-    return sets
+    return [data for data in sets if usable(data.name, data.covariates, data.response)]
+
+
+def usable(name: str, *parts: np.ndarray) -> bool:
+    """Whether all numbers of a set are finite; a set with others is named and left out, and the run goes on."""
+    bad = sum(int(np.count_nonzero(~np.isfinite(part))) for part in parts)
+    if bad:
+        entries = "1 entry" if bad == 1 else f"{bad:,} entries"
+        print(f"{name} is left out: it holds {entries} that no fit takes (NaN or infinity)")
+    return not bad
 
 
 def dump(sets: list[DataSet], file: Path) -> None:
@@ -460,4 +469,4 @@ def undump(file: Path, only: list[str] | None = None) -> list[DataSet]:
     """The sets of a file that `dump` wrote, or those named."""
     with np.load(file) as arrays:
         tables = {name: arrays[name] for name in arrays.files if not only or name in only}
-    return [DataSet(name, table[:, :-1], table[:, -1]) for name, table in tables.items()]
+    return [DataSet(name, table[:, :-1], table[:, -1]) for name, table in tables.items() if usable(name, table)]

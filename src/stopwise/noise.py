@@ -37,6 +37,8 @@ class NoiseEstimator(ABC):
     needs_pairs: ClassVar[bool] = False
     """Reads single eigenpairs, where others read sums over them."""
     needs_rows: ClassVar[bool] = False
+    needs_sets: ClassVar[bool] = False
+    """Reads rows that share noise, left out together (`stopwise.rules.left_out_blocks`)."""
     correlated: ClassVar[bool] = False
     """Whether neighbouring rows share noise, so that left-out rows say nothing of when to stop."""
 
@@ -356,13 +358,27 @@ class ResidualGCV(_FromPath):
 
 @dataclass(frozen=True)
 class Evidence(_FromPath):
-    """Marginal likelihood: y ~ N(0, s^2 (I + q K)), s profiled out and q maximised (an intercept costs one degree)."""
+    """Marginal likelihood: y ~ N(0, s^2 (I + q K)), s profiled out (an intercept costs one degree).
+
+    q maximises the likelihood times the share of noise in the variance of a row, 1 / (1 + q tr K / n). Where few rows
+    lie near each other, they hardly tell noise from a curve that turns between any two of them: the likelihoods of all
+    noise and of none then differ by chance, and the share takes the louder of two noises that rows cannot tell apart.
+    """
 
     name: ClassVar[str] = "evidence"
 
     def _path_variance(self, path: Path) -> float:
+        def score(ratio: ArrayLike) -> Array:
+            shares = noise_share(np.asarray(ratio), path.spectrum.trace / path.n_samples)
+            return cast(Array, path.evidence(ratio) - 2 * np.log(shares))
+
         nothing = path.spectrum.largest_bound == 0 or float(path.energy) == 0
-        return float(path.profiled_variance(0.0 if nothing else _lowest(path, path.evidence)))
+        return float(path.profiled_variance(0.0 if nothing else _lowest(path, score)))
+
+
+def noise_share(ratio: Array, mean_diagonal: float) -> Array:
+    """The share of noise in the variance of a row where y ~ N(0, s^2 (I + q K)): 1 / (1 + q tr K / n)."""
+    return cast(Array, 1 / (1 + ratio * mean_diagonal))
 
 
 @dataclass(frozen=True)
@@ -400,6 +416,24 @@ class AR1(NoiseEstimator):
         raise ValueError(
             'noise_std=AR1() is estimated along one covariate together with the stop: use solver="line" (or "auto") '
             'and rule="auto" or Fixed(...)'
+        )
+
+
+@dataclass(frozen=True)
+class LeftOutTogether(NoiseEstimator):
+    """Noise that rows of a group or block share, from groups or blocks left out whole.
+
+    What `noise_std="auto"` is where `fit` is given `groups`, or `LeaveBlockOut` a size: the standard deviation of one
+    row's noise, its own and what it shares with others. Estimates that take rows as independent count that as signal.
+    """
+
+    name: ClassVar[str] = "left-out-together"
+    needs_sets: ClassVar[bool] = True
+
+    def estimate_from(self, sample: Sample | None, path: Path | None = None) -> float:
+        raise ValueError(
+            "noise_std=LeftOutTogether() needs rows that belong together: fit(..., groups=), or "
+            "rule=LeaveBlockOut(size)"
         )
 
 

@@ -67,6 +67,12 @@ def make_trend(covariates: Array, weights: Array | None, sloped: Array | None = 
     return Trend(centre, spread, mixing)
 
 
+def row_order(covariates: Array) -> Array | None:
+    """Rows in the order of their only covariate; None for several."""
+    x = on_host(covariates)
+    return np.argsort(x[:, 0], kind="stable") if x.ndim == 2 and x.shape[1] == 1 else None
+
+
 @dataclass(frozen=True)
 class Problem:
     """Observations, responses in problem units, and how to get back.
@@ -99,8 +105,7 @@ class Problem:
     @cached_property
     def order(self) -> Array | None:
         """Rows in the order of their only covariate; None for several."""
-        x = on_host(self.covariates)
-        return np.argsort(x[:, 0], kind="stable") if x.ndim == 2 and x.shape[1] == 1 else None
+        return row_order(self.covariates)
 
     @property
     def n_rows(self) -> int:

@@ -1,11 +1,13 @@
 """Rows in batches and fits from several places: the same result as one fit."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import stopwise as sw
+from stopwise.estimators.prediction.response_groups import response_names
 
 N = 150
 
@@ -151,3 +153,19 @@ def test_what_cannot_be_merged_says_what_is_different():
         estimator(rule="loo").partial_fit(covariates, y)
     with pytest.raises(ValueError, match="refit needs the rows"):
         model.refit(y)
+
+
+def test_responses_keep_their_names_in_a_merge():
+    covariates, y = data(14)
+    both = pd.DataFrame({"height": y, "width": -y})
+    parts = [estimator().partial_fit(covariates[rows], both.iloc[rows]) for rows in np.array_split(np.arange(N), 2)]
+    nameless = estimator().partial_fit(covariates, both.to_numpy())
+    assert response_names(parts[0].merge(parts[1])) == ("height", "width")
+    assert response_names(parts[0].merge(nameless)) == ("height", "width")
+    assert response_names(nameless.merge(parts[0])) == ("height", "width")
+    swapped, message = both[["width", "height"]], r"same order, \['height', 'width'\]; got \['width', 'height'\]"
+    with pytest.raises(ValueError, match=message):
+        parts[0].merge(estimator().partial_fit(covariates, swapped))
+    with pytest.raises(ValueError, match=message):
+        parts[0].partial_fit(covariates, swapped)
+    assert response_names(parts[0].partial_fit(covariates, both.to_numpy())) == ("height", "width")

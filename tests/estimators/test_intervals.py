@@ -570,6 +570,26 @@ def test_an_interval_too_wide_to_be_squared_is_refused_with_the_row_that_asks_fo
     assert np.isfinite(model.predict(new)).all()
 
 
+def ratio_left_out(prior, y, weights, inside, filter):
+    """Residuals over their scales at some rows of a fit to all the others; `prior` is the kernel over the penalty."""
+    others = np.setdiff1d(np.arange(len(y)), inside)
+    root, share = np.sqrt(weights[others]), weights[others] / weights[others].sum()
+    across, among = prior[np.ix_(inside, others)], prior[np.ix_(others, others)]
+    # Predictions: the filter along the eigenvectors of the weighted, centred matrix.
+    centre = np.eye(len(others)) - share  # takes the weighted mean out of each row's left side
+    values, vectors = np.linalg.eigh(root[:, None] * (centre @ among @ centre.T) * root)
+    values = np.maximum(values, 1e-13)
+    gains = values / (1 + values) if filter == "ridge" else -np.expm1(-values)
+    mean = share @ y[others]
+    dual = centre.T @ (root * (vectors @ (gains / values * (vectors.T @ (root * (y[others] - mean))))))
+    predicted = mean + (across - share @ among) @ dual
+    # Variance: a Gaussian process with a free constant.
+    inverse = np.linalg.inv(among + np.diag(1 / weights[others]))
+    level = 1 - across @ inverse.sum(axis=1)
+    variance = np.diag(prior)[inside] - ((across @ inverse) * across).sum(axis=1) + level**2 / inverse.sum()
+    return (y[inside] - predicted) / np.sqrt(1 / weights[inside] + variance)
+
+
 @pytest.mark.parametrize("filter", ["ridge", "flow"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_where_groups_are_given_a_row_is_left_out_with_its_whole_group(filter, weighted, tmp_path):
@@ -587,35 +607,68 @@ def test_where_groups_are_given_a_row_is_left_out_with_its_whole_group(filter, w
     weights, prior = weights * n / weights.sum(), kernel(X) * step_sum / n
     ratios = np.empty(n)
     for group in range(12):
-        inside, others = np.flatnonzero(groups == group), np.flatnonzero(groups != group)
-        root, share = np.sqrt(weights[others]), weights[others] / weights[others].sum()
-        across, among = prior[np.ix_(inside, others)], prior[np.ix_(others, others)]
-        # Predictions: the filter along the eigenvectors of the weighted, centred matrix.
-        centre = np.eye(len(others)) - share  # takes the weighted mean out of each row's left side
-        values, vectors = np.linalg.eigh(root[:, None] * (centre @ among @ centre.T) * root)
-        values = np.maximum(values, 1e-13)
-        gains = values / (1 + values) if filter == "ridge" else -np.expm1(-values)
-        mean = share @ y[others]
-        dual = centre.T @ (root * (vectors @ (gains / values * (vectors.T @ (root * (y[others] - mean))))))
-        predicted = mean + (across - share @ among) @ dual
-        # Variance: a Gaussian process with a free constant.
-        inverse = np.linalg.inv(among + np.diag(1 / weights[others]))
-        level = 1 - across @ inverse.sum(axis=1)
-        variance = np.diag(prior)[inside] - ((across @ inverse) * across).sum(axis=1) + level**2 / inverse.sum()
-        ratios[inside] = (y[inside] - predicted) / np.sqrt(1 / weights[inside] + variance)
+        inside = np.flatnonzero(groups == group)
+        ratios[inside] = ratio_left_out(prior, y, weights, inside, filter)
 
     sw.save(model, tmp_path / "model.stopwise")
     for each in (model, sw.load(tmp_path / "model.stopwise")):
         found = each.uncertainty().calibrations[0].observed.values
         # A sum of ridges follows flow to 7e-6 of the responses.
         np.testing.assert_allclose(found, np.sort(np.abs(ratios)), rtol=1e-10, atol=0 if filter == "ridge" else 7e-6)
+    with pytest.raises(ValueError, match="refit does not know which rows hang together"):
+        model.refit(y)
+
+
+def test_under_leave_block_out_a_row_is_left_out_with_the_block_around_it(tmp_path):
+    """Blocks of ten neighbours in x, each for the two in its middle; such a pair counts as one observation."""
+    rng = np.random.default_rng(4)
+    n, kernel = 57, sw.kernels.Gaussian(0.2)
+    X = rng.uniform(size=(n, 1))
+    y = np.sin(6 * X[:, 0]) + 0.3 * rng.normal(size=n)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DependentRowsWarning)
+        model = sw.KernelRidgeRegressor(kernel, rule=sw.rules.LeaveBlockOut(10, allowance=0.0)).fit(X, y)
+    order, prior = np.argsort(X[:, 0]), kernel(X) * model.stop_.step_sum / n
+    ratios = np.empty(n)
+    for first in range(0, n, 2):
+        inside = order[max(first - 4, 0) : first + 6]
+        middle = np.isin(inside, order[first : first + 2])
+        ratios[inside[middle]] = ratio_left_out(prior, y, np.ones(n), inside, "ridge")[middle]
+    sw.save(model, tmp_path / "model.stopwise")
+    # The clock of the scale is known to three digits.
+    for each in (model, sw.load(tmp_path / "model.stopwise")):
+        found = each.uncertainty().calibrations[0].observed
+        np.testing.assert_allclose(found.values, np.sort(np.abs(ratios)), rtol=1e-3)
+        assert found.total == 29
+
+
+def test_intervals_under_leave_block_out_hold_new_observations_where_neighbours_share_noise():
+    def noise(rng):
+        out = np.zeros(300)
+        for t in range(1, 300):
+            out[t] = 0.8 * out[t - 1] + 0.6 * rng.normal()
+        return 0.4 * out[100:]
+
+    x, covered, levels = np.arange(200) / 200, [], []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DependentRowsWarning)
+            model = sw.KernelGradientRegressor(rule=sw.rules.LeaveBlockOut(40))
+            model.fit(x[:, None], np.sin(6 * x) + noise(rng))
+        lower, upper = model.predict_interval(x[:, None]).T
+        fresh = np.array([np.sin(6 * x) + noise(rng) for _ in range(20)])
+        covered.append(np.mean((lower <= fresh) & (fresh <= upper)))
+        levels.append(model.noise_std_)
+    assert 0.87 < np.mean(covered) < 0.97  # it was .45, with a kernel and a noise level that took the noise for signal
+    assert np.sqrt(np.mean(np.square(levels))) == pytest.approx(0.4, rel=0.2)
 
 
 def test_intervals_of_a_fit_with_groups_hold_rows_of_new_groups():
     def truth(X):
         return 2 * np.sin(6 * X[:, 0])
 
-    covered = []
+    covered, levels = [], []
     for seed in range(20):
         rng = np.random.default_rng(seed)
         groups, centres, shared = np.repeat(np.arange(60), 4), rng.uniform(size=(60, 1)), 0.4 * rng.normal(size=60)
@@ -628,12 +681,14 @@ def test_intervals_of_a_fit_with_groups_hold_rows_of_new_groups():
         lower, upper = model.predict_interval(new).T
         fresh = truth(new) + np.hypot(0.4, 0.1) * rng.normal(size=500)
         covered.append(np.mean((lower <= fresh) & (fresh <= upper)))
+        levels.append(model.noise_std_)
     assert 0.87 < np.mean(covered) < 0.93  # with rows left out one by one .83
+    assert np.mean(levels) == pytest.approx(np.hypot(0.4, 0.1), rel=0.1)
 
 
 def test_few_groups_allow_low_levels_alone():
     X, y, _ = sample(40)
     model = sw.KernelRidgeRegressor(KERNEL, rule=sw.rules.Fixed(step_sum=50.0)).fit(X, y, groups=np.arange(40) % 5)
     assert np.all(np.diff(model.predict_interval(X[:3], level=0.8)) > 0)
-    with pytest.raises(ValueError, match=r"n / \(n \+ 1\) = 0.8333 with 5 left-out groups, got 0.9"):
+    with pytest.raises(ValueError, match=r"n / \(n \+ 1\) = 0.8333 with 5 left-out groups or blocks, got 0.9"):
         model.predict_interval(X[:3], level=0.9)

@@ -501,7 +501,13 @@ def minus_twice_log_likelihood(K, y, ratio):
 
 
 def evidence(K, y, ratios):
-    best = min(ratios, key=lambda ratio: minus_twice_log_likelihood(K, y, ratio)[0])
+    """The noise at the largest likelihood times the noise's share of the variance of a row."""
+
+    def score(ratio):
+        share = 1 / (1 + ratio * np.trace(K) / len(y))
+        return minus_twice_log_likelihood(K, y, ratio)[0] - 2 * math.log(share)
+
+    best = min(ratios, key=score)
     return math.sqrt(minus_twice_log_likelihood(K, y, best)[1])
 
 

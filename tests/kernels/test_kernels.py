@@ -267,10 +267,41 @@ def test_scikit_learn_kernels_are_taken_as_they_are():
     assert_close(as_kernel(foreign).diagonal(X), ours.diagonal(X))
 
 
-def test_white_noise_sits_on_the_diagonal_of_the_training_block_only():
+@pytest.mark.parametrize(
+    "noisy",
+    [
+        gp.RBF(0.5) + gp.WhiteKernel(0.25),
+        gp.WhiteKernel(0.25) + gp.RBF(0.5),
+        1.0 * gp.WhiteKernel(4.0) + (gp.WhiteKernel(2.0) * gp.RBF(1.0) + gp.RBF(0.5)),
+        (gp.RBF(0.5 * math.sqrt(2.0)) + gp.WhiteKernel(3.0)) ** 2,
+    ],
+)
+def test_white_noise_of_a_scikit_learn_kernel_is_noise_and_not_signal(noisy):
     X = draw(11, 5, 1)
-    kernel = as_kernel(gp.RBF(0.5) + gp.WhiteKernel(0.25))
-    assert_close(kernel(X) - kernel(X, X.copy()), 0.25 * np.eye(5))
+    X[3] = X[1]  # two observations of one place share the signal, and no noise
+    kernel, signal = as_kernel(noisy), k.Gaussian(0.5)
+    assert_close(kernel(X), signal(X))
+    assert_close(kernel(X, X.copy()), signal(X))
+    assert_close(kernel.diagonal(X), np.ones(5))
+    assert kernel.pair(X[0], X[0]) == 1.0
+    assert "White" not in kernel.name
+
+
+@pytest.mark.parametrize("noise", [gp.WhiteKernel(), 2.0 * gp.WhiteKernel(), gp.RBF() * gp.WhiteKernel()])
+def test_a_kernel_of_noise_alone_is_refused(noise):
+    with pytest.raises(ValueError, match=r"noise alone.*add a kernel of the signal"):
+        as_kernel(noise)
+
+
+def test_a_fit_with_a_white_kernel_is_the_fit_without_it():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(80, 1))
+    y = np.sin(6 * X[:, 0]) + 0.3 * rng.normal(size=80)
+    plain, noisy = (
+        sw.KernelRidgeRegressor(kernel).fit(X, y) for kernel in (gp.RBF(0.3), gp.RBF(0.3) + gp.WhiteKernel(0.09))
+    )
+    assert_close(noisy.predict(X), plain.predict(X))
+    assert noisy.noise_std_ == plain.noise_std_ == pytest.approx(0.3, rel=0.2)
 
 
 def test_a_callable_is_asked_for_whole_blocks():

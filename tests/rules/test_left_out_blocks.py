@@ -12,7 +12,7 @@ from sklearn.model_selection import cross_val_score
 
 import stopwise as sw
 from stopwise.filters import Ridge
-from stopwise.rules import DependentRowsWarning
+from stopwise.rules import DependentRowsWarning, clock_grid
 from stopwise.rules.left_out_blocks import Paired, block_errors, by_label, consecutive
 
 
@@ -41,6 +41,41 @@ def test_leaving_out_a_group_equals_fitting_the_others(weighted):
     weights = weights * 60 / weights.sum()
     errors = block_errors(path, by_label(labels), np.array([50.0]))[0] * float(path.scale) ** 2
     np.testing.assert_allclose(errors, by_hand(kernel, x, y, weights, labels, 60 / 50.0), rtol=1e-10)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_noise_that_groups_share_is_the_mean_square_of_their_left_out_residuals_over_their_scales(weighted):
+    """By hand: a Gaussian process with a free constant, fitted to the other groups."""
+    rng = np.random.default_rng(0)
+    labels, kernel = np.repeat(np.arange(15), 4), sw.kernels.Gaussian(0.3)
+    x = rng.random((15, 1))[labels]
+    y = np.sin(5 * x[:, 0]) + 0.3 * rng.standard_normal(15)[labels] + 0.1 * rng.standard_normal(60)
+    weights = rng.uniform(0.5, 2, 60) if weighted else np.ones(60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DependentRowsWarning)
+        model = sw.KernelRidgeRegressor(kernel).fit(x, y, weights, groups=labels)
+    path, weights = model.path_, weights * 60 / weights.sum()
+    grid = clock_grid(path)[::12]
+    at = grid[np.argmin(block_errors(path, by_label(labels), grid).sum(axis=1))]
+    means, penalty = [], 60 / at
+    for label in range(15):
+        rest, own = labels != label, labels == label
+        inverse = np.linalg.inv(kernel(x[rest]) + np.diag(penalty / weights[rest]))
+        across, ones = kernel(x[own], x[rest]), np.ones(rest.sum())
+        level = (ones @ inverse @ y[rest]) / (ones @ inverse @ ones)
+        residual = y[own] - across @ inverse @ (y[rest] - level) - level
+        left = 1 - across @ inverse @ ones
+        variance = 1 - ((across @ inverse) * across).sum(axis=1) + left**2 / (ones @ inverse @ ones)
+        means.append(np.mean(residual**2 / (1 / weights[own] + variance / penalty)))
+    assert model.noise_std_ == pytest.approx(np.sqrt(np.mean(means)), rel=1e-8)
+
+
+def test_an_estimate_from_groups_without_groups_is_refused():
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match=r"needs rows that belong together: fit\(..., groups=\)"):
+        sw.KernelRidgeRegressor("gaussian", noise_std=sw.noise.LeftOutTogether()).fit(
+            rng.random((30, 1)), rng.random(30)
+        )
 
 
 def test_blocks_in_a_row_score_every_row_once_away_from_its_predictors():
@@ -131,6 +166,8 @@ def test_groups_make_leave_group_out_the_default_and_travel_through_routing():
         (sw.rules.LeaveBlockOut(40), None, "at most half of the 50 rows, got 40"),
         (sw.rules.LeaveBlockOut(5), np.zeros(50), "at least 2 groups"),
         (sw.rules.LeaveBlockOut(5), np.zeros(7), "one label for each of the 50 rows"),
+        (sw.rules.LeaveBlockOut(5), np.where(np.arange(50) == 7, np.nan, np.arange(50) // 5), "row 7 .* has none"),
+        (sw.rules.LeaveBlockOut(5), np.array(["a", None] * 25, dtype=object), "row 1 .* has none"),
     ],
 )
 def test_what_cannot_be_left_out_is_refused(rule, groups, message):
@@ -179,3 +216,13 @@ def test_a_stop_of_descent_before_the_allowance_is_said_to_be_its_own_minimum():
         )
     assert model.stop_.beyond_allowance
     assert "the error of its own path on blocks or groups of rows left out is smallest there" in sw.explain(model)
+
+
+def test_groups_may_have_any_names():
+    rng = np.random.default_rng(5)
+    x, numbers = rng.random((60, 1)), rng.integers(0, 8, 60)
+    y = np.sin(6 * x[:, 0]) + 0.3 * rng.standard_normal(60)
+    names = np.array(["a", 1, 2.5, "b", "d", 4, "c", -3], dtype=object)
+    fits = [sw.KernelRidgeRegressor("gaussian").fit(x, y, groups=each) for each in (numbers, names[numbers])]
+    np.testing.assert_allclose(fits[1].predict(x), fits[0].predict(x), rtol=1e-12)
+    np.testing.assert_allclose(fits[1].predict_interval(x, 0.8), fits[0].predict_interval(x, 0.8), rtol=1e-9)

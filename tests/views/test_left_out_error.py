@@ -1,12 +1,16 @@
 """The leave-one-out error that commands print: of all rows, of some, or of those that a solver left out."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 import stopwise as sw
 from stopwise.estimators.prediction.row_leverages import left_out_residuals
+from stopwise.pages.summary import headline
 from stopwise.rules import Fixed
 from stopwise.views import facts
+from stopwise.views.curves import chosen
 
 
 @pytest.fixture
@@ -70,3 +74,25 @@ def test_the_error_of_a_curve_solved_on_a_line_is_that_of_all_eigenpairs(estimat
     y, kernel = np.sin(60 * x[:, 0]) + 0.3 * rng.normal(size=600), sw.kernels.Matern(0.04, smoothness=2.5)
     line, dense = (estimator(kernel, solver=solver).fit(x, y).path_ for solver in ("line", "dense"))
     assert facts.rmse_leave_one_out(line) == pytest.approx(facts.rmse_leave_one_out(dense), rel=0.01)
+
+
+def test_where_groups_are_left_out_the_error_told_is_that_of_rows_of_new_groups(tmp_path):
+    """Against fits without each group at the same penalty; the report's R^2 is of that error."""
+    rng = np.random.default_rng(0)
+    groups, kernel = np.repeat(np.arange(12), 5), sw.kernels.Gaussian(0.3)
+    X = rng.uniform(size=(12, 1))[groups] + 0.02 * rng.normal(size=(60, 1))
+    y = np.sin(6 * X[:, 0]) + 0.5 * rng.normal(size=12)[groups] + 0.1 * rng.normal(size=60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sw.rules.DependentRowsWarning)
+        model = sw.KernelRidgeRegressor(kernel).fit(X, y, groups=groups)
+    errors = np.empty(60)
+    for group in range(12):
+        rest, own = groups != group, groups == group
+        inverse = np.linalg.inv(kernel(X[rest]) + model.alpha_ * np.eye(55))
+        level = inverse.sum(axis=0) @ y[rest] / inverse.sum()
+        errors[own] = y[own] - level - kernel(X[own], X[rest]) @ inverse @ (y[rest] - level)
+    told = facts.describe(model)["rmse_loo"]
+    assert told == pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-9)
+    assert told > 1.05 * facts.rmse_leave_one_out(model.path_)
+    (r2,) = [each["value"] for each in headline(chosen(model), 0, None, None) if each["key"] == "r2"]
+    assert r2 == pytest.approx(1 - told**2 / np.var(y), rel=1e-9)

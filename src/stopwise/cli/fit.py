@@ -21,6 +21,7 @@ from stopwise.cli.table_options import Columns, Writing, read_table, table_optio
 from stopwise.estimators import KernelGradientClassifier, KernelGradientRegressor, KernelRidgeRegressor
 from stopwise.examples import EXAMPLES
 from stopwise.io import atomic_path, write_model
+from stopwise.rules import LeaveBlockOut
 from stopwise.rules.explanation import explain
 from stopwise.tables import EncodedFrame, FittedTable, Kind, Recipe, Training, quoted, shown
 from stopwise.views.facts import Model, describe, number
@@ -135,7 +136,7 @@ def print_summary(result: dict[str, Any], why: str, rows: str | None = None) -> 
     rows = f"{result['rows']:,} rows" if rows is None else rows
     count = len(result["features"])
     slopes = max(np.ravel(result["unpenalised"] or 0)) - 1
-    kernel = shown(result["kernel"]) + (" and a linear part" if slopes > 0 else "")
+    kernel = shown(", ".join(np.ravel(result["kernel"]))) + (" and a linear part" if slopes > 0 else "")
     if result["length_scale"] is not None:
         kernel += f", length scale {number(result['length_scale'])}"
     steps = f"{number(result['iteration'])} steps, " if result["iteration"] is not None else ""
@@ -147,7 +148,8 @@ def print_summary(result: dict[str, Any], why: str, rows: str | None = None) -> 
             quality.append(("calibration", f"slope {slope} on left-out rows, temperature {temperature}"))
     else:
         some = f" of {number(result['loo_rows'])} rows" if isinstance(result["loo_rows"], int) else ""
-        left_out = f"leave-one-out {number(result['rmse_loo'])}{some}"
+        together = LeaveBlockOut.name in np.ravel(result["rule"])
+        left_out = f"{'blocks or groups left out' if together else 'leave-one-out'} {number(result['rmse_loo'])}{some}"
         quality = [
             ("noise level", number(result["noise_std"])),
             ("radius", number(result["hilbert_radius"])),

@@ -25,7 +25,9 @@ from stopwise.estimators.dask_collections import fit_chunks
 from stopwise.estimators.fitted import fitted_of
 from stopwise.io import atomic_path, write_model
 from stopwise.tables import Asked, FittedTable, Numbers, Recipe, Roles
+from stopwise.tables.reading.parquet import ParquetSource
 from stopwise.tables.reading.sniffing import Dialect, sniff
+from stopwise.tables.reading.text_source import TextFile, TextSource
 from stopwise.views.facts import describe, plain
 
 CHUNK_ROWS, BLOCK_BYTES = 262_144, 32 * 2**20
@@ -62,7 +64,7 @@ def fit_in_chunks(
         "features": recipe.features,
         "target": roles.target,
         "table": None,
-        "columns": recipe.sentence,
+        "encoded": recipe.sentence,
         **describe(model),
         "seconds": round(seconds, 3),
         **{name: plain(details.get(name)) for name in ("landmarks", "bracket", "captured", "settled")},
@@ -146,7 +148,8 @@ def _parquet_chunks(files: list[Path], asked: Layout, roles: Roles, writing: Ask
     schema = _parquet().read_schema(files[0])
     kinds = {field.name: field.type for field in schema}
     numeric = {name for name, kind in kinds.items() if _is_number(kind)}
-    chosen = _chosen(schema.names, numeric, roles)
+    numbering = ParquetSource(files[0], files[0].name).row_names()
+    chosen = _chosen(schema.names, numeric, replace(roles, row_names=numbering))
     dtypes = tuple((name, str(kinds[name])) for name in [*chosen, roles.target])
     layout = replace(asked, features=chosen, dtypes=dtypes, n_features=len(chosen))
     read = dask().delayed(read_parquet, pure=False)
@@ -209,7 +212,8 @@ def _csv_chunks(files: list[Path], asked: Layout, roles: Roles, writing: Asked, 
     first = _frame(files[0], dialect, 1000)
     names = tuple(map(str, first.columns))
     numeric = {name for name in names if first[name].dtype.kind in "fiub"}
-    chosen = _chosen(names, numeric, roles)
+    unnamed = TextSource(TextFile(files[0], dialect.layout), files[0].name, dialect, "").row_names() is not None
+    chosen = _chosen(names, numeric, replace(roles, row_names=names[0] if unnamed and not dialect.row_names else None))
     layout = replace(asked, features=chosen, n_features=len(chosen))
     read, read_bytes = dask().delayed(read_csv, pure=False), dask("dask.bytes").read_bytes
     parts: list[Any] = []

@@ -22,7 +22,7 @@ from stopwise.engine.solvers.landmark_solver import HeldRows, solve_stream
 from stopwise.engine.solvers.plan import Plan, Solution
 from stopwise.engine.solvers.solver_choice import choose_solver
 from stopwise.estimators.fitted import Fitted, Learner, fitted_of, make_fitted
-from stopwise.estimators.intake import Intake, take_responses, take_rows
+from stopwise.estimators.intake import Columns, Intake, take_responses, take_rows
 from stopwise.estimators.prediction.response_groups import ResponseGroups, groups_of, parts_of
 from stopwise.estimators.prediction.training_range import feature_range, widest
 from stopwise.exceptions import StopwiseWarning
@@ -62,6 +62,7 @@ class BatchesMixin:
             rows = replace(rows.without_idle_rows(), kept_rows=None)
             if before is not None:
                 _check_responses(before, rows)
+                rows = replace(rows, response_names=_same_responses(before, rows))
             ranges = widest(None if before is None else before.feature_range, feature_range(rows.covariates))
             if before is not None and before.stream is not None and before.waiting is None:
                 _warn_unheard(self, before, rows)
@@ -93,7 +94,8 @@ class BatchesMixin:
             mapped = theirs.moments.mapped(theirs.unit / ours.unit, (theirs.shift - ours.shift) / ours.unit)
             stream = replace(ours, moments=ours.moments + mapped)
             ranges = widest(mine.feature_range, cast(Array, others.feature_range))
-            no_rows = Intake(np.empty((0, 1)), np.empty((0, 1)), None, mine.single, **_named(mine))
+            named = _named(mine) | {"response_names": _same_responses(mine, others)}
+            no_rows = Intake(np.empty((0, 1)), np.empty((0, 1)), None, mine.single, **named)
             rows = _counted(no_rows, mine, others)
             self._fitted = _resolved(self, rows, stream, _as_before(mine), ranges)
         return self
@@ -109,12 +111,13 @@ class BatchesMixin:
             raise ValueError(
                 f'refit is for loss="squared", and this is a fit under the {fitted.loss.name} loss: use fit'
             )
-        if fitted.rule.needs_all_pairs and fitted.rule.block is None:
+        if fitted.subjects is not None:
             raise ValueError("refit does not know which rows hang together: use fit(X, y, groups=)")
         with blas_threads(limit_of(self.n_jobs)):
             rows = _new_responses(fitted, y)
             plan = self.plan(fitted.kernel)
             problem = rows.problem(intercept=fitted.path.intercept, seed=self.random_seed())
+            problem = replace(problem, block=plan.rule.block)
             problem = problem if fitted.trend is None else problem.with_trend(fitted.trend.sloped)
             solution = _resolved_rows(fitted, problem, plan)
             self._fitted = make_fitted(rows, _as_before(fitted), plan, solution, fitted.feature_range)
@@ -226,6 +229,14 @@ def _check_responses(before: Fitted, rows: Intake) -> None:
     count = len(before.stops)
     if rows.responses.shape[1] != count or rows.single != before.single:
         raise ValueError(f"y must have as many columns as before, {count}; got {rows.responses.shape[1]}")
+
+
+def _same_responses(first: Fitted, second: Columns) -> tuple[str, ...] | None:
+    """What the responses of two parts are called, as far as either knows; several must stand in one order."""
+    ours, theirs = first.response_names, second.response_names
+    if ours is not None and theirs is not None and ours != theirs and len(ours) > 1:
+        raise ValueError(f"responses must be the same in the same order, {list(ours)}; got {list(theirs)}")
+    return theirs if ours is None else ours
 
 
 def _extended(stream: Stream, covariates: Array, responses: Array, weights: Array | None) -> Stream:

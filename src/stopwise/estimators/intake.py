@@ -167,7 +167,15 @@ class Intake(Columns):
                 f"groups must hold one label for each of the {self.n_given} rows, got shape {labels.shape}"
             )
         labels = labels if self.kept_rows is None else labels[self.kept_rows]
-        numbers = np.unique(labels, return_inverse=True)[1]
+        missing = [row for row, label in enumerate(labels.tolist()) if label is None or label != label]
+        if missing:
+            raise ValueError(
+                f"groups must name the group of every row, and row {missing[0]} (counted from 0 among the rows that "
+                "count) has none: give a row that belongs to no other a label of its own"
+            )
+        # By first appearance: labels of several types have no order.
+        found: dict[object, int] = {}
+        numbers = np.array([found.setdefault(label, len(found)) for label in labels.tolist()])
         if numbers.max(initial=0) < 1:
             raise ValueError(
                 "groups must name at least 2 groups, got 1: leave them out, or say which rows belong together"

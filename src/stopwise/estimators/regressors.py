@@ -32,8 +32,8 @@ from stopwise.estimators.tensors import choose_kernels_for, stays_on_device, tak
 from stopwise.filters import Filter, Ridge, as_filter
 from stopwise.kernels import Kernel
 from stopwise.losses import Loss, Squared
-from stopwise.noise import as_noise
-from stopwise.rules import Critical, LeaveBlockOut, as_rule
+from stopwise.noise import LeftOutTogether, NoiseEstimator, as_noise
+from stopwise.rules import Critical, LeaveBlockOut, Rule, as_rule
 
 SOLVERS = ("auto", "dense", "factor", "preconditioned", "krylov", "line", "nystrom", "cuda", "dask")
 
@@ -80,7 +80,8 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
             was written down twice is one observation of twice the precision (see "Weights and copies" in the docs).
         groups : array-like of shape (n_samples,), optional
             Which rows hang together (one subject's measurements): `rule=sw.rules.LeaveBlockOut()` leaves out a whole
-            group at a time, and is the default rule where groups are given. Intervals are then of rows of new groups.
+            group at a time, and is the default rule where groups are given. Intervals are then of rows of new groups,
+            the kernel is judged on groups left out, and `noise_std_` holds what rows of a group share.
         """
         self._validate_params()
         if groups is not None and (self._under_loss or is_dask(X) or self.solver == "dask"):
@@ -102,9 +103,8 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
         with blas_threads(limit_of(self.n_jobs)), Progress(self.verbose, "taking rows") as progress:
             rows = self._take(X, y, sample_weight).with_groups(groups)
             problem = rows.problem(intercept=self.fit_intercept, seed=self.random_seed())
-            rule, noise = as_rule(self.rule), as_noise(self.noise_std)
-            if groups is not None and self.rule == "auto":
-                rule = LeaveBlockOut()
+            rule = LeaveBlockOut() if groups is not None and self.rule == "auto" else as_rule(self.rule)
+            noise = self._noise_under(rule, grouped=groups is not None)
             problem = replace(problem, block=rule.block)
             linear = self.solver in ("auto", "dense") and problem.n_rows <= DENSE_ROWS and not rule.splits_rows
             progress.show(f"choosing a kernel for {problem.n_rows:,} rows")
@@ -120,7 +120,8 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
             ranges = feature_range(problem.covariates)
             fits, reasons = [], lost_digits(rows.feature_names, X=ranges, y=feature_range(rows.responses))
             for chosen in groups_of_responses:
-                plan = replace(self.plan(chosen.kernel), rule=rule, starts=chosen.starts).for_rows(rows.kept_rows)
+                plan = replace(self.plan(chosen.kernel), rule=rule, noise=noise, starts=chosen.starts)
+                plan = plan.for_rows(rows.kept_rows)
                 solution = choose_solver(chosen.problem, plan).solve(chosen.problem, plan)
                 fits.append(make_fitted(rows.of_responses(chosen.responses), chosen, plan, solution, ranges))
                 reasons += doubts(chosen.table, solution, rows.kept_rows)
@@ -134,11 +135,12 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
         if self._under_loss:
             raise ValueError('batches, merging and devices are for loss="squared": fit all rows together')
         thread_count(self.n_jobs)  # refused here whichever solver comes to use it
+        rule = as_rule(self.rule)
         return Plan(
             kernel=kernel,
             filter=self._filter(),
-            rule=as_rule(self.rule),
-            noise=as_noise(self.noise_std),
+            rule=rule,
+            noise=self._noise_under(rule),
             solver=self.solver,
             n_landmarks=self.n_landmarks,
             precision=self.precision,
@@ -147,6 +149,12 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
             n_jobs=self.n_jobs,
             verbose=int(self.verbose),
         )
+
+    def _noise_under(self, rule: Rule, *, grouped: bool = False) -> NoiseEstimator:
+        """How the noise is estimated: by default from what the rule leaves out together, where it does so."""
+        by_default = isinstance(self.noise_std, str) and self.noise_std == "auto"
+        together = rule.needs_all_pairs and (grouped or rule.block is not None)
+        return LeftOutTogether() if by_default and together else as_noise(self.noise_std)
 
     @property
     def _under_loss(self) -> bool:

@@ -81,6 +81,7 @@ def choose_kernels_for(
         responses=problem.responses[picked],
         weights=None if problem.weights is None else problem.weights[picked],
         counts=None if problem.counts is None else problem.counts[picked],
+        subjects=None if problem.subjects is None else problem.subjects[picked],
     )
     chosen = choose_kernels(part, given, relevance, linear=False, together=together)
     if chosen[0].features is not None:

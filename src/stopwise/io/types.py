@@ -49,7 +49,7 @@ _ROOMS: dict[str, tuple[type[Any], ...]] = {
     "filters": (filters.GradientDescent, filters.GradientFlow, filters.Ridge, filters.CutOff, filters.NuMethod),
     "noise": (
         *(noise.Known, noise.HallMarron, noise.Rice, noise.GasserSrokaJennen, noise.NearestNeighbour),
-        *(noise.SpectralTail, noise.ResidualGCV, noise.Evidence, noise.AR1),
+        *(noise.SpectralTail, noise.ResidualGCV, noise.Evidence, noise.AR1, noise.LeftOutTogether),
     ),
     "rules": (
         *(rules.Critical, rules.Minimax, rules.SURE, rules.GCV, rules.LeaveOneOut, rules.MarginalLikelihood),

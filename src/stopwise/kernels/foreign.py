@@ -1,7 +1,9 @@
 """Kernels that come from elsewhere: a callable, a scikit-learn kernel, or the matrix itself."""
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -52,28 +54,57 @@ class FromCallable(Kernel):
 
 @dataclass(frozen=True)
 class FromSklearn(Kernel):
-    """A kernel of `sklearn.gaussian_process.kernels`, at its present hyper-parameters."""
+    """A kernel of `sklearn.gaussian_process.kernels`, at its present hyper-parameters.
+
+    A `WhiteKernel` in it is noise, which has no value between two observations, even of one place: it is left out
+    (`signal`). How loud noise is, the stop and `noise_std` say.
+    """
 
     kernel: Any
 
     def __post_init__(self) -> None:
         if not (callable(self.kernel) and hasattr(self.kernel, "diag")):
             raise TypeError(f"not a kernel of sklearn.gaussian_process.kernels: {self.kernel!r}")
+        if _without_noise(self.kernel) is None:
+            raise ValueError(
+                f"the scikit-learn kernel {self.kernel} is noise alone, which nothing can be predicted from: add a "
+                "kernel of the signal, such as RBF()"
+            )
+
+    @cached_property
+    def signal(self) -> Any:
+        """The kernel without white noise."""
+        return _without_noise(self.kernel)
 
     @property
     def name(self) -> str:
-        return str(self.kernel)
+        return str(self.signal)
 
     def pair(self, x: Array, z: Array) -> float:
-        return float(self.kernel(np.atleast_2d(x), np.atleast_2d(z))[0, 0])
+        return float(self.signal(np.atleast_2d(x), np.atleast_2d(z))[0, 0])
 
     def block(self, left: Rows, right: Rows) -> Array:
-        # Asking for k(X, X) with one argument keeps scikit-learn's white-noise terms on the diagonal only there.
-        value = self.kernel(left) if left is right else self.kernel(left, right)
-        return _as_block(value, (len(left), len(right)), f"the scikit-learn kernel {self.kernel}")
+        return _as_block(self.signal(left, right), (len(left), len(right)), f"the scikit-learn kernel {self.kernel}")
 
     def diagonal(self, covariates: ArrayLike) -> Array:
-        return np.asarray(self.kernel.diag(as_matrix(covariates)), dtype=np.float64)
+        return np.asarray(self.signal.diag(as_matrix(covariates)), dtype=np.float64)
+
+
+def _without_noise(kernel: Any) -> Any:
+    """The kernel between observations that differ, where white noise is zero; None where nothing is left of it."""
+    # Imported by whoever gives such a kernel; all others would wait for it.
+    gp = importlib.import_module("sklearn.gaussian_process.kernels")
+    if isinstance(kernel, gp.WhiteKernel):
+        return None
+    if isinstance(kernel, gp.Exponentiation):
+        inner = _without_noise(kernel.kernel)
+        return None if inner is None else gp.Exponentiation(inner, kernel.exponent)
+    if not isinstance(kernel, (gp.Sum, gp.Product)):
+        return kernel
+    parts = [part for part in map(_without_noise, (kernel.k1, kernel.k2)) if part is not None]
+    if len(parts) == 2:
+        return type(kernel)(*parts)
+    return parts[0] if parts and isinstance(kernel, gp.Sum) else None
 
 
 @dataclass(frozen=True)

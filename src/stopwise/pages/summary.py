@@ -17,7 +17,7 @@ from stopwise.rules.prudent import OVER_CONSTANT
 from stopwise.tables import shown
 from stopwise.views.curves import Chosen, has_rows, stops
 from stopwise.views.effects import level_for
-from stopwise.views.facts import Model, describe, length_scale, number, rmse_leave_one_out
+from stopwise.views.facts import Model, describe, length_scale, number, rmse_leave_one_out, rmse_left_out
 from stopwise.views.importance import Importance, LeftOutRows, Ranking
 from stopwise.views.shown_rows import ShownRows
 from stopwise.views.source_columns import SourceColumn
@@ -82,8 +82,11 @@ def common(model: Model, target: str, columns: Sequence[SourceColumn], ranked: R
 def headline(of: Chosen, column: int, rows: ShownRows | None, left: LeftOutRows | None) -> list[dict[str, Any]]:
     """The numbers at the top: how well left-out rows are predicted, beside the noise and the interval."""
     path = of.path
-    error = rmse_leave_one_out(path) if has_rows(path) else None
-    each = "each row left out in turn"
+    error, together = None, fitted_of(of.model).rule.needs_all_pairs
+    if has_rows(path):
+        told = rmse_left_out(of.model)
+        error = None if told is None else np.ravel(told)[of.column]
+    each = f"each {'block or group' if together else 'row'} left out in turn"
     if (error is None or not np.isfinite(error)) and left is not None:
         error, each = np.asarray(left.error()), f"a fifth of {len(left.rows):,} rows left out at a time"
     out = []

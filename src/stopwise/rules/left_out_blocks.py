@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.checks import is_finite
+from stopwise._support.memory import row_tiles
 from stopwise.exceptions import StopwiseWarning
 from stopwise.filters import Ridge
 from stopwise.path import Path
@@ -22,6 +23,8 @@ from stopwise.rules.base import Data, Reason, Rule, Stop, clock_grid, stop_at
 
 _ALONE = 0.5
 """Share of leave-one-out's degrees of freedom below which rows are said to hang together."""
+_COARSE = 12
+"""Of the clock's grid every so-many-th reading is a factor of three: an error that is flat there needs no finer."""
 _CLEARLY = 1.645
 """Standard errors by which single rows must then prefer more: chance alone does that once in twenty."""
 
@@ -62,6 +65,15 @@ def consecutive(order: Array, size: int) -> list[LeftOutSet]:
     return sets
 
 
+def sets_of(n_rows: int, block: int | None, data: Data | None) -> list[LeftOutSet] | None:
+    """Rows that share their noise: groups where they were given, else blocks of so many rows; None for neither."""
+    if data is not None and data.subjects is not None:
+        return by_label(data.subjects)
+    if block is None:
+        return None
+    return consecutive(np.arange(n_rows) if data is None or data.order is None else data.order, block)
+
+
 def scored_at_once(size: int) -> int:
     """Rows in the middle of a block that are scored: a fifth of it."""
     return max(1, size // 5)
@@ -71,25 +83,51 @@ def block_errors(path: Path, sets: list[LeftOutSet], step_sums: Array) -> Array:
     """Weighted squared errors of every set's scored rows when all of it is left out, (readings, sets)."""
     assert path.spectrum.basis is not None
     vectors, free, root = path.spectrum.basis.vectors, path.free, np.sqrt(path.row_weights)
+    gains = path.filter.gain(path.spectrum.eigenvalues, step_sums)
+    residuals = np.stack([root * path.residual_rows(np.asarray(step_sum)) for step_sum in step_sums])
     out = np.empty((len(step_sums), len(sets)))
-    for errors, step_sum in zip(out, step_sums, strict=True):
-        gain = path.filter.gain(path.spectrum.eigenvalues, step_sum)
-        residual = root * path.residual_rows(step_sum)
-        for i, each in enumerate(sets):
-            part, fixed = vectors[each.rows], free[each.rows]
-            left = np.eye(len(each.rows)) - (part * gain) @ part.T - fixed @ fixed.T
-            errors[i] = _squared_solution(left, residual[each.rows], each.scored)
+    for i, each in enumerate(sets):
+        part, fixed = vectors[each.rows], free[each.rows]
+        apart = np.eye(len(each.rows)) - fixed @ fixed.T
+        for some in row_tiles(len(step_sums), part.size):
+            left = apart - (part * gains[some, None, :]) @ part.T
+            out[some, i] = _squared_solutions(left, residuals[some][:, each.rows], each.scored)
     return out
 
 
-def _squared_solution(left: Array, residual: Array, scored: Array) -> float:
-    """|S_BB^-1 r_B|^2 over the scored rows; infinite where the set is all there is to know of its own fit."""
+def shared_noise_variance(path: Path, sets: list[LeftOutSet]) -> float:
+    """The variance of noise that rows of a set share, from sets left out whole; problem units.
+
+    Residuals without the set over the variance of a new observation there in units of the noise, (S_BB^-1)_ii: mean
+    squares over the scored rows of each set, and over sets, along ridge where the sets' error is smallest. What rows
+    of a set share follows none of them into a prediction from other sets, so that it counts as noise.
+    """
+    ridge = path.along(Ridge())
+    grid = clock_grid(ridge)[::_COARSE]
+    at = float(grid[int(np.argmin(block_errors(ridge, sets, grid).sum(axis=1)))])
+    assert ridge.spectrum.basis is not None
+    vectors, free = ridge.spectrum.basis.vectors, ridge.free
+    gain = ridge.filter.gain(ridge.spectrum.eigenvalues, at)
+    residual, means = np.sqrt(ridge.row_weights) * ridge.residual_rows(np.asarray(at)), []
+    for each in sets:
+        part, fixed = vectors[each.rows], free[each.rows]
+        inverse = np.linalg.inv(np.eye(len(each.rows)) - (part * gain) @ part.T - fixed @ fixed.T)
+        squares = (inverse @ residual[each.rows]) ** 2 / np.diagonal(inverse)
+        means.append(float(squares[each.scored].mean()))
+    return float(np.mean(means))
+
+
+def _squared_solutions(left: Array, residuals: Array, scored: Array) -> Array:
+    """|S_BB^-1 r_B|^2 over the scored rows, one a reading; infinite where a set is all that its own fit rests on."""
     try:
-        solved = np.linalg.solve(left, residual)
+        solved = np.linalg.solve(left, residuals[:, :, None])[:, scored, 0]
     except np.linalg.LinAlgError:
-        return float("inf")
-    value = float(solved[scored] @ solved[scored])
-    return value if np.isfinite(value) else float("inf")
+        if len(left) == 1:
+            return np.full(1, np.inf)
+        each = [_squared_solutions(left[k, None], residuals[k, None], scored) for k in range(len(left))]
+        return np.concatenate(each)
+    values = (solved**2).sum(axis=1)
+    return cast(Array, np.where(np.isfinite(values), values, np.inf))
 
 
 @dataclass(frozen=True)
@@ -123,14 +161,12 @@ class LeaveBlockOut(Rule):
 
     def sets(self, n_rows: int, data: Data | None) -> list[LeftOutSet]:
         """What is left out together."""
-        if data is not None and data.subjects is not None:
-            return by_label(data.subjects)
-        if self.size is None:
-            raise ValueError("LeaveBlockOut needs size= (rows in a block) or fit(..., groups=)")
-        if self.size * 2 > n_rows:
+        if self.size is not None and self.size * 2 > n_rows and (data is None or data.subjects is None):
             raise ValueError(f"size must be at most half of the {n_rows} rows, got {self.size}: two blocks at least")
-        order = np.arange(n_rows) if data is None or data.order is None else data.order
-        return consecutive(order, int(self.size))
+        found = sets_of(n_rows, self.block, data)
+        if found is None:
+            raise ValueError("LeaveBlockOut needs size= (rows in a block) or fit(..., groups=)")
+        return found
 
     def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
         if path.step_sum_cap == 0 or float(path.energy) == 0:
@@ -142,7 +178,7 @@ class LeaveBlockOut(Rule):
         sets, grid = self.sets(len(basis.rows), data), clock_grid(ridge)[1::4]
         table = block_errors(ridge, sets, grid)
         if data is None or data.subjects is None:
-            table = _by_block(table, int(self.size or 1))
+            table = by_block(table, int(self.size or 1))
         paired = Paired.of(table, ridge.n_samples)
         stop, best = paired.earliest(self.allowance), paired.best
         if not isinstance(path.filter, Ridge):
@@ -162,7 +198,7 @@ class LeaveBlockOut(Rule):
         )
 
 
-def _by_block(table: Array, size: int) -> Array:
+def by_block(table: Array, size: int) -> Array:
     """Errors (readings, sets) of consecutive sets added up by block: each scores a part of one.
 
     A standard error is made from what may be taken as independent, and that is blocks.

@@ -36,6 +36,7 @@ from stopwise.losses import Loss
 from stopwise.problem import Problem, make_problem
 from stopwise.sample import look_at_features, make_sample, with_powers
 from stopwise.selection.candidates import BARELY
+from stopwise.selection.dependent_rows import hang_together, judge, longer
 from stopwise.selection.kernel_search import Budget, Search, effort
 from stopwise.selection.result import Selection, describe
 
@@ -116,10 +117,28 @@ def choose_kernel(problem: Problem, given: Kernel | None, relevance: bool | str,
         kernel.check(problem.covariates)
         return Chosen(kernel, problem)
     if states := states_on_line(problem, given):
-        return _on_line(problem, states)
+        found = _on_line(problem, states)
+        return found if problem.subjects is None else _judged_together(found, kernels)
     with blas_threads(1):  # samples are small
         free = given is None
-        return search_for(problem, Search(kernels, relevance, linear and free, free, *effort(problem.n_rows)))
+        found = search_for(problem, Search(kernels, relevance, linear and free, free, *effort(problem.n_rows)))
+        return _judged_together(found, kernels) if hang_together(problem) else found
+
+
+def _judged_together(found: Chosen, kernels: Sequence[Stationary]) -> Chosen:
+    """What a search found and others that it tried, at their scales and longer ones, judged on rows left out together.
+
+    Other kernels than the one found have one length scale for all features.
+    """
+    table = cast(Selection, found.table)
+    if not len(table):
+        return found
+    alike = {row["kernel"]: row["length_scale"] for row in table if not row["per_feature"]}
+    shapes = [*kernels, Matern(smoothness=2.5)]
+    tried = [shape.with_length_scale(alike[shape.name]) for shape in shapes if shape.name in alike]
+    judged = judge(found.problem, list(dict.fromkeys(longer([*tried, found.kernel]))))
+    unit = found.problem.spread() if found.problem.responses.shape[1] == 1 else 1.0
+    return replace(found, kernel=judged.kernels[judged.best], table=judged.told(table, unit), starts=None)
 
 
 def _asked(given: Kernel | None, menu: tuple[Stationary, ...]) -> tuple[Stationary, ...]:

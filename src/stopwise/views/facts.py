@@ -11,7 +11,7 @@ from stopwise.estimators import KernelGradientClassifier, KernelGradientRegresso
 from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.response_groups import ResponseGroups, groups_of, parts_of
-from stopwise.estimators.prediction.row_leverages import left_out_residuals
+from stopwise.estimators.prediction.row_leverages import left_out_residuals, left_out_sets, residuals_of_sets
 from stopwise.filters import Ridge
 from stopwise.kernels import Kernel
 from stopwise.kernels.base import parts
@@ -116,6 +116,21 @@ def rmse_leave_one_out(path: Path, step_sum: ArrayLike | None = None) -> Array |
     return cast(Array, errors if path.coefficients.ndim == 2 else errors[0])
 
 
+def rmse_left_out(model: Model) -> Array | None:
+    """The root mean squared error on left-out rows at the stop: each alone, or with its block or group.
+
+    With the others of its block or group where the rule left these out: a row that shares noise with rows that stay is
+    predicted better than a new one will be.
+    """
+    fitted, path = fitted_of(model), model.path_
+    sets = left_out_sets(fitted) if fitted.rule.needs_all_pairs else None
+    if sets is None:
+        return rmse_leave_one_out(path)
+    residuals = residuals_of_sets(fitted.path, fitted.step_sums, sets)
+    errors = np.sqrt(np.average(residuals**2, axis=0, weights=fitted.path.row_weights))
+    return cast(Array, errors if path.coefficients.ndim == 2 else errors[0])
+
+
 def describe(model: Model) -> dict[str, Any]:
     """The facts of a fit by the names of the public interface; several responses give lists, what is not there None."""
     if (groups := groups_of(model)) is not None:
@@ -151,7 +166,7 @@ def _of_path(model: Model) -> dict[str, Any]:
         "degrees_of_freedom": plain(path.degrees_of_freedom()),
         "unpenalised": path.n_fixed,
         "rmse_fit": plain(path.residual_norm()),
-        "rmse_loo": plain(rmse_leave_one_out(path)),
+        "rmse_loo": plain(rmse_left_out(model)),
         "loo_rows": len(rows) if rows is not None and len(rows) < path.row_weights.size else None,
     }
 

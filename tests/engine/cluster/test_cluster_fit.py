@@ -8,9 +8,11 @@ import subprocess
 import sys
 from functools import partial
 
+import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.commands import SCHEMAS
 
 import stopwise as sw
 from stopwise.cli.out_of_core import fit_folder
@@ -207,13 +209,13 @@ def test_killing_a_worker_during_exact_products_gives_the_same_fit(client, monke
     assert np.abs(fitted.predict(covariates) - whole.predict(covariates)).max() <= 1e-8
 
 
-def write_folder(folder, kind, spoil=None):
+def write_folder(folder, kind, spoil=None, index=False):
     covariates, y = data(9)
     for i, rows in enumerate(np.array_split(np.arange(N), 3)):
-        frame = pd.DataFrame(covariates[rows], columns=NAMES).assign(y=y[rows])
+        frame = pd.DataFrame(covariates[rows], columns=NAMES, index=rows[::-1] if index else None).assign(y=y[rows])
         frame = spoil(frame) if spoil is not None and i == 1 else frame
         path = folder / f"part-{i}.{kind}"
-        frame.to_parquet(path) if kind == "parquet" else frame.to_csv(path, index=False)
+        frame.to_parquet(path) if kind == "parquet" else frame.to_csv(path, index=index)
 
 
 SPOILT = {
@@ -256,8 +258,10 @@ def test_chunks_that_do_not_match_say_so(client):
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
-def test_a_folder_is_fitted_like_its_rows_in_memory(client, tmp_path, kind):
-    write_folder(tmp_path, kind)
+@pytest.mark.parametrize("index", [False, True])
+def test_a_folder_is_fitted_like_its_rows_in_memory(client, tmp_path, kind, index):
+    """An index that pandas writes beside the columns numbers rows and is no feature, as for tables read whole."""
+    write_folder(tmp_path, kind, index=index)
     covariates, y = data(9)
     model = fit_folder(sw.KernelGradientRegressor(KERNEL, solver="dask", n_landmarks=40), tmp_path, Roles("y"))
     whole = sw.KernelGradientRegressor(KERNEL, solver="nystrom", n_landmarks=40).fit(covariates, y)
@@ -282,6 +286,7 @@ def test_the_command_line_fits_a_folder_on_a_cluster_of_its_own_and_writes_all_o
     done = command(*words, "--length-scale", "0.4", "--out", out, "--json", timeout=120)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
+    jsonschema.validate(result, json.loads((SCHEMAS / "fit.json").read_text()), jsonschema.Draft202012Validator)
     assert (result["rows"], result["landmarks"], result["solver"]) == (N, 40, "dask")
     assert result["bracket"] is None
     assert result["settled"] is True

@@ -18,6 +18,7 @@ from stopwise.engine.line.fits import LineFit, fit_at
 from stopwise.engine.line.merged_rows import LineRows, in_bins, merge_rows
 from stopwise.engine.line.transitions import StateSpace, Stationary, WithSharedNoise
 from stopwise.kernels import Kernel, Laplace, Matern
+from stopwise.noise import noise_share
 
 MAX_RATIO = 1e10
 """The largest n / penalty that is looked at: what fits better beyond is rounding."""
@@ -174,14 +175,19 @@ def _found(rows: LineRows, states: int, seen: Surface) -> ScaleFound:
     )
 
 
-def evidence_noise(rows: LineRows, space: StateSpace, column: int, step_sum: float, *, intercept: bool) -> float:
-    """The noise level s at the penalty that maximises the evidence, started from a reading of the clock."""
+def evidence_noise(
+    rows: LineRows, space: StateSpace, column: int, step_sum: float, mean_diagonal: float, *, intercept: bool
+) -> float:
+    """The noise level s at the penalty that `stopwise.noise.Evidence` takes, started from a reading of the clock.
+
+    `mean_diagonal`: tr K / n.
+    """
     n, free = rows.n_samples, rows.n_samples - float(intercept)
     at, steps = math.log(step_sum), list(_NOISE_STEPS)
     while True:
         logs = at + steps[0] * np.arange(-4, 5)
         fit = fit_at(rows, space, n * np.exp(-logs), intercept=intercept, left_out=False)
-        curve = evidence(fit)[:, column]
+        curve = evidence(fit)[:, column] - 2 / n * np.log(noise_share(np.exp(logs), mean_diagonal))
         best = int(np.argmin(curve))
         at = float(logs[best])
         if 0 < best < 8 or not abs(at) < _FARTHEST:

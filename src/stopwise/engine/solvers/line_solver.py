@@ -227,4 +227,5 @@ class _Run:
             return noise_of(self.problem, self.plan, path.column(column), column)
         binned = in_bins(self.rows, _SEARCH_PLACES)
         start = stop.step_sum if stop.step_sum > 0 else 1.0 / max(path.spectrum.largest_bound, 1e-280)
-        return evidence_noise(binned, self.space, column, start, intercept=self.problem.intercept)
+        diagonal = self.operator.trace / self.problem.n_samples
+        return evidence_noise(binned, self.space, column, start, diagonal, intercept=self.problem.intercept)

@@ -33,10 +33,13 @@ from stopwise.estimators.prediction.row_leverages import (
     landmark_vectors,
     left_out_on_line,
     left_out_residuals,
+    left_out_sets,
     path_left,
-    ratios_of_groups,
     residuals_of,
+    residuals_of_sets,
     rows_left,
+    scales_of_sets,
+    shares_of_sets,
     with_all_pairs,
     without_itself,
 )
@@ -94,7 +97,7 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
     posterior = known or _standing_posterior(fitted, rows, np.sort(standing))
     some, counts = on_host(rows[asked]), counts_of(fitted.path)[asked]
     noise, variance = (counts / fitted.path.row_weights[asked])[:, None], posterior.variance(some, clock)
-    together = fitted.subjects if has_all_pairs(fitted.path) and fitted.path.counts is None else None
+    together = left_out_sets(fitted)
     path, copies = fitted.path.along(Ridge()), None if together is not None else _copies(fitted.path)
     vectors = landmark_vectors(path, asked)
     if vectors is None and known is None:
@@ -112,9 +115,9 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
         missed = left_out_residuals(fitted.path, fitted.step_sums, asked, vectors)
     observed = missed / _scale(noise + beside, itself, kept)
     if together is not None:
-        observed = ratios_of_groups(fitted.path, fitted.step_sums, clock, together)[asked]
-        _, group, sizes = np.unique(together, return_inverse=True, return_counts=True)
-        counts = 1 / sizes[group[asked]]  # rows that hang together tell as much as one
+        errors_together = residuals_of_sets(fitted.path, fitted.step_sums, together)
+        observed = (errors_together / scales_of_sets(fitted.path, clock, together))[asked]
+        counts = shares_of_sets(together)[asked]
     given = None
     if copies is not None:  # one of them left out, and predicted as a new observation of weight one is
         each = copies[asked, None]

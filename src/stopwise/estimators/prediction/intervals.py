@@ -33,7 +33,7 @@ _STD_LEVEL = 0.9
 
 @dataclass(frozen=True)
 class Ratios:
-    """Left-out residuals over their scales, sorted, and how many observations each is: of a group, a share of one."""
+    """Left-out residuals over their scales, sorted, and what each counts: a share of one in a set left out whole."""
 
     values: Array
     counts: Array
@@ -48,7 +48,7 @@ class Ratios:
         n = self.total
         rank = math.ceil((n + 1) * level * (1 - 1e-12))
         if not 1 <= rank <= n:
-            what = "groups" if np.any(self.counts < 1) else "rows"
+            what = "groups or blocks" if np.any(self.counts < 1) else "rows"
             raise ValueError(
                 f"level must be at most n / (n + 1) = {n / (n + 1):.4g} with {n} left-out {what}, got {level:g}: ask "
                 f"for a lower level or give more {what}"

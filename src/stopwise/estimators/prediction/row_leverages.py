@@ -23,7 +23,9 @@ from stopwise.estimators.prediction.posterior import LinePosterior, Posterior
 from stopwise.filters import Ridge
 from stopwise.kernels import Precomputed
 from stopwise.path import Path
-from stopwise.rules.left_out_blocks import by_label
+from stopwise.problem import row_order
+from stopwise.rules.base import Data
+from stopwise.rules.left_out_blocks import LeftOutSet, sets_of
 from stopwise.spectrum import Basis
 
 
@@ -132,31 +134,66 @@ def _left_out(path: Path, step_sum: float, rows: Array, vectors: Array | None) -
     return cast(Array, found / np.sqrt(path.row_weights[rows]) * path.scale)
 
 
-def ratios_of_groups(path: Path, step_sums: Array, clock: Array, groups: Array) -> Array:
-    """Residuals of all rows over their scales, each with its whole group left out, (rows, q); from all eigenpairs.
+def left_out_sets(fitted: Fitted) -> list[LeftOutSet] | None:
+    """Rows that share their noise, by the groups that were given or by the rule's blocks, to be left out together.
 
-    With S = I - H of a ridge and B the rows of a group, the residuals without it are (S_BB)^-1 r_B, and the covariance
-    of its observations given all others is (S_BB)^-1 in units of the noise. The fit's own filter at its stops gives
-    residuals, ridge at `clock` scales.
+    None where all rows are on their own, or not all eigenpairs are at hand.
     """
-    readings = zip(step_sums.tolist(), clock.tolist(), strict=True)
-    return np.column_stack([_ratios_of_groups(path.column(j), *at, groups) for j, at in enumerate(readings)])
+    path = fitted.path
+    if not has_all_pairs(path) or path.counts is not None:
+        return None
+    rows = len(path.row_weights)
+    return sets_of(rows, fitted.rule.block, Data(rows, subjects=fitted.subjects, order=row_order(fitted.covariates)))
 
 
-def _ratios_of_groups(path: Path, step_sum: float, clock: float, groups: Array) -> Array:
-    basis, values, free = cast(Basis, path.spectrum.basis), path.spectrum.eigenvalues, path.free
-    ridges, out = _ridges(path, step_sum), np.empty(len(groups))
-    shrinkage, every = ridges.shrinkage(values), np.asarray(basis.vectors, dtype=np.float64)
+def residuals_of_sets(path: Path, step_sums: Array, sets: list[LeftOutSet]) -> Array:
+    """Residuals of all rows at the stop of each response, each with its whole set left out, (rows, q), units of y.
+
+    From all eigenpairs: with S = I - H of a ridge and B the rows of a set, the residuals without it are (S_BB)^-1 r_B.
+    """
+    return np.column_stack([_residuals_of_sets(path.column(j), at, sets) for j, at in enumerate(step_sums.tolist())])
+
+
+def _residuals_of_sets(path: Path, step_sum: float, sets: list[LeftOutSet]) -> Array:
+    basis, free = cast(Basis, path.spectrum.basis), path.free
+    ridges, out = _ridges(path, step_sum), np.empty(len(free))
+    shrinkage = ridges.shrinkage(path.spectrum.eigenvalues)
     residuals = _by_parts(basis.combine, path.coefficients[:, None] * shrinkage)
     residuals = residuals - free @ (free.T @ residuals)
-    for rows in (each.rows for each in by_label(groups)):
-        vectors = every[rows]
-        seen = free[rows] @ free[rows].T - SATURATED * np.eye(len(rows))
-        left = [(vectors * column) @ vectors.T - seen for column in shrinkage.T]
-        solved = [np.linalg.solve(matrix, residuals[rows, k]) for k, matrix in enumerate(left)]
-        covariance = np.linalg.inv((vectors * Ridge().shrinkage(values, clock)) @ vectors.T - seen)
-        out[rows] = ridges.sum(np.column_stack(solved)) / np.sqrt(np.diagonal(covariance))
-    return out * path.scale
+    for rows, scored in ((each.rows, each.scored) for each in sets):
+        left = [_left_of(path, rows, column) for column in shrinkage.T]
+        solved = [np.linalg.solve(matrix, residuals[rows, k])[scored] for k, matrix in enumerate(left)]
+        out[rows[scored]] = ridges.sum(np.column_stack(solved))
+    return cast(Array, out / np.sqrt(path.row_weights) * path.scale)
+
+
+def scales_of_sets(path: Path, clock: Array, sets: list[LeftOutSet]) -> Array:
+    """The standard deviation of each row's observation given all others but its set, (rows, q), in units of the noise.
+
+    The covariance of the observations of a set is (S_BB)^-1 of ridge at `clock`.
+    """
+    out, root = np.empty((len(path.row_weights), len(clock))), np.sqrt(path.row_weights)
+    for column, at in enumerate(clock.tolist()):
+        shrinkage = Ridge().shrinkage(path.spectrum.eigenvalues, at)
+        for rows, scored in ((each.rows, each.scored) for each in sets):
+            covariance = np.linalg.inv(_left_of(path, rows, shrinkage))
+            out[rows[scored], column] = np.sqrt(np.diagonal(covariance)[scored]) / root[rows[scored]]
+    return out
+
+
+def _left_of(path: Path, rows: Array, shrinkage: Array) -> Array:
+    """S_BB of a ridge that leaves so much of each direction."""
+    vectors = np.asarray(cast(Basis, path.spectrum.basis).vectors, dtype=np.float64)[rows]
+    free = path.free[rows]
+    return cast(Array, (vectors * shrinkage) @ vectors.T - free @ free.T + SATURATED * np.eye(len(rows)))
+
+
+def shares_of_sets(sets: list[LeftOutSet]) -> Array:
+    """What each row counts where a set's scored rows tell as much as one row would."""
+    shares = np.empty(sum(len(each.scored) for each in sets))
+    for each in sets:
+        shares[each.rows[each.scored]] = 1 / len(each.scored)
+    return shares
 
 
 def left_out_on_line(path: Path, line: LinePosterior, step_sums: Array, rows: Array, predicted: Array) -> Array:
