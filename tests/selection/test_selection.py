@@ -1,7 +1,5 @@
 """What "auto" chooses: inspectable, in user units, and the same whatever the units, the order or the copies of rows."""
 
-import warnings
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -271,18 +269,6 @@ def test_what_unseen_rows_speak_against_has_no_share_in_an_average(monkeypatch):
     for part in parts:
         scales = getattr(part, "inner", part).scales / spread
         np.testing.assert_allclose(scales, scales[0], rtol=1e-12)
-
-
-def test_a_feature_that_one_row_alone_has_warns_of_nothing_and_leaves_the_linear_part_aside():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(120, 3))
-    X[:, 2] = np.arange(120) == 5
-    y = X[:, 0] + 0.1 * rng.normal(size=120)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        table = sw.KernelRidgeRegressor().fit(X, y).selection_
-    assert not table.chosen["linear"]
-    assert not any(np.isnan(row["excess_error"]) for row in table)
 
 
 def test_of_very_many_rows_each_kernel_is_learned_on_some_and_the_best_few_on_more():

@@ -4,8 +4,9 @@ On distinct rows with weights w, D = diag(sqrt w), n = sum w, the model is y ~ N
 The fixed part F b (an intercept, or an intercept and a linear part) is projected out of both sides: its directions
 cost degrees of freedom and no penalty. Replicates add their own spread to s^2 and nothing to the determinant, so the
 evidence is that of the table with every row written out. One replicate (a row of responses) is left out at a time,
-with all its copies. The score is the evidence plus the log of the left-out error; the error's rows are kept, so that
-the difference of two candidates has a standard error.
+with all its copies; a row that alone decides a slope, which no linear part predicts then, counts for no candidate. The
+score is the evidence plus the log of the left-out error; the error's rows are kept, so that the difference of two
+candidates has a standard error.
 
 Rows outside the sample may speak against a candidate. It is a Gaussian process on the sample: in units of the noise
 variance, ridge at the ratio nu has prior covariance (nu / n) k less what is free, and predicts an unseen row of weight
@@ -31,7 +32,7 @@ from stopwise.engine.operators.centring import projected
 from stopwise.engine.solves.search_start import SearchStart, start_from
 from stopwise.kernels import Kernel
 from stopwise.kernels.gradients import Values
-from stopwise.sample import Features, Sample
+from stopwise.sample import LEAST_LEFT, Features, Sample
 from stopwise.selection.learning import Part, deviance
 
 MAX_RATIO = 1e9
@@ -43,7 +44,6 @@ BARELY = 4.0
 """Scores, times the number of values, that differ by less tell nothing: a score is two log likelihoods, each times -2,
 and twice the log of a Bayes factor up to 2 is "not worth more than a bare mention" (Kass & Raftery 1995)."""
 _CURVE_POINTS = 56
-_LEAST_LEFT = 1e-9
 _LEAST_RATIO = 1e-3
 
 
@@ -124,9 +124,9 @@ class Candidate:
     def starts(self) -> tuple[SearchStart, ...] | None:
         """For each response where a search for its stop on all rows starts.
 
-        None where the largest ratio is the best, since a stop may be far beyond, and where rows have no error.
+        None where the largest ratio is the best, since a stop may be far beyond.
         """
-        if np.any(self.best == self.ratios.size - 1) or not np.isfinite(self.errors).all():
+        if np.any(self.best == self.ratios.size - 1):
             return None
         n, errors = self.sample.n_samples, self.left_out[:, ::-1]
         places = np.log(n / self.ratios[::-1])
@@ -176,11 +176,12 @@ def judge(sample: Sample, *parts: Part) -> Candidate:
     coordinates = library.host(vectors.T @ library.take(sample.free_responses))
     leverage = 1 - library.host((vectors**2) @ library.take(shrinkage)) + (sample.fixed**2).sum(axis=1)[:, None]
     left = 1 - leverage / sample.replicates[:, None]
-    inverse = (1 / np.maximum(left, _LEAST_LEFT)) ** 2
+    inverse = (1 / np.maximum(left, LEAST_LEFT)) ** 2
     errors = np.empty((*shrinkage.shape, coordinates.shape[1]))
     for j in range(coordinates.shape[1]):
         residual = library.host(vectors @ library.take(coordinates[:, j : j + 1] * shrinkage))
-        errors[:, :, j] = np.where(left > _LEAST_LEFT, (residual**2 + sample.within[:, j : j + 1]) * inverse, np.inf)
+        errors[:, :, j] = np.where(left > LEAST_LEFT, (residual**2 + sample.within[:, j : j + 1]) * inverse, np.inf)
+    errors[sample.decisive] = 0.0
     return Candidate(parts, sample, vectors, coordinates, ratios, shrinkage, errors)
 
 

@@ -110,12 +110,12 @@ class Search:
 
     def best(self, rows: Sample) -> tuple[Candidate, list[Candidate]]:
         """The best on rows of which the first are the sample, and everything tried."""
-        rows = replace(rows, library=self.library)
+        rows = replace(rows, library=self.library, slopes=np.zeros_like(rows.slopes))
         if rows.n_rows < LEAST_ROWS or not rows.means.shape[1]:
             best = judge(rows, _typical(rows, self.kernels[:2][-1]))
             return best, [best]
         sample = rows.first(self.budget.judged_rows)
-        if self.linear:
+        if self.linear and sample.intercept and sample.n_rows >= SMALL_ROWS:
             sample = replace(sample, slopes=chosen_slopes(sample, sample.n_rows // ROWS_PER_SLOPE))
         tried = self._listed(sample.first(self.budget.rows))
         finalists = self._finalists(tried, sample)
@@ -123,7 +123,7 @@ class Search:
             return _by_odds(finalists), tried
         trusted = finalists if self.relevance is True else not_refuted(finalists, rows)
         every = [*tried, *(c for c in finalists if c not in tried)]
-        if self._may_be_linear(sample) and sample.n_rows >= ROWS_PER_SLOPE * sample.n_groups:
+        if sample.slopes.any() and sample.n_rows >= ROWS_PER_SLOPE * sample.n_groups:
             line = judge(sample.with_linear())
             # Half of the prior odds: of as many kernels the best is flattered. A score is two likelihoods.
             kernels = sum(not c.sample.warped for c in tried)
@@ -135,11 +135,6 @@ class Search:
                 return judge(line.sample, _typical(line.sample, self.kernels[0])), every
         return self._best_or_sum(trusted), every  # what unseen rows speak against has no share either
 
-    def _may_be_linear(self, sample: Sample) -> bool:
-        slopes = int(sample.slopes.sum())
-        enough = sample.n_rows >= max(ROWS_PER_SLOPE * slopes, SMALL_ROWS)
-        return self.linear and sample.intercept and slopes > 0 and enough
-
     def _listed(self, sample: Sample) -> list[Candidate]:
         """Every candidate, its length scales learned on the sample: from rough kernels to smooth ones.
 
@@ -147,6 +142,8 @@ class Search:
         the third kernel on features are taken as they are, or drawn in, alone where rows left out speak against the
         other.
         """
+        if sample.n_rows < ROWS_PER_SLOPE * sample.slopes.sum():
+            sample = replace(sample, slopes=np.zeros_like(sample.slopes))
         views = [sample] if sample.warp is None else [sample, sample.with_warp()]
         rougher: dict[bool, list[Part]] = {False: [], True: []}
         found: list[Candidate] = []
@@ -159,7 +156,7 @@ class Search:
                 start = _first_scale(view.first(min(300, self.budget.rows // 2)), kernel)
                 one, *each = self._learned(view, start, rougher[view.warped])
                 rougher[view.warped] = each or rougher[view.warped]
-                free = [view.with_linear()] if self._may_be_linear(view) and not view.warped else []
+                free = [view.with_linear()] if view.slopes.any() and not view.warped else []
                 listed += [judge(rows, part) for part in (one, *each) for rows in (view, *free)]
             found = listed + found
             if len(views) > 1 and at > 0:
@@ -229,7 +226,7 @@ def _typical(sample: Sample, kernel: Stationary) -> Part:
 
 def _first_scale(sample: Sample, kernel: Stationary) -> Part:
     """A start from the grid, on the processor: few rows."""
-    d, sample = sample.covariates.shape[1], replace(sample, library=HOST)
+    d, sample = sample.covariates.shape[1], replace(sample, library=HOST, slopes=np.zeros_like(sample.slopes))
     # A sum of d absolute differences is about sqrt(d) times the distance.
     unit = _typical(sample, kernel).scales * (math.sqrt(d) if isinstance(kernel, Separable) else 1.0)
     low, high = _FINE_GRID if d <= _FEW_FEATURES else _GRID
