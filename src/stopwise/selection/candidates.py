@@ -121,6 +121,17 @@ class Candidate:
         return max(float(self.ratios[int(np.median(self.likeliest))] / self.sample.n_samples), _LEAST_RATIO)
 
     @property
+    def level(self) -> Array:
+        """The noise variance of each response at its likeliest ratio, in units of its variance."""
+        squares = (self.shrinkage[:, self.likeliest] * self.coordinates**2).sum(axis=0)
+        return cast(Array, (squares + self.sample.spread_within) / self.sample.n_free)
+
+    @property
+    def signal(self) -> float:
+        """The variance of the process that the kernel is the covariance of, at the likeliest ratio (a mean)."""
+        return float((self.level * self.ratios[self.likeliest]).mean() / self.sample.n_samples)
+
+    @property
     def starts(self) -> tuple[SearchStart, ...] | None:
         """For each response where a search for its stop on all rows starts.
 
@@ -218,10 +229,9 @@ def unseen_losses(candidate: Candidate, rows: Sample) -> tuple[Array, Array]:
 
     errors = (residuals(candidate.best)[0] ** 2).mean(axis=1)
     residual, shrinkage, share = residuals(candidate.likeliest)
-    level = ((shrinkage * candidate.coordinates**2).sum(axis=0) + sample.spread_within) / sample.n_free
     left = np.maximum(prior[:, None] - images**2 @ (share * shrinkage), 0.0)
     own = 1 / rows.weights[unseen] + (columns**2).sum(axis=1)
-    variance = np.maximum(level, 1e-300) * (share * left + own[:, None])
+    variance = np.maximum(candidate.level, 1e-300) * (share * left + own[:, None])
     return cast(Array, errors), cast(Array, (np.log(variance) + residual**2 / variance).mean(axis=1))
 
 

@@ -238,15 +238,17 @@ def _first_scale(sample: Sample, kernel: Stationary) -> Part:
 
 
 def _by_odds(finalists: Sequence[Candidate]) -> Candidate:
-    """For a small sample: all kernels of a kind, each with its posterior share by the evidence; the best of these sums.
+    """For a small sample: all kernels of a kind, each with its posterior odds by the evidence; the best of these sums.
 
-    The left-out errors of so few rows tell more of these rows than of kernels, and shares learned from them too.
+    The left-out errors of so few rows tell more of these rows than of kernels, and shares learned from them too. A
+    process that has one of these kernels, by such odds, has the sum of the odds times variance times kernel as its
+    covariance.
     """
     sums = []
     for kind in dict.fromkeys(c.kind for c in finalists):
         some = [c for c in finalists if c.kind == kind]
-        evidence = np.array([c.evidence.mean() for c in some])
-        sums.append(_sum(some, np.exp(-0.5 * some[0].sample.n_samples * (evidence - evidence.min()))))
+        evidence, signal = np.array([(c.evidence.mean(), c.signal) for c in some]).T
+        sums.append(_sum(some, np.exp(-0.5 * some[0].sample.n_samples * (evidence - evidence.min())) * signal))
     return best_first(sums)[0]
 
 
