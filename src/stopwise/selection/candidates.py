@@ -257,6 +257,17 @@ def not_refuted(finalists: list[Candidate], rows: Sample) -> list[Candidate]:
     return ranked
 
 
+def best_unbeaten(candidates: Sequence[Candidate]) -> Candidate:
+    """The best score of those whose left-out error is not above the least by more than a standard error.
+
+    Of a table in which most rows have no noise, being all zeros, say, and a few have much, the evidence tells of most
+    rows and the error of the few: it may then favour what predicts these worst.
+    """
+    errors = {c: cast(Array, c.errors.mean(axis=1)) for c in best_first(candidates)}
+    least = min(errors.values(), key=lambda each: float(each.mean()))
+    return next(c for c, each in errors.items() if not worse(each, least))
+
+
 def worse(loss: Array, than: Array) -> bool:
     """Whether one loss is larger than another by more than a standard error of the difference."""
     gap = loss - than

@@ -3,8 +3,9 @@
 One list of candidates: each kernel with one length scale for all features and with one per feature; each of these as
 it is, with a linear part left unpenalised, and with skewed features drawn in. They are learned on a few hundred
 distinct rows and ranked by one score; the best are learned further on more rows, and none of them may do worse than
-another on rows that took no part, in its errors or in the likelihood of these rows. The sum of the best few, each with
-the share that the evidence gives it, is one more candidate; in a small sample all share, by their posterior odds.
+another on rows that took no part, in its errors or in the likelihood of these rows, nor on rows left out. The sum of
+the best few, each with the share that the evidence gives it, is one more candidate; in a small sample all share, by
+their posterior odds.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from stopwise.kernels.gradients import median_distance
 from stopwise.kernels.separable import Separable
 from stopwise.kernels.stationary import Stationary
 from stopwise.sample import Sample
-from stopwise.selection.candidates import LEAST_ROWS, Candidate, best_first, judge, not_refuted, worse
+from stopwise.selection.candidates import LEAST_ROWS, Candidate, best_first, best_unbeaten, judge, not_refuted, worse
 from stopwise.selection.learning import Part, chosen_slopes, learn, learn_shares, part_at
 
 MANY_ROWS = 100_000
@@ -210,13 +211,12 @@ class Search:
 
     def _best_or_sum(self, candidates: Sequence[Candidate]) -> Candidate:
         """The best, or where its score is lower a sum of the best few of its kind, each with its share by evidence."""
-        ranked = best_first(candidates)
-        best, sample = ranked[0], ranked[0].sample
+        best, ranked = best_unbeaten(candidates), best_first(candidates)
         alike = [c for c in ranked if c.kind == best.kind]
-        some = list(dict.fromkeys([*alike[:3], *_first_of_each(alike, lambda c: c.per_feature)]))
-        if len(some) == 1 or sample.n_distinct > self.budget.summed_rows:
+        some = list(dict.fromkeys([best, *alike[:3], *_first_of_each(alike, lambda c: c.per_feature)]))
+        if len(some) == 1 or best.sample.n_distinct > self.budget.summed_rows:
             return best
-        return best_first([best, _sum(some, learn_shares(sample, [c.first for c in some], best.row_ratio))])[0]
+        return best_unbeaten([best, _sum(some, learn_shares(best.sample, [c.first for c in some], best.row_ratio))])
 
 
 def _typical(sample: Sample, kernel: Stationary) -> Part:
