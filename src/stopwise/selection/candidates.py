@@ -18,7 +18,7 @@ and a rough one with little predict alike but for rows that lie close together.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import add
@@ -238,7 +238,7 @@ def unseen_losses(candidate: Candidate, rows: Sample) -> tuple[Array, Array]:
 def not_refuted(finalists: list[Candidate], rows: Sample) -> list[Candidate]:
     """Those that rows outside the sample do not speak against, the best score first.
 
-    No other predicts these rows better by a standard error, and of those left no other has them less surprising by one.
+    Their errors on these rows are not above the least by a standard error, nor of those left how surprised they are.
     Where such rows are fewer than the sample, they may refute length scales per feature alone, which are most easily
     learned wrong, and by the best with one length scale.
     """
@@ -251,10 +251,7 @@ def not_refuted(finalists: list[Candidate], rows: Sample) -> list[Candidate]:
         one = [c for c in ranked if not c.per_feature]
         refuted = ranked[0].per_feature and one and worse(losses[ranked[0]][0], losses[one[0]][0])
         return one if refuted else ranked
-    for kind in (0, 1):
-        least = min((losses[c][kind] for c in ranked), key=lambda loss: float(loss.mean()))
-        ranked = [c for c in ranked if not worse(losses[c][kind], least)]
-    return ranked
+    return _unbeaten(_unbeaten(ranked, lambda c: losses[c][0]), lambda c: losses[c][1])
 
 
 def best_unbeaten(candidates: Sequence[Candidate]) -> Candidate:
@@ -263,9 +260,13 @@ def best_unbeaten(candidates: Sequence[Candidate]) -> Candidate:
     Of a table in which most rows have no noise, being all zeros, say, and a few have much, the evidence tells of most
     rows and the error of the few: it may then favour what predicts these worst.
     """
-    errors = {c: cast(Array, c.errors.mean(axis=1)) for c in best_first(candidates)}
-    least = min(errors.values(), key=lambda each: float(each.mean()))
-    return next(c for c, each in errors.items() if not worse(each, least))
+    return _unbeaten(best_first(candidates), lambda c: cast(Array, c.errors.mean(axis=1)))[0]
+
+
+def _unbeaten(candidates: list[Candidate], loss: Callable[[Candidate], Array]) -> list[Candidate]:
+    """Those whose loss is not above the least by more than a standard error, in the same order."""
+    least = min((loss(c) for c in candidates), key=lambda each: float(each.mean()))
+    return [c for c in candidates if not worse(loss(c), least)]
 
 
 def worse(loss: Array, than: Array) -> bool:
