@@ -19,6 +19,8 @@ from stopwise._support.arrays import Array
 from stopwise.kernels.warped import Warp, find_warp
 from stopwise.problem import NOTHING, Problem
 
+LEAST_LEFT = 1e-9
+"""A row that has no more of itself left (1 - leverage) is fitted whatever it says."""
 _ROUNDING = 16 * np.finfo(np.float64).eps
 
 
@@ -105,7 +107,7 @@ class Sample:
     groups: Array
     """For each column the number, from 0, of the group with which it shares a length scale."""
     slopes: Array
-    """Which columns a linear part has slopes for."""
+    """Which columns a linear part has slopes for, or would have; none where there may be no linear part."""
     warp: Warp | None = None
     """What draws in skewed features; None where none is."""
     linear: bool = False
@@ -171,6 +173,15 @@ class Sample:
         """What is not penalised at some rows: nothing, the constant, or the constant and what has a slope."""
         ones = np.ones((len(covariates), int(self.intercept)))
         return np.hstack([ones, covariates[:, self.slopes]]) if self.linear else ones
+
+    @cached_property
+    def decisive(self) -> Array:
+        """Which rows (m,) alone decide one of the slopes that may be free: the only row of a level, say.
+
+        Once such a row is left out nothing tells of its slope, so that with a linear part no prediction is left of it.
+        """
+        free = self.with_linear() if self.slopes.any() and not self.linear else self
+        return cast(Array, (free.fixed**2).sum(axis=1) >= (1 - 2 * LEAST_LEFT) * self.replicates)
 
     @cached_property
     def free_responses(self) -> Array:

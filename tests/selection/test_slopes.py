@@ -1,6 +1,8 @@
 """Slopes that earn their place: picked as slow code picks them, and followed outside the data."""
 
 import math
+import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,7 +11,8 @@ import pytest
 import stopwise as sw
 from stopwise.problem import make_problem
 from stopwise.sample import look_at_features, make_sample
-from stopwise.selection.learning import chosen_slopes
+from stopwise.selection.candidates import judge
+from stopwise.selection.learning import chosen_slopes, part_at
 
 GROUPS = ((2, 3, 4), (6, 7))
 
@@ -147,3 +150,58 @@ def test_where_a_line_suffices_every_candidate_is_listed_once():
     chosen = sw.KernelRidgeRegressor().fit(X, X @ [1.0, -2.0, 0.5] + 0.3 * rng.normal(size=150))
     listed = [str({name: value for name, value in row.items() if name != "chosen"}) for row in chosen.selection_]
     assert len(listed) == len(set(listed)) > 10
+
+
+def levels(n=120, lonely=(5,), seed=0):
+    """A line, two more levels of a category, and one more that these rows alone have."""
+    rng = np.random.default_rng(seed)
+    level = rng.integers(3, size=n)
+    level[list(lonely)] = 3 + np.arange(len(lonely))
+    X = np.column_stack([rng.normal(size=(n, 2)), np.eye(3 + len(lonely))[level]])
+    return X, X[:, 0] - X[:, 3] + 0.1 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_decisive_rows_are_those_without_which_a_slope_is_lost(weighted):
+    X, y = levels(lonely=(5, 17))
+    sample = sample_of(X, y[:, None], np.random.default_rng(1).uniform(0.5, 2, 120) if weighted else None)
+    design = np.column_stack([np.ones(120), sample.covariates])
+    rank = np.linalg.matrix_rank(design)
+    lost = [np.linalg.matrix_rank(np.delete(design, i, axis=0)) < rank for i in range(120)]
+    assert sum(lost) == 2
+    np.testing.assert_array_equal(sample.decisive, lost)
+    np.testing.assert_array_equal(sample.with_linear().decisive, lost)
+    assert not replace(sample, slopes=np.zeros(7, dtype=bool)).decisive.any()
+    assert not sample_of(np.vstack([X, X[[5, 17]]]), np.append(y, [0.0, 1.0])[:, None]).decisive.any()  # two rows each
+
+
+def test_rows_that_alone_decide_a_slope_count_for_no_candidate_and_the_others_are_left_out_as_ever():
+    X, y = levels(60)
+    sample = sample_of(X, y[:, None])
+    at = int(np.flatnonzero(sample.decisive)[0])
+    part = part_at(sw.kernels.Matern(), np.full(6, 3.0))
+    for rows in (sample, sample.with_linear()):
+        ridge = judge(rows, part)
+        assert np.isfinite(ridge.score)
+        assert ridge.errors[at] == 0
+        gram = ridge.ratios[ridge.best[0]] / 60 * part.gram(sample)
+        for i in np.delete(np.arange(60), at)[:8]:
+            kept = np.arange(60) != i
+            inverse = np.linalg.inv(gram[np.ix_(kept, kept)] + np.eye(59))
+            design = rows.design(sample.covariates)
+            b = np.linalg.pinv(design[kept].T @ inverse @ design[kept]) @ design[kept].T @ inverse @ sample.means[kept]
+            predicted = design[i] @ b + gram[i, kept] @ inverse @ (sample.means[kept] - design[kept] @ b)
+            assert ridge.errors[i, 0] == pytest.approx((sample.means[i] - predicted)[0] ** 2, rel=1e-6)
+
+
+def test_a_level_that_one_row_alone_has_does_not_keep_the_others_from_their_line():
+    X, y = levels()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = sw.KernelRidgeRegressor().fit(X, y)
+    assert model.selection_.chosen["linear"]
+    assert all(np.isfinite(row["score"]) and np.isfinite(row["excess_error"]) for row in model.selection_)
+    others = np.arange(120) != 5
+    without = sw.KernelRidgeRegressor().fit(X[others], y[others])
+    assert without.selection_.chosen["linear"]
+    np.testing.assert_allclose(model.predict(X[others]), without.predict(X[others]), atol=0.02)

@@ -1,4 +1,4 @@
-"""Rows outside the sample judge candidates by their errors, and by how surprising they are."""
+"""Rows left out, and rows outside the sample, speak against candidates: by errors, and by how surprising they are."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ import pytest
 import stopwise as sw
 from stopwise.problem import make_problem
 from stopwise.sample import look_at_features, make_sample
-from stopwise.selection.candidates import judge, not_refuted, unseen_losses
+from stopwise.selection.candidates import best_first, best_unbeaten, judge, not_refuted, unseen_losses
 from stopwise.selection.learning import part_at
 
 
@@ -96,3 +96,23 @@ def test_close_pairs_tell_a_rough_truth_from_noise_where_errors_do_not(seed):
     worse = unseen_losses(smooth, rows)[0] - unseen_losses(rough, rows)[0]
     assert abs(worse.mean()) < worse.std() / np.sqrt(worse.size)
     assert not_refuted([smooth, rough], rows) == [rough]
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3, 5])
+def test_the_evidence_of_rows_without_noise_does_not_outvote_the_errors_of_rows_with_much(seed):
+    rng = np.random.default_rng(seed)
+    X, idle = rng.normal(size=(200, 2)), rng.random(200) < 0.6
+    X[idle] *= 0.05
+    sample = rows_of(X, np.where(idle, 0.0, X.sum(axis=1) + 0.5 * rng.normal(size=200)))
+    kernels = sw.kernels.Gaussian(), sw.kernels.Matern(), sw.kernels.Laplace()
+    tried = [judge(sample, part_at(kernel, np.full(2, scale))) for kernel in kernels for scale in (0.25, 1, 4, 16)]
+    least = min(tried, key=lambda c: c.errors.sum())
+    fair = []
+    for each in tried:
+        gaps = [a - b for a, b in zip(each.errors[:, 0], least.errors[:, 0], strict=True)]
+        if sum(gaps) / 200 <= np.sqrt(np.var(gaps) / 200):
+            fair.append(each)
+    found = best_unbeaten(tried)
+    assert found is min(fair, key=lambda c: c.score)
+    assert found.score > best_first(tried)[0].score
+    assert found.errors.sum() < 0.55 * best_first(tried)[0].errors.sum()

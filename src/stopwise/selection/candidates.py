@@ -4,8 +4,9 @@ On distinct rows with weights w, D = diag(sqrt w), n = sum w, the model is y ~ N
 The fixed part F b (an intercept, or an intercept and a linear part) is projected out of both sides: its directions
 cost degrees of freedom and no penalty. Replicates add their own spread to s^2 and nothing to the determinant, so the
 evidence is that of the table with every row written out. One replicate (a row of responses) is left out at a time,
-with all its copies. The score is the evidence plus the log of the left-out error; the error's rows are kept, so that
-the difference of two candidates has a standard error.
+with all its copies; a row that alone decides a slope, which no linear part predicts then, counts for no candidate. The
+score is the evidence plus the log of the left-out error; the error's rows are kept, so that the difference of two
+candidates has a standard error.
 
 Rows outside the sample may speak against a candidate. It is a Gaussian process on the sample: in units of the noise
 variance, ridge at the ratio nu has prior covariance (nu / n) k less what is free, and predicts an unseen row of weight
@@ -17,7 +18,7 @@ and a rough one with little predict alike but for rows that lie close together.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import add
@@ -31,7 +32,7 @@ from stopwise.engine.operators.centring import projected
 from stopwise.engine.solves.search_start import SearchStart, start_from
 from stopwise.kernels import Kernel
 from stopwise.kernels.gradients import Values
-from stopwise.sample import Features, Sample
+from stopwise.sample import LEAST_LEFT, Features, Sample
 from stopwise.selection.learning import Part, deviance
 
 MAX_RATIO = 1e9
@@ -43,7 +44,6 @@ BARELY = 4.0
 """Scores, times the number of values, that differ by less tell nothing: a score is two log likelihoods, each times -2,
 and twice the log of a Bayes factor up to 2 is "not worth more than a bare mention" (Kass & Raftery 1995)."""
 _CURVE_POINTS = 56
-_LEAST_LEFT = 1e-9
 _LEAST_RATIO = 1e-3
 
 
@@ -121,12 +121,23 @@ class Candidate:
         return max(float(self.ratios[int(np.median(self.likeliest))] / self.sample.n_samples), _LEAST_RATIO)
 
     @property
+    def level(self) -> Array:
+        """The noise variance of each response at its likeliest ratio, in units of its variance."""
+        squares = (self.shrinkage[:, self.likeliest] * self.coordinates**2).sum(axis=0)
+        return cast(Array, (squares + self.sample.spread_within) / self.sample.n_free)
+
+    @property
+    def signal(self) -> float:
+        """The variance of the process that the kernel is the covariance of, at the likeliest ratio (a mean)."""
+        return float((self.level * self.ratios[self.likeliest]).mean() / self.sample.n_samples)
+
+    @property
     def starts(self) -> tuple[SearchStart, ...] | None:
         """For each response where a search for its stop on all rows starts.
 
-        None where the largest ratio is the best, since a stop may be far beyond, and where rows have no error.
+        None where the largest ratio is the best, since a stop may be far beyond.
         """
-        if np.any(self.best == self.ratios.size - 1) or not np.isfinite(self.errors).all():
+        if np.any(self.best == self.ratios.size - 1):
             return None
         n, errors = self.sample.n_samples, self.left_out[:, ::-1]
         places = np.log(n / self.ratios[::-1])
@@ -176,11 +187,12 @@ def judge(sample: Sample, *parts: Part) -> Candidate:
     coordinates = library.host(vectors.T @ library.take(sample.free_responses))
     leverage = 1 - library.host((vectors**2) @ library.take(shrinkage)) + (sample.fixed**2).sum(axis=1)[:, None]
     left = 1 - leverage / sample.replicates[:, None]
-    inverse = (1 / np.maximum(left, _LEAST_LEFT)) ** 2
+    inverse = (1 / np.maximum(left, LEAST_LEFT)) ** 2
     errors = np.empty((*shrinkage.shape, coordinates.shape[1]))
     for j in range(coordinates.shape[1]):
         residual = library.host(vectors @ library.take(coordinates[:, j : j + 1] * shrinkage))
-        errors[:, :, j] = np.where(left > _LEAST_LEFT, (residual**2 + sample.within[:, j : j + 1]) * inverse, np.inf)
+        errors[:, :, j] = np.where(left > LEAST_LEFT, (residual**2 + sample.within[:, j : j + 1]) * inverse, np.inf)
+    errors[sample.decisive] = 0.0
     return Candidate(parts, sample, vectors, coordinates, ratios, shrinkage, errors)
 
 
@@ -217,17 +229,16 @@ def unseen_losses(candidate: Candidate, rows: Sample) -> tuple[Array, Array]:
 
     errors = (residuals(candidate.best)[0] ** 2).mean(axis=1)
     residual, shrinkage, share = residuals(candidate.likeliest)
-    level = ((shrinkage * candidate.coordinates**2).sum(axis=0) + sample.spread_within) / sample.n_free
     left = np.maximum(prior[:, None] - images**2 @ (share * shrinkage), 0.0)
     own = 1 / rows.weights[unseen] + (columns**2).sum(axis=1)
-    variance = np.maximum(level, 1e-300) * (share * left + own[:, None])
+    variance = np.maximum(candidate.level, 1e-300) * (share * left + own[:, None])
     return cast(Array, errors), cast(Array, (np.log(variance) + residual**2 / variance).mean(axis=1))
 
 
 def not_refuted(finalists: list[Candidate], rows: Sample) -> list[Candidate]:
     """Those that rows outside the sample do not speak against, the best score first.
 
-    No other predicts these rows better by a standard error, and of those left no other has them less surprising by one.
+    Their errors on these rows are not above the least by a standard error, nor of those left how surprised they are.
     Where such rows are fewer than the sample, they may refute length scales per feature alone, which are most easily
     learned wrong, and by the best with one length scale.
     """
@@ -240,10 +251,22 @@ def not_refuted(finalists: list[Candidate], rows: Sample) -> list[Candidate]:
         one = [c for c in ranked if not c.per_feature]
         refuted = ranked[0].per_feature and one and worse(losses[ranked[0]][0], losses[one[0]][0])
         return one if refuted else ranked
-    for kind in (0, 1):
-        least = min((losses[c][kind] for c in ranked), key=lambda loss: float(loss.mean()))
-        ranked = [c for c in ranked if not worse(losses[c][kind], least)]
-    return ranked
+    return _unbeaten(_unbeaten(ranked, lambda c: losses[c][0]), lambda c: losses[c][1])
+
+
+def best_unbeaten(candidates: Sequence[Candidate]) -> Candidate:
+    """The best score of those whose left-out error is not above the least by more than a standard error.
+
+    Of a table in which most rows have no noise, being all zeros, say, and a few have much, the evidence tells of most
+    rows and the error of the few: it may then favour what predicts these worst.
+    """
+    return _unbeaten(best_first(candidates), lambda c: cast(Array, c.errors.mean(axis=1)))[0]
+
+
+def _unbeaten(candidates: list[Candidate], loss: Callable[[Candidate], Array]) -> list[Candidate]:
+    """Those whose loss is not above the least by more than a standard error, in the same order."""
+    least = min((loss(c) for c in candidates), key=lambda each: float(each.mean()))
+    return [c for c in candidates if not worse(loss(c), least)]
 
 
 def worse(loss: Array, than: Array) -> bool:

@@ -3,8 +3,9 @@
 One list of candidates: each kernel with one length scale for all features and with one per feature; each of these as
 it is, with a linear part left unpenalised, and with skewed features drawn in. They are learned on a few hundred
 distinct rows and ranked by one score; the best are learned further on more rows, and none of them may do worse than
-another on rows that took no part, in its errors or in the likelihood of these rows. The sum of the best few, each with
-the share that the evidence gives it, is one more candidate; in a small sample all share, by their posterior odds.
+another on rows that took no part, in its errors or in the likelihood of these rows, nor on rows left out. The sum of
+the best few, each with the share that the evidence gives it, is one more candidate; in a small sample all share, by
+their posterior odds.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from stopwise.kernels.gradients import median_distance
 from stopwise.kernels.separable import Separable
 from stopwise.kernels.stationary import Stationary
 from stopwise.sample import Sample
-from stopwise.selection.candidates import LEAST_ROWS, Candidate, best_first, judge, not_refuted, worse
+from stopwise.selection.candidates import LEAST_ROWS, Candidate, best_first, best_unbeaten, judge, not_refuted, worse
 from stopwise.selection.learning import Part, chosen_slopes, learn, learn_shares, part_at
 
 MANY_ROWS = 100_000
@@ -110,12 +111,12 @@ class Search:
 
     def best(self, rows: Sample) -> tuple[Candidate, list[Candidate]]:
         """The best on rows of which the first are the sample, and everything tried."""
-        rows = replace(rows, library=self.library)
+        rows = replace(rows, library=self.library, slopes=np.zeros_like(rows.slopes))
         if rows.n_rows < LEAST_ROWS or not rows.means.shape[1]:
             best = judge(rows, _typical(rows, self.kernels[:2][-1]))
             return best, [best]
         sample = rows.first(self.budget.judged_rows)
-        if self.linear:
+        if self.linear and sample.intercept and sample.n_rows >= SMALL_ROWS:
             sample = replace(sample, slopes=chosen_slopes(sample, sample.n_rows // ROWS_PER_SLOPE))
         tried = self._listed(sample.first(self.budget.rows))
         finalists = self._finalists(tried, sample)
@@ -123,7 +124,7 @@ class Search:
             return _by_odds(finalists), tried
         trusted = finalists if self.relevance is True else not_refuted(finalists, rows)
         every = [*tried, *(c for c in finalists if c not in tried)]
-        if self._may_be_linear(sample) and sample.n_rows >= ROWS_PER_SLOPE * sample.n_groups:
+        if sample.slopes.any() and sample.n_rows >= ROWS_PER_SLOPE * sample.n_groups:
             line = judge(sample.with_linear())
             # Half of the prior odds: of as many kernels the best is flattered. A score is two likelihoods.
             kernels = sum(not c.sample.warped for c in tried)
@@ -135,11 +136,6 @@ class Search:
                 return judge(line.sample, _typical(line.sample, self.kernels[0])), every
         return self._best_or_sum(trusted), every  # what unseen rows speak against has no share either
 
-    def _may_be_linear(self, sample: Sample) -> bool:
-        slopes = int(sample.slopes.sum())
-        enough = sample.n_rows >= max(ROWS_PER_SLOPE * slopes, SMALL_ROWS)
-        return self.linear and sample.intercept and slopes > 0 and enough
-
     def _listed(self, sample: Sample) -> list[Candidate]:
         """Every candidate, its length scales learned on the sample: from rough kernels to smooth ones.
 
@@ -147,6 +143,8 @@ class Search:
         the third kernel on features are taken as they are, or drawn in, alone where rows left out speak against the
         other.
         """
+        if sample.n_rows < ROWS_PER_SLOPE * sample.slopes.sum():
+            sample = replace(sample, slopes=np.zeros_like(sample.slopes))
         views = [sample] if sample.warp is None else [sample, sample.with_warp()]
         rougher: dict[bool, list[Part]] = {False: [], True: []}
         found: list[Candidate] = []
@@ -159,7 +157,7 @@ class Search:
                 start = _first_scale(view.first(min(300, self.budget.rows // 2)), kernel)
                 one, *each = self._learned(view, start, rougher[view.warped])
                 rougher[view.warped] = each or rougher[view.warped]
-                free = [view.with_linear()] if self._may_be_linear(view) and not view.warped else []
+                free = [view.with_linear()] if view.slopes.any() and not view.warped else []
                 listed += [judge(rows, part) for part in (one, *each) for rows in (view, *free)]
             found = listed + found
             if len(views) > 1 and at > 0:
@@ -213,13 +211,12 @@ class Search:
 
     def _best_or_sum(self, candidates: Sequence[Candidate]) -> Candidate:
         """The best, or where its score is lower a sum of the best few of its kind, each with its share by evidence."""
-        ranked = best_first(candidates)
-        best, sample = ranked[0], ranked[0].sample
+        best, ranked = best_unbeaten(candidates), best_first(candidates)
         alike = [c for c in ranked if c.kind == best.kind]
-        some = list(dict.fromkeys([*alike[:3], *_first_of_each(alike, lambda c: c.per_feature)]))
-        if len(some) == 1 or sample.n_distinct > self.budget.summed_rows:
+        some = list(dict.fromkeys([best, *alike[:3], *_first_of_each(alike, lambda c: c.per_feature)]))
+        if len(some) == 1 or best.sample.n_distinct > self.budget.summed_rows:
             return best
-        return best_first([best, _sum(some, learn_shares(sample, [c.first for c in some], best.row_ratio))])[0]
+        return best_unbeaten([best, _sum(some, learn_shares(best.sample, [c.first for c in some], best.row_ratio))])
 
 
 def _typical(sample: Sample, kernel: Stationary) -> Part:
@@ -229,7 +226,7 @@ def _typical(sample: Sample, kernel: Stationary) -> Part:
 
 def _first_scale(sample: Sample, kernel: Stationary) -> Part:
     """A start from the grid, on the processor: few rows."""
-    d, sample = sample.covariates.shape[1], replace(sample, library=HOST)
+    d, sample = sample.covariates.shape[1], replace(sample, library=HOST, slopes=np.zeros_like(sample.slopes))
     # A sum of d absolute differences is about sqrt(d) times the distance.
     unit = _typical(sample, kernel).scales * (math.sqrt(d) if isinstance(kernel, Separable) else 1.0)
     low, high = _FINE_GRID if d <= _FEW_FEATURES else _GRID
@@ -241,15 +238,17 @@ def _first_scale(sample: Sample, kernel: Stationary) -> Part:
 
 
 def _by_odds(finalists: Sequence[Candidate]) -> Candidate:
-    """For a small sample: all kernels of a kind, each with its posterior share by the evidence; the best of these sums.
+    """For a small sample: all kernels of a kind, each with its posterior odds by the evidence; the best of these sums.
 
-    The left-out errors of so few rows tell more of these rows than of kernels, and shares learned from them too.
+    The left-out errors of so few rows tell more of these rows than of kernels, and shares learned from them too. A
+    process that has one of these kernels, by such odds, has the sum of the odds times variance times kernel as its
+    covariance.
     """
     sums = []
     for kind in dict.fromkeys(c.kind for c in finalists):
         some = [c for c in finalists if c.kind == kind]
-        evidence = np.array([c.evidence.mean() for c in some])
-        sums.append(_sum(some, np.exp(-0.5 * some[0].sample.n_samples * (evidence - evidence.min()))))
+        evidence, signal = np.array([(c.evidence.mean(), c.signal) for c in some]).T
+        sums.append(_sum(some, np.exp(-0.5 * some[0].sample.n_samples * (evidence - evidence.min())) * signal))
     return best_first(sums)[0]
 
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from stopwise._support.html_table import html_table, text_table
 from stopwise.problem import Problem
 from stopwise.sample import Features
@@ -110,10 +108,7 @@ def _row(candidate: Candidate, best: Candidate, features: Features, unit: float)
     if sample.n_rows == best.sample.n_rows:
         mean = max(float(best.errors.mean()), 1e-300)
         gap = (candidate.errors - best.errors).mean(axis=1) / mean
-        # A row that alone decides a slope of the linear part has no prediction when left out: its error is infinite.
-        known = bool(np.isfinite(gap).all())
-        excess = float(gap.mean()) if known else math.inf
-        excess_error = float(gap.std()) / math.sqrt(gap.size) if known else math.inf
+        excess, excess_error = float(gap.mean()), float(gap.std()) / math.sqrt(gap.size)
     spread = features.spread * sample.spread_of_places
     return {
         "kernel": candidate.name,
