@@ -47,6 +47,9 @@ class Machine:
     processor a factor of 20,000 rows takes a minute, and only products are left."""
     every_row: int
     """Up to here a factor leaves out every row, which doubles its cost (on a GPU: six times); beyond, a fold."""
+    alone_rows: int
+    """Up to here products leave rows out alone, a column for each; beyond, a fold together. At 2,000 rows, one thread:
+    6 to 15 s where folds take 2 to 5, and 50 s where their solves come to no end."""
     rank: int
     """Columns of a preconditioner: as many multiplications as a handful of products with a block of sixteen."""
     solve: float
@@ -81,6 +84,7 @@ HOST = Machine(
     low_rank=2e-11,
     products=100,
     every_row=15_000,
+    alone_rows=3_000,
     rank=1_500,
     solve=30.0,
     middle_rows=4_000,
@@ -97,6 +101,7 @@ DEVICE = Machine(
     low_rank=6e-14,
     products=300,
     every_row=30_000,
+    alone_rows=3_000,
     rank=5_000,
     solve=10.0,
     middle_rows=16_000,
