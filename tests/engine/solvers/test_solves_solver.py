@@ -19,7 +19,7 @@ from stopwise.engine.solvers import (
 )
 from stopwise.engine.solvers.krylov_solver import UnsettledWarning
 from stopwise.engine.solves import anchor, preconditioned
-from stopwise.engine.solves.costs import DEVICE, HOST
+from stopwise.engine.solves.costs import DEVICE, HOST, READINGS, anchored, far_off
 from stopwise.engine.solves.penalty_search import PenaltySearch
 from stopwise.engine.solves.products.fold_system import FoldSystem, fold_rows
 from stopwise.engine.solves.products.product_system import RawGram
@@ -386,6 +386,24 @@ def test_a_stop_that_unfinished_solves_leave_open_says_so(monkeypatch):
     with pytest.warns(UnsettledWarning, match="solves at such small penalties come to no end"):
         model = sw.KernelRidgeRegressor(kernel, solver="preconditioned").fit(x, y)
     assert not model.stop_.certainty.settled
+
+
+def test_what_a_fit_may_take_is_told_before_it_begins(capfd):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(2_600, 2))
+    y = np.sin(5 * x[:, 0]) + 0.1 * rng.normal(size=2_600)
+    assert sw.KernelRidgeRegressor(Laplace(1.0), verbose=1).fit(x, y).solver_ == "preconditioned"
+    told = capfd.readouterr().err
+    assert f"about {anchored(2_600, HOST):.2g} s, {far_off(2_600, HOST):.2g} s where some rows say little" in told
+
+
+def test_long_tails_take_no_more_factors_than_are_counted():
+    """Few rows have most of the error, so that a sample says little of the stop."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2_000, 3))
+    y = np.exp(1.2 * x[:, 0] + np.sin(x[:, 1]) + 0.1 * rng.normal(size=2_000))
+    model = sw.KernelRidgeRegressor(Gaussian(1.5), solver="preconditioned").fit(x, y)
+    assert 3 < model.stop_.certainty.products <= READINGS
 
 
 def test_a_stop_at_the_end_of_the_range_loses_nothing_between_readings():
