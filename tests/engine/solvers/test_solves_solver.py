@@ -18,9 +18,11 @@ from stopwise.engine.solvers import (
     solves_solver,
 )
 from stopwise.engine.solvers.krylov_solver import UnsettledWarning
-from stopwise.engine.solves import anchor, preconditioned, systems
-from stopwise.engine.solves.costs import HOST
+from stopwise.engine.solves import anchor, preconditioned
+from stopwise.engine.solves.costs import DEVICE, HOST, READINGS, anchored, far_off
 from stopwise.engine.solves.penalty_search import PenaltySearch
+from stopwise.engine.solves.products.fold_system import FoldSystem, fold_rows
+from stopwise.engine.solves.products.product_system import RawGram
 from stopwise.filters import CutOff, GradientFlow, Ridge
 from stopwise.kernels import Gaussian, Laplace, Matern
 
@@ -28,6 +30,7 @@ if has_torch():
     import torch  # noqa: F401  (imported before tests, since its import draws random numbers)
 
 KERNELS = [Gaussian(0.7), Laplace(1.0), Matern(0.8, smoothness=1.5)]
+IN_FOLDS = replace(HOST, alone_rows=0)
 
 
 def random_problem(seed, n=400):
@@ -55,19 +58,24 @@ def on_device(monkeypatch):
     monkeypatch.setattr(gpu_solver, "DEVICE", "cpu")
 
 
-@pytest.fixture(params=["factor", "preconditioned", "products alone"])
+ALONE = ["factor", "preconditioned", "products alone"]
+
+
+@pytest.fixture(params=[*ALONE, "in folds"])
 def solver(request, monkeypatch):
-    """Both solvers, and `preconditioned` where there is no room for a matrix."""
-    if request.param == "products alone":
-        monkeypatch.setattr(solve_places, "HELD_SHARE", 0.0)
-        return "preconditioned"
-    return request.param
+    """Both solvers, and `preconditioned` where there is no room for a matrix: by unit vectors, and in folds."""
+    if request.param in ("factor", "preconditioned"):
+        return request.param
+    monkeypatch.setattr(solve_places, "HELD_SHARE", 0.0)
+    if request.param == "in folds":
+        monkeypatch.setattr(solve_places.HostPlace, "machine", IN_FOLDS)
+    return "preconditioned"
 
 
 @pytest.fixture
 def in_folds(solver):
-    """Whether rows are left out a fold at a time: a sample, where the others leave each row out alone."""
-    return solver == "preconditioned" and solve_places.HELD_SHARE == 0
+    """Whether rows are left out a fold at a time, where the others leave each row out alone."""
+    return solve_places.HostPlace.machine is IN_FOLDS
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
@@ -118,7 +126,8 @@ def test_the_default_rule_stops_as_well_as_with_all_eigenpairs(solver, in_folds)
 @pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")
 def test_a_start_that_a_sample_gave_leads_to_the_same_stop(solver, in_folds, monkeypatch):
     monkeypatch.setattr(solves_solver, "START_ROWS", 100)
-    monkeypatch.setattr(solve_places.HostPlace, "machine", replace(HOST, middle_rows=200))
+    machine = replace(solve_places.HostPlace.machine, middle_rows=200)
+    monkeypatch.setattr(solve_places.HostPlace, "machine", machine)
     assert np.all(losses(solver, range(2 if in_folds else 6), 450)[:, 0] <= (0.02 if in_folds else 0.002))
 
 
@@ -130,15 +139,20 @@ def test_of_two_minima_along_the_penalty_the_better_one_is_found(solver, monkeyp
     assert np.all(losses(solver, [57, 198], 500)[:, 0] <= 0.002)
 
 
-WHERE = ["host", pytest.param("device", marks=pytest.mark.torch)]
+TORCH = pytest.mark.torch
 
 
-@pytest.fixture(params=WHERE)
+@pytest.fixture(
+    params=["host", "host, folds", pytest.param("device", marks=TORCH), pytest.param("device, folds", marks=TORCH)]
+)
 def by_products(request, monkeypatch):
-    """`preconditioned` by products alone, on the host or by the device's code on torch's CPU."""
+    """`preconditioned` by products alone, on the host or by the device's code on torch's CPU; alone and in folds."""
     monkeypatch.setattr(solve_places, "HELD_SHARE", 0.0)
-    if request.param == "device":
+    if request.param.startswith("device"):
         request.getfixturevalue("on_device")
+    if request.param.endswith("folds"):
+        monkeypatch.setattr(solve_places.HostPlace, "machine", IN_FOLDS)
+        monkeypatch.setattr(solve_places.DevicePlace, "machine", replace(DEVICE, alone_rows=0))
 
 
 @pytest.mark.usefixtures("by_products")
@@ -152,6 +166,7 @@ def test_the_smallest_penalties_are_read_as_finely_as_others():
 
 @pytest.mark.deep
 @pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")
+@pytest.mark.parametrize("solver", ALONE, indirect=True)
 def test_the_default_rule_stops_as_well_on_sixty_problems_of_two_thousand_rows(solver):
     lost = losses(solver, range(60), 2_000)
     assert np.all(lost[:, 0] <= (0.002 if solver == "factor" else 0.01))
@@ -161,12 +176,10 @@ def test_the_default_rule_stops_as_well_on_sixty_problems_of_two_thousand_rows(s
 @pytest.mark.torch
 @pytest.mark.usefixtures("on_device")
 @pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")
-def test_what_a_device_calls_settled_stops_as_well_on_sixty_problems_of_two_thousand_rows():
-    """Problem 6 is not settled: a twentieth of its rows left out together hides what the last steps gain."""
+def test_a_device_stops_as_well_on_sixty_problems_of_two_thousand_rows():
     lost = losses("preconditioned", range(60), 2_000)
-    settled = lost[:, 2] == 1
-    assert np.all(lost[settled, 0] <= 0.01)
-    assert settled.sum() >= 54
+    assert np.all(lost[:, 0] <= 0.01)
+    assert np.all(lost[:, 2] == 1)
 
 
 @pytest.mark.deep
@@ -177,9 +190,13 @@ def test_a_krylov_space_stops_as_well_on_sixty_problems_of_two_thousand_rows():
 
 @pytest.mark.deep
 @pytest.mark.filterwarnings("ignore::stopwise.exceptions.StopwiseWarning")
-def test_regret_is_exceeded_in_one_problem_of_a_hundred_at_most(solver):
+def test_regret_is_exceeded_in_one_problem_of_a_hundred_at_most_and_ten_times_the_loss_at_the_median(solver, in_folds):
+    """Folds allow for what leaving rows out together changes, which is mostly less: there it was 18 times the loss."""
     lost = losses(solver, range(200), 500)
     assert np.mean(lost[:, 0] > lost[:, 1]) <= 0.01
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(lost[:, 0] == 0, np.inf, lost[:, 1] / np.abs(lost[:, 0]))
+    assert np.median(ratio) <= (20 if in_folds else 10)
 
 
 @pytest.mark.deep
@@ -340,11 +357,11 @@ def test_flow_and_descent_agree_late_on_the_clock():
 def test_more_rows_are_left_out_only_where_they_could_settle_the_stop(monkeypatch):
     x, _, _ = random_problem(3, 600)
     calls = []
-    grow = systems.FoldSystem.grow
-    monkeypatch.setattr(systems.FoldSystem, "grow", lambda system: calls.append(system) or grow(system))
+    grow = FoldSystem.grow
+    monkeypatch.setattr(FoldSystem, "grow", lambda system: calls.append(system) or grow(system))
     monkeypatch.setattr(solve_places, "HELD_SHARE", 0.0)  # of the memory: no matrix is held
     # No small penalty is affordable: a solve may take a microsecond.
-    monkeypatch.setattr(solve_places.HostPlace, "machine", replace(HOST, solve=1e-6))
+    monkeypatch.setattr(solve_places.HostPlace, "machine", replace(IN_FOLDS, solve=1e-6))
     with pytest.warns(UnsettledWarning):
         sw.KernelRidgeRegressor(Laplace(1.0), solver="preconditioned").fit(x, np.sin(9 * x[:, 0]))
     assert not calls
@@ -371,6 +388,24 @@ def test_a_stop_that_unfinished_solves_leave_open_says_so(monkeypatch):
     assert not model.stop_.certainty.settled
 
 
+def test_what_a_fit_may_take_is_told_before_it_begins(capfd):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(2_600, 2))
+    y = np.sin(5 * x[:, 0]) + 0.1 * rng.normal(size=2_600)
+    assert sw.KernelRidgeRegressor(Laplace(1.0), verbose=1).fit(x, y).solver_ == "preconditioned"
+    told = capfd.readouterr().err
+    assert f"about {anchored(2_600, HOST):.2g} s, {far_off(2_600, HOST):.2g} s where some rows say little" in told
+
+
+def test_long_tails_take_no_more_factors_than_are_counted():
+    """Few rows have most of the error, so that a sample says little of the stop."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2_000, 3))
+    y = np.exp(1.2 * x[:, 0] + np.sin(x[:, 1]) + 0.1 * rng.normal(size=2_000))
+    model = sw.KernelRidgeRegressor(Gaussian(1.5), solver="preconditioned").fit(x, y)
+    assert 3 < model.stop_.certainty.products <= READINGS
+
+
 def test_a_stop_at_the_end_of_the_range_loses_nothing_between_readings():
     search = PenaltySearch(lambda penalty: np.array([penalty]), weight=1.0, total=1.0, smallest=1e-6, largest=1.0)
     found = search.run((1e-5,))
@@ -382,10 +417,10 @@ def test_penalties_that_rounding_drowns_are_not_read():
     matrix = Laplace(1.0)(rng.uniform(size=(120, 2)))
 
     def system(error):
-        gram = systems.RawGram(lambda b: matrix @ b, lambda at: matrix[:, at], np.ones(120), error=lambda: error)
+        gram = RawGram(lambda b: matrix @ b, lambda at: matrix[:, at], np.ones(120), error=lambda: error)
         targets = rng.normal(size=(120, 1))
         settings = {"intercept": True, "rank": 60, "seed": 0, "single": True, "products": 100.0}
-        return systems.FoldSystem(gram, targets, np.ones(120), **settings)
+        return FoldSystem(gram, targets, np.ones(120), **settings)
 
     assert system(0.5).affordable == pytest.approx(2.0)
     assert system(1e-12).affordable < 1e-3
@@ -399,11 +434,11 @@ def test_rows_left_out_are_predicted_as_finely_as_their_weights_ask_for():
     rough = 1e-6 * rng.normal(size=(120, 120))
 
     def left_out(**options):
-        gram = systems.RawGram(lambda b: matrix @ b, lambda at: matrix[:, at], np.ones(120), **options)
+        gram = RawGram(lambda b: matrix @ b, lambda at: matrix[:, at], np.ones(120), **options)
         if options:
             gram = replace(gram, product=lambda b: (matrix + rough) @ b, careful=lambda b: matrix @ b)
         settings = {"intercept": True, "rank": 60, "seed": 0, "single": bool(options), "products": 1000.0}
-        return systems.FoldSystem(gram, targets, np.ones(120), **settings).left_out(1e-7)
+        return FoldSystem(gram, targets, np.ones(120), **settings).left_out(1e-7)
 
     exact = left_out()
     assert np.abs(left_out(error=lambda: 1e-6 * np.sqrt(120)) - exact).max() < 0.01 * np.sqrt(np.mean(exact**2))
@@ -418,9 +453,9 @@ def test_rows_left_out_are_predicted_in_float64_where_all_others_are_not():
     rough = 1e-4 * rng.normal(size=(400, 400)) / 20
 
     def left_out(product, **options):
-        gram = systems.RawGram(product, lambda at: matrix[:, at], np.ones(400), error=lambda: 1e-4, **options)
+        gram = RawGram(product, lambda at: matrix[:, at], np.ones(400), error=lambda: 1e-4, **options)
         settings = {"intercept": True, "rank": 100, "seed": 0, "single": True, "products": 1000.0}
-        return systems.FoldSystem(gram, targets, np.ones(400), **settings).left_out(5e-4)
+        return FoldSystem(gram, targets, np.ones(400), **settings).left_out(5e-4)
 
     exact = left_out(lambda b: matrix @ b)
     plain = np.linalg.norm(left_out(lambda b: (matrix + rough) @ b) - exact)
@@ -433,7 +468,7 @@ def fold_system(matrix, targets, error=None, seed=0):
     n = len(targets)
     rough = np.random.default_rng(seed).normal(size=(n, n))
     rough = (rough + rough.T) * (0.0 if error is None else error / np.sqrt(2 * n))
-    gram = systems.RawGram(
+    gram = RawGram(
         lambda b: (matrix + rough) @ b,
         lambda at: matrix[:, at],
         np.ones(n),
@@ -442,7 +477,7 @@ def fold_system(matrix, targets, error=None, seed=0):
         error=lambda: error or 0.0,
     )
     settings = {"intercept": True, "rank": n // 4, "seed": 0, "single": error is not None, "products": 1000.0}
-    return systems.FoldSystem(gram, targets[:, None], np.ones(n), **settings)
+    return FoldSystem(gram, targets[:, None], np.ones(n), **settings)
 
 
 @pytest.mark.parametrize("error", [None, 1e-5])
@@ -456,7 +491,7 @@ def test_unfinished_solves_put_rows_left_out_off_by_about_what_they_say(seed, st
     system.grow()
     found, said = system.left_out(penalty)[:, 0], system.unsolved(penalty)[0]
     exact = []
-    for rows in systems.fold_rows(300, 0):
+    for rows in fold_rows(300, 0):
         others = np.setdiff1d(np.arange(300), rows)
         bordered = np.ones((len(others) + 1, len(others) + 1))
         bordered[:-1, :-1] = matrix[np.ix_(others, others)] + penalty * np.eye(len(others))

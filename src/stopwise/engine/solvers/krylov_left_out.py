@@ -25,8 +25,8 @@ from stopwise.engine.solvers.krylov_solver import UnsettledWarning, warn_of_regr
 from stopwise.engine.solvers.plan import Plan, Solution, Solver, penalty_range, with_left_out
 from stopwise.engine.solves.costs import LEAST_LEFT_OUT, fold_size
 from stopwise.engine.solves.penalty_search import FoundPenalty, PenaltySearch
+from stopwise.engine.solves.products.fold_system import fold_rows
 from stopwise.engine.solves.search_start import STRIDE
-from stopwise.engine.solves.systems import fold_rows
 from stopwise.filters import Ridge
 from stopwise.kernels import Precomputed
 from stopwise.problem import Problem

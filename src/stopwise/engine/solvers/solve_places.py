@@ -23,7 +23,10 @@ from stopwise.engine.solves.anchor import AnchorSystem
 from stopwise.engine.solves.costs import DEVICE, HOST, LEAST_LEFT_OUT, SINGLE_ROWS, Machine
 from stopwise.engine.solves.half_held import TILE, HalfHeld
 from stopwise.engine.solves.preconditioned import Product
-from stopwise.engine.solves.systems import FactorSystem, FoldSystem, RawGram
+from stopwise.engine.solves.products.fold_system import FoldSystem
+from stopwise.engine.solves.products.product_system import ProductSystem, RawGram
+from stopwise.engine.solves.products.unit_system import UnitSystem
+from stopwise.engine.solves.systems import FactorSystem
 from stopwise.kernels import Precomputed
 from stopwise.problem import Problem
 
@@ -67,7 +70,7 @@ class Place(ABC):
         """The held matrix."""
 
     @abstractmethod
-    def sampled(self, *, held: bool) -> FoldSystem | AnchorSystem:
+    def sampled(self, *, held: bool) -> ProductSystem | AnchorSystem:
         """Some rows left out: with a `held` matrix, or whichever way fits."""
 
     @property
@@ -88,18 +91,41 @@ class Place(ABC):
             None if problem.counts is None else take(problem.counts),
         )
 
+    @property
+    def _rank(self) -> int:
+        """Columns of a preconditioner."""
+        return min(self.machine.rank, max(self.problem.n_rows // 4, 1))
+
+    @property
+    def _alone(self) -> bool:
+        """Whether products leave rows out alone."""
+        return self.problem.n_rows <= self.machine.alone_rows
+
+    def _units(self, gram: RawGram, take: Take) -> UnitSystem:
+        """Rows left out alone."""
+        problem = self.problem
+        return UnitSystem(
+            gram,
+            take(problem.responses),
+            take(self._roots),
+            intercept=problem.intercept,
+            rank=self._rank,
+            seed=problem.seed,
+            counts=problem.counts,
+        )
+
     def _folds(self, gram: RawGram, take: Take, *, single: bool = False) -> FoldSystem:
         """Rows left out a fold at a time."""
-        problem, machine = self.problem, self.machine
+        problem = self.problem
         return FoldSystem(
             gram,
             take(problem.responses),
             take(self._roots),
             intercept=problem.intercept,
-            rank=min(machine.rank, max(problem.n_rows // 4, 1)),
+            rank=self._rank,
             seed=problem.seed,
             single=single,
-            products=machine.affordable_products(problem.n_rows),
+            products=self.machine.affordable_products(problem.n_rows),
         )
 
     def _no_room(self, needed: float, free: float) -> MemoryError:
@@ -152,7 +178,7 @@ class HostPlace(Place):
             raise self._no_room(needed, free)
         return self._factors(self._matrix, lambda block: self.operator.multiply(block), np.asarray)
 
-    def sampled(self, *, held: bool) -> FoldSystem | AnchorSystem:
+    def sampled(self, *, held: bool) -> ProductSystem | AnchorSystem:
         needed = half_held_bytes(self.problem.n_rows, single=is_single(self.problem, self.plan))
         free = memory.free_bytes()
         if needed < HELD_SHARE * free:
@@ -165,7 +191,7 @@ class HostPlace(Place):
             lambda rows: problem.gram(self.plan.kernel, None, rows),
             np.asarray(operator.gram_diagonal(), dtype=np.float64),
         )
-        return self._folds(gram, np.asarray)
+        return self._units(gram, np.asarray) if self._alone else self._folds(gram, np.asarray)
 
     def _anchored(self, free: float) -> AnchorSystem:
         problem, kernel = self.problem, self.plan.kernel
@@ -218,23 +244,30 @@ class DevicePlace(Place):
         """The Gram matrix on the device, to be overwritten."""
         return cast(Array, self.operator.gram())
 
+    def _product(self, operator: Cuda) -> Product:
+        """G times a block, in the operator's precision."""
+        return lambda block: operator.cross.product(as_tensor(block, self._device).contiguous()).double()
+
     def factors(self) -> FactorSystem:
         needed, free = 2 * 8.0 * self.problem.n_rows**2, free_bytes(self._device)
         if self._device.type == "cuda" and needed > free:
             raise self._no_room(needed, free)
         return self._factors(self._matrix, self.operator.on_device.multiply, self._take)
 
-    def sampled(self, *, held: bool) -> FoldSystem:
+    def sampled(self, *, held: bool) -> ProductSystem:
         problem, exact = self.problem, self.operator
+        if self._alone and not held:
+            gram = RawGram(self._product(exact), exact.columns, self._take(exact.gram_diagonal()))
+            return self._units(gram, self._take)
         single = self.plan.precision != "float64" and self.plan.tol > 0
         fast = self._operator("carried") if single else exact
         if not held:
             self.operator = fast  # an intercept as fine as the solves
         gram = RawGram(
-            lambda block: fast.cross.product(as_tensor(block, self._device).contiguous()).double(),
+            self._product(fast),
             exact.columns,
             self._take(exact.gram_diagonal()),
-            careful=lambda block: exact.cross.product(as_tensor(block, self._device).contiguous()),
+            careful=self._product(exact),
             careful_rows=exact.product_of_rows if single else None,
             error=lambda: rounding_error(fast, exact, problem.seed),
             held=self._matrix if held else None,

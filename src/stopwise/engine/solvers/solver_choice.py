@@ -27,7 +27,7 @@ from stopwise.engine.solvers.line_solver import LINE_ROWS, LineSolver, on_the_li
 from stopwise.engine.solvers.plan import Plan, Solver
 from stopwise.engine.solvers.solve_places import HELD_SHARE, DevicePlace, HostPlace, Place, half_held_bytes, is_single
 from stopwise.engine.solvers.solves_solver import SolvesSolver, search_starts
-from stopwise.engine.solves.costs import DEVICE, DEVICE_ROWS, HOST, engine_costs
+from stopwise.engine.solves.costs import DEVICE, DEVICE_ROWS, HOST, engine_costs, far_off
 from stopwise.engine.solves.shifted_descent import is_smooth
 from stopwise.kernels import Precomputed
 from stopwise.kernels.forms import has_form
@@ -139,9 +139,17 @@ def _cheapest(problem: Problem, plan: Plan) -> tuple[str, str] | None:
     fits = sorted((engine for engine in seconds if needed[engine] < 0.8 * free), key=seconds.__getitem__)
     if not fits or seconds[fits[0]] > machine.patience:
         return None
-    others = ", ".join(f"{engine} {seconds[engine]:.2g} s" for engine in fits[1:])
+    others = ", ".join(f"{engine} {_in_words(seconds[engine])}" for engine in fits[1:])
     where = "on the GPU" if device else "on the CPU"
-    return fits[0], f"{n} rows {where}: about {seconds[fits[0]]:.2g} s" + (f" ({others})" if others else "")
+    about = f"about {_in_words(seconds[fits[0]])}"
+    if has_room and fits[0] == "preconditioned":
+        about += f", {_in_words(far_off(n, machine))} where some rows say little of the stop"
+    return fits[0], f"{n} rows {where}: {about}" + (f" ({others})" if others else "")
+
+
+def _in_words(seconds: float) -> str:
+    """Two digits."""
+    return f"{float(f'{seconds:.2g}'):g} s"
 
 
 def _device_pays(problem: Problem, plan: Plan) -> bool:

@@ -24,7 +24,7 @@ from stopwise.engine.solves.factor import Factor, left_alone
 from stopwise.engine.solves.half_held import HalfHeld
 from stopwise.engine.solves.inverse_entries import InverseEntries
 from stopwise.engine.solves.resolvent_space import GrowingSpace
-from stopwise.engine.solves.systems import RidgeSystem
+from stopwise.engine.solves.systems import KNOWN, RidgeSystem
 
 _MOST_SOLVES = 40
 """Solves with the responses for one reading."""
@@ -32,9 +32,9 @@ FACTORS = 2.0
 """Points for the rows left out may take as long as so many factors: they serve several readings."""
 _POINT = 6.0
 """A factor takes as long as n / 6 m points of m rows: n^3 / 6 multiplications against 2 n^2 m, at half the speed."""
-_BRACKET, _BRACKET_OF_ALL = 2e-3, 1e-4
+_BRACKET = 2e-3
 """How far apart the two ends of a mean squared left-out error may be, relative to it, where some rows are left out
-(chance is larger than that) and where all are; the value between them is off by about an eighth of it."""
+(chance is larger than that), instead of `KNOWN`; the value between them is off by about an eighth of it."""
 EVERY_ROW = SINGLE_ROWS
 """Up to here every row is left out, with a factor at each penalty: a sample may miss the few rows that err most."""
 _HEAVY = 3
@@ -216,7 +216,7 @@ class AnchorSystem(RidgeSystem):
 
     @property
     def _widest(self) -> float:
-        return _BRACKET if self._groups[-1].start > 0 else _BRACKET_OF_ALL
+        return _BRACKET if self._groups[-1].start > 0 else KNOWN
 
     @property
     def _most_points(self) -> int:

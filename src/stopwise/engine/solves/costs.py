@@ -47,6 +47,9 @@ class Machine:
     processor a factor of 20,000 rows takes a minute, and only products are left."""
     every_row: int
     """Up to here a factor leaves out every row, which doubles its cost (on a GPU: six times); beyond, a fold."""
+    alone_rows: int
+    """Up to here products leave rows out alone, a column for each; beyond, a fold together. At 2,000 rows, one thread:
+    6 to 15 s where folds take 2 to 5, and 50 s where their solves come to no end."""
     rank: int
     """Columns of a preconditioner: as many multiplications as a handful of products with a block of sixteen."""
     solve: float
@@ -81,6 +84,7 @@ HOST = Machine(
     low_rank=2e-11,
     products=100,
     every_row=15_000,
+    alone_rows=3_000,
     rank=1_500,
     solve=30.0,
     middle_rows=4_000,
@@ -97,6 +101,7 @@ DEVICE = Machine(
     low_rank=6e-14,
     products=300,
     every_row=30_000,
+    alone_rows=3_000,
     rank=5_000,
     solve=10.0,
     middle_rows=16_000,
@@ -116,12 +121,23 @@ def folds_needed(n_rows: int) -> int:
 def anchored(n_rows: int, rates: Machine) -> float:
     """Seconds of the default rule by one factor for all penalties near the stop, or (few rows) by one at each.
 
-    Every row's entry of the inverse is counted once: chance in a sample of rows often asks for it.
+    Every row's entry of the inverse is counted with each factor: chance in a sample of rows often asks for it. One
+    factor reaches all penalties where some thousand rows give a good start (`middle_rows`).
     """
-    n, share = float(n_rows), 0.5 if n_rows > SINGLE_ROWS else 1.0
-    factor, entries = rates.in_place * n**3, rates.inverse * n**3
+    if n_rows <= 2 * rates.middle_rows:
+        return far_off(n_rows, rates) * (0.5 if n_rows > SINGLE_ROWS else 1.0)
+    n = float(n_rows)
     points = 2 * ANCHOR_POINTS * rates.column * n**2 * min(n, LEAST_LEFT_OUT)
-    return share * (entries + min(READINGS * factor, factor + points)) + ESTIMATE * rates.product(n_rows, held=True)
+    return 0.5 * ((rates.in_place + rates.inverse) * n**3 + points) + ESTIMATE * rates.product(n_rows, held=True)
+
+
+def far_off(n_rows: int, rates: Machine) -> float:
+    """The same where the stop is far from where it was looked for, and small: a factor in float64 at each reading.
+
+    So it is for responses with long tails: few rows have most of the error, and a sample says little of them.
+    """
+    each = (rates.in_place + rates.inverse) * float(n_rows) ** 3
+    return READINGS * each + ESTIMATE * rates.product(n_rows, held=True)
 
 
 def engine_costs(n_rows: int, rates: Machine, *, has_room: bool) -> dict[str, float]:

@@ -8,7 +8,7 @@ y - a x are off by at most sqrt(a) |residual|.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -49,6 +49,27 @@ class Solved:
     """A bound on the error of a P block."""
     residual: Array
     """The length of what it leaves of the equations, block - (A + a I) solution, with what rounding may hide of it."""
+
+
+@dataclass(frozen=True)
+class QuadraticForms:
+    """P block, and for each column z a value z'P z is at least, which it exceeds by at most `short`."""
+
+    solution: Array
+    least: Array
+    short: Array
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Conjugate gradients after some steps, in preconditioned coordinates: the residual is `residual` @ `small`."""
+
+    total: Array
+    """The solution so far."""
+    residual: Array
+    small: Array
+    gained: Array
+    """Of z'P z, by column: the rest is the squared error in the norm of A + a I, at most the residual's square."""
 
 
 @dataclass(frozen=True)
@@ -150,27 +171,52 @@ class Preconditioned:
 
         Down to `limit` for that bound and to `asked` for the residual; nothing is done where both are within `enough`.
         """
-        library, root = library_of(left), self.penalty**0.5
-        residual, small = library.qr(self.stand_in.inverse_root(left, self.penalty))
-        direction, total = residual, residual * 0.0
-        for _ in range(self.most_products):
-            if np.all(root * _column_norms(library, small) <= enough * limit) and np.all(
-                _column_norms(library, self.stand_in.root(residual @ small, self.penalty)) <= asked
+        library, root, state = library_of(left), self.penalty**0.5, None
+        for state in self._steps(multiply, left):
+            if state is None:
+                return None
+            if np.all(root * _column_norms(library, state.small) <= enough * limit) and np.all(
+                _column_norms(library, self.stand_in.root(state.residual @ state.small, self.penalty)) <= asked
             ):
                 break
             enough = 1.0
+        assert state is not None
+        return self.stand_in.inverse_root(state.total, self.penalty), root * _column_norms(library, state.small)
+
+    def quadratic_forms(self, block: Array, enough: Callable[[Array, Array], bool]) -> QuadraticForms:
+        """z'P z of each column z, until `enough(least, short)`."""
+        block = self.centre(block)
+        library, state = library_of(block), None
+        for step in self._steps(self.multiply, block):
+            if step is None:  # what was found until then says how far it is off
+                break
+            state = step
+            if enough(state.gained, _column_norms(library, state.small) ** 2):
+                break
+        assert state is not None
+        solution = self.centre(self.stand_in.inverse_root(state.total, self.penalty))
+        return QuadraticForms(solution, state.gained, _column_norms(library, state.small) ** 2)
+
+    def _steps(self, multiply: Product, left: Array) -> Iterator[_Step | None]:
+        """Block conjugate gradients from zero, in preconditioned coordinates; None where products are indefinite."""
+        library = library_of(left)
+        residual, small = library.qr(self.stand_in.inverse_root(left, self.penalty))
+        direction, total, gained = residual, residual * 0.0, np.zeros(left.shape[1])
+        yield _Step(total, residual, small, gained)
+        for _ in range(self.most_products):
             image = self._image(multiply, direction)
             curvature = direction.T @ image
             lower = library.cholesky((curvature + curvature.T) / 2)
             if lower is None:
-                return None
+                yield None
+                return
             steps = library.solve_lower(lower, library.solve_lower(lower, small + 0.0), transposed=True)
-            total = total + direction @ steps
+            total, gained = total + direction @ steps, gained + library.host((small * steps).sum(0))
             inverse = library.solve_lower(lower, library.solve_lower(lower, library.eye(len(lower))), transposed=True)
             residual, change = library.qr(residual - image @ inverse)
             small = change @ small
             direction = residual + direction @ change.T
-        return self.stand_in.inverse_root(total, self.penalty), root * _column_norms(library, small)
+            yield _Step(total, residual, small, gained)
 
 
 def _column_norms(library: ArrayLibrary, small: Array) -> Array:

@@ -1,0 +1,1 @@
+"""How are rows left out where no matrix is held?"""
