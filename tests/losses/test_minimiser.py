@@ -131,6 +131,26 @@ def test_leverages_by_direction_are_exact_where_rows_curve_alike_and_close_elsew
         assert fit.left_out_mean == pytest.approx(mean, rel=0.05)
 
 
+@pytest.mark.parametrize("neighbours", [1_000, 60])
+def test_leverages_by_direction_turn_where_the_exact_ones_do(monkeypatch, neighbours):
+    """Along the curvature of a row itself they went on falling: the stop was where four classes are fitted whole."""
+    monkeypatch.setattr(loss_minimiser, "MORE_STEPS_ROWS", 0)
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(240, 4))
+        truth = np.column_stack([np.sin(2 * X[:, 0]), X[:, 1] * X[:, 2], X[:, 3], -X[:, 0]])
+        y = np.argmax(2 * truth + rng.gumbel(size=truth.shape), axis=1).astype(float)
+        given = kernel_problem(Gaussian(1.5), LossRows(X, y, np.ones(240)), sw.losses.Softmax(4), 240, 0, True)
+        fits = [minimise(given, step_sum, given.constant) for step_sum in (30.0, 300.0, 3e3, 3e4)]
+        exact = [fit.left_out_mean for fit in fits]
+        with monkeypatch.context() as patch:
+            patch.setattr(newton_equations, "DIRECT_SIZE", 1)
+            patch.setattr(newton_equations, "NEIGHBOURS", neighbours)
+            near = [Minimiser(fit.step_sum, fit.coefficients, given).left_out_mean for fit in fits]
+        assert np.argmin(near) == np.argmin(exact) == 2
+        assert near[:3] == pytest.approx(exact[:3], rel=0.03)
+
+
 def test_columns_of_little_share_enter_by_their_diagonal_and_change_little():
     for name in CASES:
         given, _ = problem(name, Laplace(2.0), 150, 4, weighted=True)
