@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.loss_cases import CASES
+from scipy.special import gammaln
 
 from stopwise.losses import Huber, Logistic, Poisson, Quantile, Softmax, Squared, as_loss
 from stopwise.losses.base import spread_of, weighted_quantile
@@ -96,6 +97,15 @@ def test_negative_counts_are_refused_with_the_value():
 def test_a_count_costs_the_more_the_further_a_fit_overshoots_it():
     loss, f = Poisson(), np.array([[5.0], [600.0], [700.0], [1e6]])
     assert np.all(np.diff(loss.value(np.full(4, 7.0), f)) > 0)
+
+
+def test_squares_see_counts_on_the_scale_of_the_link_without_bias_of_first_order():
+    """E log(y + c) - log m is (c - 1/2) / m + O(1 / m^2): by the sum over all counts."""
+    for mean in (10.0, 20.0, 40.0):
+        y = np.arange(400.0)
+        chance = np.exp(y * np.log(mean) - mean - gammaln(y + 1))
+        bias = chance @ Poisson().targets(y, np.zeros(400))[:, 0] - np.log(mean)
+        assert abs(bias) < 0.1 / mean
 
 
 def test_names_and_instances_are_losses_of_their_kind_only():

@@ -143,4 +143,4 @@ class Poisson(OneValueLoss):
             raise ValueError('loss="poisson" needs a count above 0, and every one is 0: there is nothing to fit')
 
     def targets(self, y: Array, left_out: Array) -> Array:
-        return np.log1p(y)[:, None]
+        return np.log(y + 0.5)[:, None]  # E log(y + c) = log m + (c - 1/2) / m + ..., m the mean

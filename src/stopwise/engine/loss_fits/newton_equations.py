@@ -19,11 +19,14 @@ from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtrs
 from scipy.sparse.linalg import LinearOperator, cg
 
 from stopwise._support.arrays import Array
-from stopwise.losses.labels import simplex
+from stopwise._support.memory import row_tiles
 
-DIRECT_SIZE = 600
-"""Up to so many unknowns in the whole columns the leverages of several fitted values a row come from one factor."""
+DIRECT_SIZE = 900
+"""Up to so many unknowns in the whole columns the leverages of several fitted values a row come from one factor, which
+takes a twentieth of a second."""
 _PRODUCTS = 400
+NEIGHBOURS = 1_000
+"""Of so many rows the curvatures around each row are averaged."""
 NEARLY_FREE = 1e-6
 """Stands for the constant's penalty of 0, over the others', where the equations are turned to their axes."""
 
@@ -81,19 +84,36 @@ class Equations:
     @cached_property
     def factor(self) -> Array:
         """The lower Cholesky factor of H over the whole columns."""
-        return self._factor(self.gram)
+        hessian, jitter = self.gram.copy(order="F"), 0.0
+        if not len(hessian):
+            return hessian
+        hessian[np.diag_indices_from(hessian)] += np.tile(self.penalty[: self.whole, 0], self.curvature.shape[1])
+        for _ in range(10):
+            factor, failed = dpotrf(hessian, lower=1)
+            if not failed:
+                return cast(Array, factor)
+            jitter = max(10 * jitter, 1e-14 * float(np.diagonal(hessian).max()))
+            hessian[np.diag_indices_from(hessian)] += jitter
+        raise ValueError("Newton's equations overflow: rescale y or the covariates")
 
     @cached_property
-    def corner_factors(self) -> list[Array]:
-        """Those of H_1, ..., H_C, where H_c is H with one fitted value a row, towards a corner of a simplex."""
-        corners = simplex(self.curvature.shape[1] + 1)
-        towards = np.einsum("cj,ijk,ck->ci", corners, self.curvature, corners, optimize=True)
-        return [self._factor(weighted_gram(self.columns, bend)) for bend in towards]
+    def mean_axes(self) -> tuple[Array, Array]:
+        """D (whole, whole) and s (whole,) with (G + a U)^-1 = D diag(1 / (s + a)) D', G the Gram matrix of the mean
+        curvatures, a the largest `penalty` and U all of them over a, at least `NEARLY_FREE`: the same for every a."""
+        root = np.sqrt(np.maximum(self.penalty[: self.whole, 0] / self.largest, NEARLY_FREE))
+        gram = weighted_gram(self.columns, self.mean_curvature) / np.outer(root, root)
+        strengths, turn = scipy.linalg.eigh(gram, driver="evd", check_finite=False)
+        return turn / root[:, None], strengths
+
+    @property
+    def largest(self) -> float:
+        """The largest penalty of the whole columns."""
+        return float(self.penalty[: self.whole].max(initial=0.0)) or 1.0
 
     def with_penalty(self, penalty: Array) -> Equations:
-        """The same with another penalty; the Gram matrix, which has none, is shared."""
+        """The same with another penalty; what does not depend on it is shared."""
         other = replace(self, penalty=penalty)
-        vars(other).update({"gram": self.gram} if self.direct else {})
+        vars(other).update({"gram": self.gram} if self.direct else {"mean_axes": self.mean_axes})
         return other
 
     def direction(self, gradient: Array, share: float, near: Equations) -> Array:
@@ -127,17 +147,30 @@ class Equations:
         return cast(Array, out)
 
     def _leverages_by_direction(self) -> Array:
-        """The whole columns' part with one fitted value at a time: along each direction of a row's own curvature, its
-        leverage when every row has that share of its mean curvature. Exact where all rows are alike."""
-        mean, penalty = self.mean_curvature, self.penalty[: self.whole, 0]
-        scale = 1 / np.sqrt(np.maximum(penalty, NEARLY_FREE * (penalty.max() or 1.0)))
-        gram = weighted_gram(self.columns, mean) * np.outer(scale, scale)
-        strengths, turn = scipy.linalg.eigh(gram, driver="evd", check_finite=False)
-        energies = (self.columns @ (scale[:, None] * turn)) ** 2
-        values, vectors = np.linalg.eigh(self.curvature)
-        shares = np.maximum(values, 0.0) / mean[:, None]
-        along = [np.einsum("ij,ij->i", energies, 1 / (1 + np.outer(share, strengths))) for share in shares.T]
+        """The whole columns' part with one fitted value at a time: along each direction of the curvature around a row,
+        its leverage when every row has that share of its mean curvature. Exact where all rows are alike.
+
+        With G the same inverse for the mean curvatures, and g_ij between rows i and j, the curvature around row i is
+        the mean of all weighted by g_ij^2: what is left out is then zero to first order in how much rows differ.
+        """
+        axes, strengths = self.mean_axes
+        rows = self.columns @ axes
+        values, vectors = np.linalg.eigh(self._curvature_around(rows, 1 / (strengths + self.largest)))
+        squares, shares = rows**2, values.clip(0.0)
+        along = [np.einsum("ij,ij->i", squares, 1 / (np.outer(share, strengths) + self.largest)) for share in shares.T]
         return cast(Array, (vectors * np.column_stack(along)[:, None]) @ vectors.transpose(0, 2, 1))
+
+    def _curvature_around(self, rows: Array, inverse: Array) -> Array:
+        """The curvature around every row over its mean, (n, q, q), from the row itself and up to `NEIGHBOURS` others;
+        G = rows diag(inverse) rows'."""
+        n, q = self.curvature.shape[:2]
+        some = np.arange(0, n, math.ceil(n / NEIGHBOURS))
+        own = np.einsum("ij,ij->i", rows * inverse, rows) ** 2 * ~np.isin(np.arange(n), some)
+        flat = np.column_stack([self.curvature.reshape(n, q * q), self.mean_curvature])
+        around = own[:, None] * flat
+        for part in row_tiles(n, len(some)):
+            around[part] += ((rows[part] * inverse) @ rows[some].T) ** 2 @ (n / len(some) * flat[some])
+        return cast(Array, (around[:, :-1] / around[:, -1:]).reshape(n, q, q))
 
     def log_determinant(self) -> float:
         """log |H|, from the factor of all unknowns in the whole columns."""
@@ -155,20 +188,6 @@ class Equations:
         half = np.tril(dpotri(self.factor, lower=1)[0] if self.whole else self.factor)
         return cast(Array, (half + np.tril(half, -1).T).reshape(2 * (self.curvature.shape[1], self.whole)))
 
-    def _factor(self, gram: Array) -> Array:
-        """The lower Cholesky factor of a Gram matrix and the penalty, for each fitted value."""
-        if not len(gram):
-            return gram
-        hessian, jitter = gram.copy(order="F"), 0.0
-        hessian[np.diag_indices_from(gram)] += np.tile(self.penalty[: self.whole, 0], len(gram) // self.whole)
-        for _ in range(10):
-            factor, failed = dpotrf(hessian, lower=1)
-            if not failed:
-                return cast(Array, factor)
-            jitter = max(10 * jitter, 1e-14 * float(np.diagonal(hessian).max()))
-            hessian[np.diag_indices_from(hessian)] += jitter
-        raise ValueError("Newton's equations overflow: rescale y or the covariates")
-
     def _product(self, block: Array) -> Array:
         """H block over the whole columns."""
         bent = np.einsum("icd,id->ic", self.curvature, self.columns @ block)
@@ -182,15 +201,10 @@ class Equations:
         return np.concatenate([self._solve(inside)[:count], block[whole:] / self.rest[: max(count - whole, 0), None]])
 
     def _solve(self, block: Array) -> Array:
-        """H^-1 block over the whole columns, or Z' (H_1^-1, ..., H_C^-1) Z block, near to that.
-
-        Z (C, q) are the corners of a simplex, C = q + 1; the curvature towards one is p_c (1 - p_c) for classes. Where
-        rows are all alike this is within a factor of two of H^-1, in any direction.
-        """
+        """H^-1 block over the whole columns, or that of the mean curvatures."""
+        if not self.direct:
+            axes, strengths = self.mean_axes
+            return cast(Array, axes @ ((axes.T @ block) / (strengths + self.largest)[:, None]))
         if not self.whole:
             return block
-        if self.direct:
-            return cast(Array, dpotrs(self.factor, block.T.reshape(-1), lower=1)[0].reshape(block.T.shape).T)
-        corners = simplex(len(self.corner_factors))
-        sides = zip(self.corner_factors, corners @ block.T, strict=True)
-        return cast(Array, np.transpose([dpotrs(factor, side, lower=1)[0] for factor, side in sides]) @ corners)
+        return cast(Array, dpotrs(self.factor, block.T.reshape(-1), lower=1)[0].reshape(block.T.shape).T)
