@@ -15,6 +15,7 @@ from numbers import Integral
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.spatial import cKDTree
 
 from stopwise._support.arrays import Array, ArrayLike
@@ -368,12 +369,26 @@ class Evidence(_FromPath):
     name: ClassVar[str] = "evidence"
 
     def _path_variance(self, path: Path) -> float:
+        diagonal = path.spectrum.trace / path.n_samples
+
         def score(ratio: ArrayLike) -> Array:
-            shares = noise_share(np.asarray(ratio), path.spectrum.trace / path.n_samples)
-            return cast(Array, path.evidence(ratio) - 2 * np.log(shares))
+            return cast(Array, path.evidence(ratio) - 2 * np.log(noise_share(np.asarray(ratio), diagonal)))
+
+        def slope(log: float) -> float:
+            ratio = math.exp(log)
+            return path.evidence_slope(ratio) + 2 * (1 - float(noise_share(np.asarray(ratio), diagonal)))
 
         nothing = path.spectrum.largest_bound == 0 or float(path.energy) == 0
-        return float(path.profiled_variance(0.0 if nothing else _lowest(path, score)))
+        best = 0.0 if nothing else _lowest(path, score)
+        if best > 0:
+            ends = [math.log(best) + side * _NEARBY for side in (-1, 1)]
+            if slope(ends[0]) < 0 < slope(ends[1]):
+                best = math.exp(brentq(slope, *ends, xtol=1e-14))
+        return float(path.profiled_variance(best))
+
+
+_NEARBY = 1e-4
+"""On either side of where a function's values are smallest, in logarithms: between, its slope tells more digits."""
 
 
 def noise_share(ratio: Array, mean_diagonal: float) -> Array:

@@ -264,6 +264,18 @@ class Path:
         determinant = self.density.total(np.log1p(np.asarray(ratio)[..., None] * self.density.values))
         return cast(Array, (self.n_samples - self.n_fixed) * np.log(variance) + self.beside_responses(determinant))
 
+    def evidence_slope(self, ratio: float) -> float:
+        """d evidence / d log q of one response.
+
+        - m sum_j ytilde_j^2 q lambda_j / (1 + q lambda_j)^2 / sum_j ytilde_j^2 / (1 + q lambda_j), plus the degrees of
+        freedom of ridge. Where it is zero is known to rounding; where the evidence is smallest, to the root of that.
+        """
+        left = Ridge().shrinkage(self.spectrum.eigenvalues, ratio)
+        squares, values = self.coefficients**2, self.density.values
+        fall = float(left * (1 - left) @ squares) / float(left @ squares + self.unseen_energy)
+        freedom = float(self.density.total(ratio * values / (1 + ratio * values)))
+        return freedom - (self.n_samples - self.n_fixed) * fall
+
     def _least_left(self, rounding: float) -> float:
         """The smallest share of a row (or of all) that may be left to it: below, a ratio of two such says nothing.
 

@@ -181,3 +181,13 @@ def test_estimators_on_a_line_say_what_to_use_on_several_covariates(estimator):
 def test_estimators_on_a_spectrum_ask_for_the_path(estimator):
     with pytest.raises(ValueError, match=r"spectrum.*path="):
         estimator.estimate(np.zeros((5, 1)), np.arange(5.0))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_slope_of_the_evidence_is_that_of_its_values(seed):
+    X, y = sample(seed, 25)
+    path = path_of(reference.gram(reference.gaussian(0.6), X) / 25, y)
+    for ratio in (0.3, 20.0, 1e4):
+        steps = np.exp(np.array([-1e-4, 1e-4])) * ratio
+        by_values = np.diff(path.evidence(steps)).item() / 2e-4
+        assert path.evidence_slope(ratio) == pytest.approx(by_values, rel=1e-6, abs=1e-7)
