@@ -12,7 +12,7 @@ import numpy as np
 from stopwise._support import memory
 from stopwise._support.arrays import Array, Device
 from stopwise._support.memory import gibibytes
-from stopwise.engine.gpu.device_operator import Cuda, Precision, as_tensor, rounding_error
+from stopwise.engine.gpu.device_operator import Cuda, Precision, as_tensor, careful_cost, rounding_error
 from stopwise.engine.gpu.plain_tiles import free_bytes
 from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.centring import centred_gram
@@ -270,6 +270,7 @@ class DevicePlace(Place):
             careful=self._product(exact),
             careful_rows=exact.product_of_rows if single else None,
             error=lambda: rounding_error(fast, exact, problem.seed),
+            careful_cost=careful_cost(exact),
             held=self._matrix if held else None,
         )
         return self._folds(gram, self._take, single=single)

@@ -18,9 +18,8 @@ from stopwise.engine.solves.products.product_system import ProductSystem, RawGra
 
 _MOST_FOLDS, _MOST_LEFT_OUT = 20, 20_000
 """How many folds are made, and how many rows are left out in all of them together, at most."""
-_CAREFUL, _FEW_PRODUCTS = 15, 30
-"""Products in float64 take so many times longer; where that leaves fewer products than this, penalties that float32
-would drown are not read."""
+_FEW_PRODUCTS = 30
+"""Where a solve may take fewer products in float64 than this, penalties that float32 would drown are not read."""
 _SEARCH = 1e-3
 """How far fitted values may be off while penalties are compared, relative to the responses; and how much rounding may
 add to squared errors, relative to them."""
@@ -80,7 +79,7 @@ class FoldSystem(ProductSystem):
             return 0.0
         condition = (2 * self._products / math.log(2 / _SEARCH)) ** 2
         least = float(self.whole.stand_in.values.min()) / max(condition - 1, 1.0)
-        only_single = self.single and self._products < _CAREFUL * _FEW_PRODUCTS
+        only_single = self.single and self._products < self.gram.careful_cost * _FEW_PRODUCTS
         return max(least, self.whole.rounded) if only_single else least
 
     def expect(self, penalty: float, share: float) -> None:

@@ -37,6 +37,8 @@ class RawGram:
     careful: Product | None = None
     careful_rows: Callable[[Array, Array], Array] | None = None
     error: Callable[[], float] = float
+    careful_cost: float = 15.0
+    """Products that one of `careful` takes as long as."""
     held: Callable[[], Array] | None = None
     """Makes the whole matrix, where there is room for it."""
 
@@ -180,5 +182,6 @@ class Weighted:
             rounding=0.0 if product is gram.careful else self.rounding,
             kept=self.kept(penalty) if self._system.single else 1.0,
             unseen=self._system.unseen,
+            careful_cost=gram.careful_cost,
             tally=self._system.tally,
         )
