@@ -276,6 +276,37 @@ def test_a_residual_that_rounding_of_products_explains_is_not_chased():
     assert off[2 * length] < 1.5 * off[0.0] + length
 
 
+@pytest.mark.parametrize("penalty", [1e-1, 1e-2, 1e-3, 1e-4])
+@pytest.mark.parametrize("fixed", [True, False])
+def test_what_rounding_does_to_fitted_values_is_told_and_not_twice(penalty, fixed):
+    """Errors of products that are the same each time, as entries of the matrix are, or others each time."""
+    setting, generator = Setting("numpy"), np.random.default_rng(7)
+    values = np.linalg.eigvalsh(setting.matrix)
+    kept = float(np.sqrt(np.mean((values / (values + penalty)) ** 2)))
+
+    def errors():
+        return 0.05 * penalty * generator.normal(size=setting.matrix.shape) / np.sqrt(len(setting.matrix))
+
+    same = errors()
+    gradients = Preconditioned(
+        lambda b: (setting.matrix + (same if fixed else errors())) @ b,
+        setting.stand_in(40),
+        penalty,
+        setting.centre,
+        tol=1e-4,
+        rounding=0.06 * penalty,
+        kept=kept,
+    )
+    found, exact = gradients.solve(setting.response), setting.factor(penalty).inverse(setting.response)
+    off = np.linalg.norm(setting.matrix @ (found.solution - exact)) / np.linalg.norm(setting.response)
+    assert off <= 1.2 * found.residual[0]  # which is a root mean square, and this is one draw
+    if fixed:
+        assert found.residual[0] < 2 * off
+    elif penalty <= 1e-3:  # a look is within the rounding of its own product, of which nothing was fitted
+        rounded = 0.06 * penalty * np.linalg.norm(found.solution) / np.linalg.norm(setting.response)
+        assert found.residual[0] <= kept * rounded + 3e-4
+
+
 def weighted(polynomial, resolvent, block, step_sum):
     """weight(K) block, weight = (1 - S) / lambda = (step_sum / pole) u p(u), by the Chebyshev recurrence."""
     before, now = block, 2 * resolvent.residual(block) - block

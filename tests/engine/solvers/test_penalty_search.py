@@ -123,6 +123,8 @@ def test_what_unfinished_solves_may_change_of_an_error_is_part_of_the_regret(off
     assert rough.penalty == exact.penalty
     chance = 2.5 * math.sqrt(2) * 2 * off / math.sqrt(400)
     assert rough.regret - exact.regret == pytest.approx(off**2 + chance, rel=0.05)
+    assert rough.lasting == pytest.approx(off**2, rel=0.05)  # more rows would lower the rest
+    assert exact.lasting == 0
 
 
 def test_an_unsure_reading_far_above_the_smallest_error_costs_nothing():

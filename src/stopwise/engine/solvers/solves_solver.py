@@ -193,7 +193,7 @@ class _Run:
             search = self._readings(largest, column, stride)
             found = search.run(starts, also)
             starts, stride, also = (found.lowest_penalty,), SHORT_STRIDE, (*constant, *search.still_open())
-            if found.regret <= self.plan.tol or found.unread > self.plan.tol or not self.system.grow():
+            if found.regret <= self.plan.tol or found.lasting > self.plan.tol or not self.system.grow():
                 return found
             self.seen.clear()
 

@@ -53,8 +53,8 @@ class FoundPenalty:
     """No step is justified: the largest penalty is within the allowance."""
     at_end: bool
     """The smallest penalty allowed is the best."""
-    unread: float = 0.0
-    """The part of the regret that penalties below what is affordable have: more rows would not lower it."""
+    lasting: float = 0.0
+    """The part of the regret that no more rows lower: of penalties that are not affordable, of solves for sure."""
     unsolved: float = 0.0
     """The part of the regret that unfinished solves have."""
     left_out: Array | None = field(default=None, repr=False, compare=False)
@@ -284,10 +284,13 @@ class PenaltySearch:
         share = math.sqrt(self.weight / self.total)
         criterion = float(means[here])
         sure, rough = self._rough(grid, means, here)
-        chances = self._chance(gap, 0.0 * rough), self._chance(gap, rough) + sure
+        chances = self._chance(gap, 0.0 * rough), self._chance(gap, rough), self._chance(gap, rough) + sure
         # Another stop than the rule's could be better by what the rule allows; only what sampling adds is lost.
         above = (gap.sum(1) - float(gap[lowest].sum())) / self.weight
-        exact, sampled = (max(float((above + each).max()), 0.0) if float(each.max()) > 0 else 0.0 for each in chances)
+        least = max(criterion, np.finfo(float).tiny)
+        exact, by_chance, sampled = (
+            max(float((above + each).max()), 0.0) / least if float(each.max()) > 0 else 0.0 for each in chances
+        )
         between = [place for place in {best, stop} if min(abs(place - p) for p in self.known) > 1e-12]
         doubt = sum(map(self._doubt, between))
         ends_early = self.affordable > self.smallest and best <= low + _FINE
@@ -301,9 +304,9 @@ class PenaltySearch:
             lowest=float(means[lowest]),
             lowest_penalty=math.exp(best),
             standard_error=float(self._spread(gap[lowest : lowest + 1])[0]) * share,
-            regret=(sampled + _READ_OFF * step) / max(criterion, np.finfo(float).tiny) + _READ_OFF * doubt + unread,
-            unread=unread,
-            unsolved=(sampled - exact) / max(criterion, np.finfo(float).tiny),
+            regret=sampled + _READ_OFF * (step / least + doubt) + unread,
+            lasting=unread + sampled - by_chance,
+            unsolved=sampled - exact,
             at_start=stop >= high - 1e-9,
             at_end=stop <= low + 1e-9 and not ends_early,
             **self._left_out_at(stop),

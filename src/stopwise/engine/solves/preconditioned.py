@@ -129,7 +129,8 @@ class Preconditioned:
         Predictions A x = y - a x - residual are off by both: the bound on a x says nothing of directions with large
         eigenvalues, which count little there and much here. Where rounding of products would hide the residual, it is
         looked at in float64: each round then gains the penalty over the rounding. A look that would take longer than
-        the solve is not made, and what rounding may hide is told.
+        the solve is not made: what is seen within the rounding of products is rounding then, of which fitted values
+        keep a share, beside what the iteration left by its own account.
         """
         library, block = library_of(block), self.centre(block)
         sizes = np.maximum(_column_norms(library, block), np.finfo(float).tiny)
@@ -148,7 +149,7 @@ class Preconditioned:
             finer = self.careful if hidden and self.tally.products - before_all >= self.careful_cost else None
             left = self._left(finer or multiply, block, solution)
             seen, floor = _column_norms(library, left) / sizes, rounded if finer is None else 0.0 * rounded
-            off = np.hypot(seen, self.kept * floor)
+            off = np.hypot(np.where(seen <= floor, found[2] / sizes, seen), self.kept * floor)
             before, now = worst, float(off[exact].max(initial=0.0))
             if now < before:
                 worst, best = now, Solved(solution, found[1] / sizes, off)
@@ -170,22 +171,25 @@ class Preconditioned:
 
     def _iterate(
         self, multiply: Product, left: Array, limit: Array, asked: Array, enough: float
-    ) -> tuple[Array, Array] | None:
-        """P left by conjugate gradients, and a bound on the error of a P left, by column.
+    ) -> tuple[Array, Array, Array] | None:
+        """P left by conjugate gradients, a bound on the error of a P left, and the length of the residual, by column.
 
         Down to `limit` for that bound and to `asked` for the residual; nothing is done where both are within `enough`.
         """
         library, root, state = library_of(left), self.penalty**0.5, None
+
+        def residual(state: _Step) -> Array:
+            return _column_norms(library, self.stand_in.root(state.residual @ state.small, self.penalty))
+
         for state in self._steps(multiply, left):
             if state is None:
                 return None
-            if np.all(root * _column_norms(library, state.small) <= enough * limit) and np.all(
-                _column_norms(library, self.stand_in.root(state.residual @ state.small, self.penalty)) <= asked
-            ):
+            bound = root * _column_norms(library, state.small)
+            if np.all(bound <= enough * limit) and np.all(residual(state) <= asked):
                 break
             enough = 1.0
         assert state is not None
-        return self.stand_in.inverse_root(state.total, self.penalty), root * _column_norms(library, state.small)
+        return self.stand_in.inverse_root(state.total, self.penalty), bound, residual(state)
 
     def quadratic_forms(self, block: Array, enough: Callable[[Array, Array], bool]) -> QuadraticForms:
         """z'P z of each column z, until `enough(least, short)`."""
