@@ -10,7 +10,7 @@ from stopwise.engine.operators.centring import centred, centred_gram
 from stopwise.engine.solves.preconditioned import Preconditioned
 from stopwise.engine.solves.preconditioner import stand_in_of
 from stopwise.engine.solves.products import unit_system
-from stopwise.engine.solves.products.product_system import RawGram
+from stopwise.engine.solves.products.product_system import Equations, RawGram
 from stopwise.engine.solves.products.unit_system import UnitSystem
 from stopwise.engine.solves.systems import KNOWN
 from stopwise.kernels import Gaussian, Laplace
@@ -47,8 +47,8 @@ class Setting:
             return gram @ block
 
         raw = RawGram(product, lambda rows: gram[:, rows] + 0.0, gram.diagonal() + 0.0)
-        settings = {"intercept": self.intercept, "rank": rank, "seed": 0, "counts": self.counts}
-        return UnitSystem(raw, self.take(self.y), self.take(np.sqrt(self.w)), **settings)
+        settings = {"intercept": self.intercept, "rank": rank, "seed": 0}
+        return UnitSystem(Equations(raw, self.take(self.y), self.take(np.sqrt(self.w)), **settings), self.counts)
 
     def refitted(self, row, penalty):
         """What the response at a row is over its prediction from all others, times the root of its weight."""

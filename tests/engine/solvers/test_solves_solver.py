@@ -22,7 +22,7 @@ from stopwise.engine.solves import anchor, preconditioned
 from stopwise.engine.solves.costs import DEVICE, HOST, READINGS, anchored, far_off
 from stopwise.engine.solves.penalty_search import PenaltySearch
 from stopwise.engine.solves.products.fold_system import FoldSystem, fold_rows
-from stopwise.engine.solves.products.product_system import RawGram
+from stopwise.engine.solves.products.product_system import Equations, RawGram
 from stopwise.filters import CutOff, GradientFlow, Ridge
 from stopwise.kernels import Gaussian, Laplace, Matern
 
@@ -419,8 +419,8 @@ def test_penalties_that_rounding_drowns_are_not_read():
     def system(error):
         gram = RawGram(lambda b: matrix @ b, lambda at: matrix[:, at], np.ones(120), error=lambda: error)
         targets = rng.normal(size=(120, 1))
-        settings = {"intercept": True, "rank": 60, "seed": 0, "single": True, "products": 100.0}
-        return FoldSystem(gram, targets, np.ones(120), **settings)
+        settings = {"intercept": True, "rank": 60, "seed": 0, "single": True}
+        return FoldSystem(Equations(gram, targets, np.ones(120), **settings), 100.0)
 
     assert system(0.5).affordable == pytest.approx(2.0)
     assert system(1e-12).affordable < 1e-3
@@ -437,8 +437,8 @@ def test_rows_left_out_are_predicted_as_finely_as_their_weights_ask_for():
         gram = RawGram(lambda b: matrix @ b, lambda at: matrix[:, at], np.ones(120), **options)
         if options:
             gram = replace(gram, product=lambda b: (matrix + rough) @ b, careful=lambda b: matrix @ b)
-        settings = {"intercept": True, "rank": 60, "seed": 0, "single": bool(options), "products": 1000.0}
-        return FoldSystem(gram, targets, np.ones(120), **settings).left_out(1e-7)
+        settings = {"intercept": True, "rank": 60, "seed": 0, "single": bool(options)}
+        return FoldSystem(Equations(gram, targets, np.ones(120), **settings), 1000.0).left_out(1e-7)
 
     exact = left_out()
     assert np.abs(left_out(error=lambda: 1e-6 * np.sqrt(120)) - exact).max() < 0.01 * np.sqrt(np.mean(exact**2))
@@ -454,8 +454,8 @@ def test_rows_left_out_are_predicted_in_float64_where_all_others_are_not():
 
     def left_out(product, **options):
         gram = RawGram(product, lambda at: matrix[:, at], np.ones(400), error=lambda: 1e-4, **options)
-        settings = {"intercept": True, "rank": 100, "seed": 0, "single": True, "products": 1000.0}
-        return FoldSystem(gram, targets, np.ones(400), **settings).left_out(5e-4)
+        settings = {"intercept": True, "rank": 100, "seed": 0, "single": True}
+        return FoldSystem(Equations(gram, targets, np.ones(400), **settings), 1000.0).left_out(5e-4)
 
     exact = left_out(lambda b: matrix @ b)
     plain = np.linalg.norm(left_out(lambda b: (matrix + rough) @ b) - exact)
@@ -476,8 +476,8 @@ def fold_system(matrix, targets, error=None, seed=0):
         careful_rows=lambda rows, b: matrix[rows] @ b,
         error=lambda: error or 0.0,
     )
-    settings = {"intercept": True, "rank": n // 4, "seed": 0, "single": error is not None, "products": 1000.0}
-    return FoldSystem(gram, targets[:, None], np.ones(n), **settings)
+    settings = {"intercept": True, "rank": n // 4, "seed": 0, "single": error is not None}
+    return FoldSystem(Equations(gram, targets[:, None], np.ones(n), **settings), 1000.0)
 
 
 @pytest.mark.parametrize("error", [None, 1e-5])

@@ -24,7 +24,7 @@ from stopwise.engine.solves.costs import DEVICE, HOST, LEAST_LEFT_OUT, SINGLE_RO
 from stopwise.engine.solves.half_held import TILE, HalfHeld
 from stopwise.engine.solves.preconditioned import Product
 from stopwise.engine.solves.products.fold_system import FoldSystem
-from stopwise.engine.solves.products.product_system import ProductSystem, RawGram
+from stopwise.engine.solves.products.product_system import Equations, ProductSystem, RawGram
 from stopwise.engine.solves.products.unit_system import UnitSystem
 from stopwise.engine.solves.systems import FactorSystem
 from stopwise.kernels import Precomputed
@@ -92,41 +92,24 @@ class Place(ABC):
         )
 
     @property
-    def _rank(self) -> int:
-        """Columns of a preconditioner."""
-        return min(self.machine.rank, max(self.problem.n_rows // 4, 1))
-
-    @property
     def _alone(self) -> bool:
         """Whether products leave rows out alone."""
         return self.problem.n_rows <= self.machine.alone_rows
 
+    def _equations(self, gram: RawGram, take: Take, *, single: bool = False) -> Equations:
+        problem = self.problem
+        rank = min(self.machine.rank, max(problem.n_rows // 4, 1))
+        roots = take(self._roots)
+        return Equations(gram, take(problem.responses), roots, problem.intercept, rank, problem.seed, single)
+
     def _units(self, gram: RawGram, take: Take) -> UnitSystem:
         """Rows left out alone."""
-        problem = self.problem
-        return UnitSystem(
-            gram,
-            take(problem.responses),
-            take(self._roots),
-            intercept=problem.intercept,
-            rank=self._rank,
-            seed=problem.seed,
-            counts=problem.counts,
-        )
+        return UnitSystem(self._equations(gram, take), self.problem.counts)
 
     def _folds(self, gram: RawGram, take: Take, *, single: bool = False) -> FoldSystem:
         """Rows left out a fold at a time."""
-        problem = self.problem
-        return FoldSystem(
-            gram,
-            take(problem.responses),
-            take(self._roots),
-            intercept=problem.intercept,
-            rank=self._rank,
-            seed=problem.seed,
-            single=single,
-            products=self.machine.affordable_products(problem.n_rows),
-        )
+        products = self.machine.affordable_products(self.problem.n_rows)
+        return FoldSystem(self._equations(gram, take, single=single), products)
 
     def _no_room(self, needed: float, free: float) -> MemoryError:
         where, other = ("", ' or solver="nystrom"') if self.device is None else (f" on {self.device}", "")

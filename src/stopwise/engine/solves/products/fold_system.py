@@ -14,7 +14,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array, Index
 from stopwise.engine.solves.costs import FOLD_ROWS, UNSEEN, fold_size, folds_needed
-from stopwise.engine.solves.products.product_system import ProductSystem, RawGram, Weighted
+from stopwise.engine.solves.products.product_system import Equations, ProductSystem, Weighted
 
 _MOST_FOLDS, _MOST_LEFT_OUT = 20, 20_000
 """How many folds are made, and how many rows are left out in all of them together, at most."""
@@ -39,22 +39,11 @@ class FoldSystem(ProductSystem):
     A solve may take about so many `products`.
     """
 
-    def __init__(
-        self,
-        gram: RawGram,
-        targets: Array,
-        roots: Array,
-        *,
-        intercept: bool,
-        rank: int,
-        seed: int,
-        single: bool = False,
-        products: float = math.inf,
-    ) -> None:
-        super().__init__(gram, targets, roots, intercept=intercept, rank=rank, seed=seed, single=single)
+    def __init__(self, given: Equations, products: float = math.inf) -> None:
+        super().__init__(given)
         self._products, self._search_tol = products, _SEARCH
-        self._folds = [_Fold(self, rows) for rows in fold_rows(len(targets), seed)]
-        self._used = min(folds_needed(len(targets)), len(self._folds))
+        self._folds = [_Fold(self, rows) for rows in fold_rows(len(given.targets), given.seed)]
+        self._used = min(folds_needed(len(given.targets)), len(self._folds))
 
     @property
     def weight(self) -> float:

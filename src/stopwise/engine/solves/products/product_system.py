@@ -43,31 +43,34 @@ class RawGram:
     """Makes the whole matrix, where there is room for it."""
 
 
-class ProductSystem(RidgeSystem):
+@dataclass(frozen=True)
+class Equations:
     """`targets` (n, q) are the responses by row, unweighted; `roots` are square roots of weights.
 
     Where `gram.held` makes the whole matrix, solves are by a factor, else by products with a preconditioner of `rank`
     columns. `single`: products are in float32 where penalties allow.
     """
 
+    gram: RawGram
+    targets: Array
+    roots: Array
+    intercept: bool
+    rank: int
+    seed: int
+    single: bool = False
+
+
+class ProductSystem(RidgeSystem):
+    """Ridge systems of some equations."""
+
     unseen: float = 0.0
     """How far rounding may put fitted values off before it would be seen."""
 
-    def __init__(
-        self,
-        gram: RawGram,
-        targets: Array,
-        roots: Array,
-        *,
-        intercept: bool,
-        rank: int,
-        seed: int,
-        single: bool = False,
-    ) -> None:
-        self.gram, self.targets, self.roots, self.intercept = gram, targets, roots, intercept
-        self.single, self._rank, self._seed = single, rank, seed
+    def __init__(self, given: Equations) -> None:
+        self.gram, self.targets, self.roots, self.intercept = given.gram, given.targets, given.roots, given.intercept
+        self.single, self._rank, self._seed = given.single, given.rank, given.seed
         self.whole = Weighted(self, None)
-        super().__init__(self.whole.responses, float((roots * roots).sum()))
+        super().__init__(self.whole.responses, float((self.roots * self.roots).sum()))
 
     @property
     def rounding(self) -> float:

@@ -16,7 +16,7 @@ from stopwise._support.arrays import Array
 from stopwise.engine.solves.costs import LEAST_LEFT_OUT
 from stopwise.engine.solves.factor import left_alone
 from stopwise.engine.solves.preconditioned import Preconditioned
-from stopwise.engine.solves.products.product_system import ProductSystem, RawGram
+from stopwise.engine.solves.products.product_system import Equations, ProductSystem
 from stopwise.engine.solves.systems import KNOWN
 
 
@@ -40,20 +40,10 @@ class UnitSystem(ProductSystem):
     `counts`: observations that each row stands for.
     """
 
-    def __init__(
-        self,
-        gram: RawGram,
-        targets: Array,
-        roots: Array,
-        *,
-        intercept: bool,
-        rank: int,
-        seed: int,
-        counts: Array | None = None,
-    ) -> None:
-        super().__init__(gram, targets, roots, intercept=intercept, rank=rank, seed=seed)
+    def __init__(self, given: Equations, counts: Array | None = None) -> None:
+        super().__init__(given)
         self._counts, self._error = counts, 1.0
-        self._order = np.random.default_rng([20160716, seed]).permutation(len(targets))
+        self._order = np.random.default_rng([20160716, given.seed]).permutation(len(given.targets))
         self._blocks: list[Array] = []
         self._readings: dict[float, _Reading] = {}
         self._take(LEAST_LEFT_OUT)
