@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 pytestmark = pytest.mark.torch
 
 from stopwise._support.torch import MissingDevice, pick_device  # noqa: E402
-from stopwise.engine.gpu.device_operator import Cross, Cuda, careful_cost, predict_on_device, rounding_error  # noqa: E402
+from stopwise.engine.gpu.device_operator import Cross, Cuda, predict_on_device, rounding_error  # noqa: E402
 from stopwise.engine.gpu.packed_rows import snapped  # noqa: E402
 from stopwise.engine.gpu.plain_tiles import TorchTiles  # noqa: E402
 
@@ -138,14 +138,3 @@ def test_rounding_is_measured_as_the_length_of_a_row_of_errors(rng):
     product = fast.cross.product
     fast.cross.product = lambda block: product(block) + errors @ block.double()
     assert rounding_error(fast, exact, 0) == pytest.approx(2 * 1e-5 * np.sqrt(700), rel=0.5)  # the largest of 500
-
-
-def test_a_product_in_float64_takes_longer_for_each_feature_where_differences_are_added_up(rng):
-    x = rng.normal(size=(40, 3))
-    costs = [
-        careful_cost(Cuda(kernel, x, precision="float64", device="cpu"))
-        for kernel in (kernels.Gaussian(1.0), kernels.ProductLaplace(1.0), kernels.Laplace(1.0))
-    ]
-    assert costs[0] == costs[2] < costs[1]
-    wider = Cuda(kernels.ProductLaplace(1.0), np.hstack([x, x]), precision="float64", device="cpu")
-    assert careful_cost(wider) > costs[1]

@@ -19,13 +19,10 @@ from stopwise.engine.gpu.plain_tiles import TorchTiles
 from stopwise.engine.operators.operator import Operator
 from stopwise.kernels import Kernel
 from stopwise.kernels.base import MEDIAN_ROWS
-from stopwise.kernels.expressions import AbsoluteDistance
 from stopwise.kernels.forms import Form, form_of
 
 Precision = Literal["float32", "carried", "fast", "float64"]
 """Of products: to float32's rounding; the same with the rounding of long sums carried along; three digits; exact."""
-WIDEST = 64
-"""Wider blocks are multiplied in parts of this width."""
 
 
 def as_tensor(values: Rows, device: Device, dtype: TensorType | None = None) -> Tensor:
@@ -59,8 +56,9 @@ class Cross:
         self.shape = (len(left), len(right))
         self.dtype = block_dtype(precision)
         self.tiles: FusedTiles | TorchTiles
-        if precision != "float64" and can_fuse(left.device):
-            scheme = pick_scheme(form, left if same else torch().cat([left, right]), origin, precision)
+        both = left if same else torch().cat([left, right])
+        scheme = pick_scheme(form, both, origin, precision) if can_fuse(left.device) else None
+        if scheme is not None:
             self.tiles = FusedTiles(form, left, right, origin, same=same, scheme=scheme)
         else:
             self.tiles = TorchTiles(form, left, right, origin, same=same, dtype=self.dtype)
@@ -68,9 +66,9 @@ class Cross:
     def product(self, block: Tensor) -> Tensor:
         """k(left, right) @ block."""
         block = block.to(self.dtype)
-        if block.shape[1] <= WIDEST:
+        if block.shape[1] <= self.tiles.widest:
             return self.tiles.product(block)
-        return torch().cat([self.tiles.product(part) for part in block.split(WIDEST, dim=1)], 1)
+        return torch().cat([self.tiles.product(part) for part in block.split(self.tiles.widest, dim=1)], 1)
 
 
 class Cuda(Operator):
@@ -196,15 +194,9 @@ def rounding_error(fast: Cuda, exact: Cuda, seed: int) -> float:
     return float((gap**2).mean(1).max() ** 0.5)
 
 
-_CAREFUL, _FEATURE_BY_FEATURE = 15.0, 6.0
-"""Products in float32 that one in float64 takes as long as, and so many more for each feature where differences are
-added up one by one: 22 s against .13 s for 209,501 rows of 26 features (one H200)."""
-
-
 def careful_cost(exact: Cuda) -> float:
-    """How many products in float32 one in float64 takes as long as."""
-    one_by_one = sum(isinstance(leaf, AbsoluteDistance) for leaf in exact.form.leaves)
-    return _CAREFUL + _FEATURE_BY_FEATURE * one_by_one * int(exact.rows.shape[1])
+    """How many products in float32 one in float64 takes as long as: 2 to 4 where it is fused (one H200), else 15."""
+    return 4.0 if isinstance(exact.cross.tiles, FusedTiles) else 15.0
 
 
 def _device_of(rows: Rows, device: Device | str | None) -> Device:

@@ -32,19 +32,30 @@ class Scheme:
     products; it costs most and loses least. Kernel values and block entries are cut into `pieces` float16 numbers each
     and all products of pieces added up: 2 are as exact as float32, 1 keeps three digits. `carried`: totals carry what
     additions round off, for twice the registers; it took 4 percent of the speed of the flights' narrow blocks.
+    "double": as "difference", but leaves, kernel values and totals all in float64 and the block in one piece.
     """
 
-    dot: Literal["f16x3", "tf32x3", "difference"] = "f16x3"
+    dot: Literal["f16x3", "tf32x3", "difference", "double"] = "f16x3"
     pieces: Literal[1, 2] = 2
     carried: bool = False
+
+    @property
+    def by_feature(self) -> bool:
+        """Whether leaves are summed feature by feature."""
+        return self.dot in ("difference", "double")
+
+    @property
+    def real(self) -> Literal["float32", "float64"]:
+        """The type in which leaves, kernel values and totals stand."""
+        return "float64" if self.dot == "double" else "float32"
 
 
 class _Text(Ops[str]):
     """Arithmetic that writes statements and hands back the names of their results."""
 
-    def __init__(self, interpret: bool) -> None:
+    def __init__(self, exact: bool) -> None:
         self.lines: list[str] = []
-        self._suffix = "" if interpret else "_fast"
+        self._suffix = "" if exact else "_fast"
 
     def _emit(self, expression: str) -> str:
         name = f"t{len(self.lines)}"
@@ -82,7 +93,7 @@ def chunks(length: int) -> list[tuple[int, int]]:
 
 def row_length(scheme: Scheme, n_features: int) -> int:
     """Entries in a prepared row: a multiple of 16 (of `STREAM` when streamed); exactly the features for differences."""
-    if scheme.dot == "difference":
+    if scheme.by_feature:
         return n_features
     needed = 3 * n_features + 9 if scheme.dot == "f16x3" else n_features + 2
     step = 16 if needed <= RESIDENT else STREAM
@@ -116,15 +127,16 @@ class _Writer:
         self.leaves = form.leaves
         self.length = row_length(scheme, n_features)
         self.chunks = chunks(self.length)
-        self.mark_diagonal = same and scheme.dot != "difference"
-        self.text = _Text(interpret)
+        self.mark_diagonal = same and not scheme.by_feature
+        self.text = _Text(interpret or scheme.dot == "double")
+        self.real = f"tl.{scheme.real}"
         self.precision = ', input_precision="tf32x3"' if scheme.dot == "tf32x3" else ""
 
     def before(self) -> list[str]:
         """What is loaded once for a tile of rows."""
         lines: list[str] = []
         for g in range(len(self.leaves)):
-            if self.scheme.dot == "difference":
+            if self.scheme.by_feature:
                 if self.d <= UNROLLED:
                     lines += [f"x{g}_{k} = tl.load(left{g} + {k} * n_left + row)" for k in range(self.d)]
             elif self.length <= RESIDENT:
@@ -138,7 +150,7 @@ class _Writer:
         """The leaves' values on one tile."""
         lines: list[str] = []
         for g, leaf in enumerate(self.leaves):
-            if self.scheme.dot == "difference":
+            if self.scheme.by_feature:
                 lines += self._difference(g, leaf)
             elif self.length <= RESIDENT:
                 lines.append(f"r{g} = right{g} + base * {self.length} + lane[None, :] * {self.length}")
@@ -155,9 +167,9 @@ class _Writer:
     def _difference(self, g: int, leaf: Dot) -> list[str]:
         """A leaf summed over the features, and the product beside it where one is asked for."""
         growth = next((growth for growth in self.form.growths if growth.leaf == leaf), None)
-        lines = [f"d{g} = tl.zeros((BM, BN), tl.float32)"]
+        lines = [f"d{g} = tl.zeros((BM, BN), {self.real})"]
         if growth:
-            lines.append(f"g{g} = tl.full((BM, BN), 1.0, tl.float32)")
+            lines.append(f"g{g} = tl.full((BM, BN), 1.0, {self.real})")
         if self.d <= UNROLLED:
             for k in range(self.d):
                 lines += self._feature(g, leaf, f"x{g}_{k}", str(k), growth, bound=k % 8 == 7)
@@ -200,10 +212,10 @@ class _Writer:
 
     def consume(self, value: str) -> list[str]:
         """The product of the tile with the block, added to the running totals."""
-        lines = [
-            "v = tl.load(block + base * BW + lane[:, None] * BW + wide[None, :])",
-            f"high = {value}.to(tl.float16)",
-        ]
+        lines = ["v = tl.load(block + base * BW + lane[:, None] * BW + wide[None, :])"]
+        if self.scheme.dot == "double":
+            return [*lines, f"total = tl.dot({value}, v, total, out_dtype=tl.float64)"]
+        lines.append(f"high = {value}.to(tl.float16)")
         if self.scheme.pieces == 1:
             return [*lines, "total += tl.dot(high, v) * unit"]
         lines.append(f"low = ({value} - high.to(tl.float32)).to(tl.float16)")
@@ -223,7 +235,7 @@ class _Writer:
             "wide = tl.arange(0, BW)",
             *([f"span = tl.arange(0, {STREAM})"] if self.length > RESIDENT else []),
             *self.before(),
-            "total = tl.zeros((BM, BW), tl.float32)",
+            f"total = tl.zeros((BM, BW), {self.real})",
             *(["carried = tl.zeros((BM, BW), tl.float32)"] if self.scheme.carried else []),
             "first = tl.program_id(1) * tiles",
             "for tile in range(first, tl.minimum(first + tiles, n_tiles)):",

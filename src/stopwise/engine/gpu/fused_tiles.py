@@ -45,8 +45,9 @@ class Launch:
 SHORT = (Launch(64, 64, 4, 3), Launch(64, 64, 4, 2), Launch(64, 32, 4, 2))
 MIDDLE = (Launch(128, 64, 4, 3), Launch(128, 64, 8, 2), *SHORT)
 LONG = (Launch(128, 128, 8, 3), *MIDDLE)
+DOUBLE = (Launch(64, 32, 4, 2), Launch(32, 32, 2, 2))
 """Launches in order of preference by the length of prepared rows, as measured on an H200: the first that fits is taken.
-With wide blocks short rows' launch is also the best for middle ones."""
+With wide blocks short rows' launch is also the best for middle ones. In float64 one serves all."""
 _fitting: dict[tuple[str, int, str], Launch] = {}
 """The launch that fitted, by source, width and device."""
 
@@ -61,8 +62,13 @@ def can_fuse(device: Device) -> bool:
     return triton() is not None and (device.type == "cuda" or interpreted())
 
 
-def pick_scheme(form: Form, rows: Tensor, origin: Tensor, precision: str) -> Scheme:
-    """Float16 pieces where they are exact enough and in range, else differences, else three-pass TF32."""
+def pick_scheme(form: Form, rows: Tensor, origin: Tensor, precision: str) -> Scheme | None:
+    """Float16 pieces where they are exact enough and in range, else differences, else three-pass TF32.
+
+    In float64 differences, of few features or where the kernel is made of them; else nothing is fused.
+    """
+    if precision == "float64":
+        return Scheme("double", 1) if form.separable or rows.shape[1] <= _FEW else None
     pieces: Literal[1, 2] = 1 if precision == "fast" else 2
     carried = precision == "carried"
     if form.separable:
@@ -87,7 +93,7 @@ class FusedTiles:
         self.scheme, self.device = scheme, left.device
         self.n_left, self.n_right, self.n_features = len(left), len(right), left.shape[1]
         top = max(float(diagonal_of(form, rows).max()) for rows in ([left] if same else [left, right]))
-        self.exponent = _TOP - math.ceil(math.log2(top)) if top > 0 else 0
+        self.exponent = _TOP - math.ceil(math.log2(top)) if top > 0 and scheme.dot != "double" else 0
         self.form = form.times(2.0**self.exponent)
         mark = same and (form.rough or largest_entry(form, left, origin) > _SHARP)
         self.source = write_source(self.form, scheme, self.n_features, same=mark, interpret=interpreted())
@@ -96,12 +102,21 @@ class FusedTiles:
         self._rows: list[Tensor] = []
         for leaf in self.form.leaves:
             self._rows.append(prepare_leaf(leaf, left, origin, scheme, left=True))
-            shared = same and scheme.dot == "difference"
+            shared = same and scheme.by_feature
             self._rows.append(self._rows[-1] if shared else prepare_leaf(leaf, right, origin, scheme, left=False))
+
+    @property
+    def widest(self) -> int:
+        """Columns multiplied at once, at most: more would not stay on chip."""
+        return 16 if self.scheme.dot == "double" else 64
 
     def pack(self, block: Tensor, width: int) -> tuple[Tensor, Tensor]:
         """The block as the kernel reads it, and what its columns were multiplied by."""
         library, pieces = torch(), self.scheme.pieces
+        if self.scheme.dot == "double":
+            out = block.new_zeros((padded(self.n_right), width), dtype=library.float64)
+            out[: self.n_right, : block.shape[1]] = block
+            return out, library.ones_like(out[0, : block.shape[1]])
         _, exponent = library.frexp(block.abs().amax(0).clamp(min=2.0**-100))
         scales = library.exp2((_TOP - exponent).to(block.dtype))
         out = block.new_zeros((padded(self.n_right), pieces, width), dtype=library.float16)
@@ -115,13 +130,13 @@ class FusedTiles:
         programs = padded(self.n_left) // launch.rows
         longest = _CARRIED_TILES if self.scheme.carried else _TILES
         wanted = max(-(-tiles // longest), -(-_PROGRAMS // programs))
-        bytes_each = padded(self.n_left) * width * self.scheme.pieces * 4
+        bytes_each = padded(self.n_left) * width * self.scheme.pieces * 8
         return max(1, min(wanted, tiles, _PARTIAL_BYTES // bytes_each))
 
     def launch(self, packed: Tensor, width: int, launch: Launch, splits: int, limit: int | None = None) -> Tensor:
         """The partial sums of one launch; `limit` on the tiles of rows, for timing."""
         scheme, n_left = self.scheme, padded(self.n_left)
-        out = torch().empty((splits, n_left, scheme.pieces, width), dtype=torch().float32, device=self.device)
+        out = torch().empty((splits, n_left, scheme.pieces, width), dtype=getattr(torch(), scheme.real), device=self.device)
         n_tiles = padded(self.n_right) // launch.columns
         rows = n_left // launch.rows if limit is None else min(n_left // launch.rows, limit)
         options = {} if interpreted() else {"num_warps": launch.warps, "num_stages": launch.stages}
@@ -147,6 +162,8 @@ class FusedTiles:
         if before is not None:
             return (before,)
         length = row_length(self.scheme, self.n_features)
+        if self.scheme.dot == "double":
+            return DOUBLE
         if length > RESIDENT:
             return LONG
         return MIDDLE if length > 128 and width * self.scheme.pieces < 128 else SHORT

@@ -84,8 +84,8 @@ def _singles(core: Tensor, sides: Sides, left: bool) -> Tensor:
 def prepare_leaf(leaf: Dot, rows: Tensor, origin: Tensor, scheme: Scheme, *, left: bool) -> Tensor:
     """The rows of one side of a leaf as the fused kernel reads them: padded with zeros, contiguous."""
     n, d = rows.shape
-    if scheme.dot == "difference":
-        out = rows.new_zeros((d, padded(n)), dtype=torch().float32)
+    if scheme.by_feature:
+        out = rows.new_zeros((d, padded(n)), dtype=getattr(torch(), scheme.real))
         out[:, :n] = (leaf.scaled(rows, origin) if isinstance(leaf, Distance) else leaf.sides(rows, origin).left).T
         return out
     sides = leaf.sides(rows, origin)

@@ -46,6 +46,9 @@ def _growth(left: Tensor, right: Tensor, rate: float, dtype: TensorType) -> Tens
 class TorchTiles:
     """k(left, right) as something that multiplies, tile by tile."""
 
+    widest = 64
+    """Columns multiplied at once, at most."""
+
     def __init__(
         self, form: Form, left: Tensor, right: Tensor, origin: Tensor, *, same: bool, dtype: TensorType
     ) -> None:

@@ -79,8 +79,7 @@ class Preconditioned:
     `multiply` is A (weighted, centred, unscaled); `careful` the same in float64, for penalties that rounding of
     `multiply` would drown. `tol`: how far fitted values may be off, relative to the norm of each right-hand side;
     `rounding`: how far products are, relative to the norm of the block that is multiplied; `kept`: the share of that by
-    which fitted values are then off, and `unseen` how far they may be for that where it is more than `tol`;
-    `careful_cost`: products that a careful one takes as long as.
+    which fitted values are then off, and `unseen` how far they may be for that where it is more than `tol`.
     """
 
     multiply: Product
@@ -93,7 +92,6 @@ class Preconditioned:
     rounding: float = 0.0
     kept: float = 1.0
     unseen: float = 0.0
-    careful_cost: float = 0.0
     tally: Tally = field(default_factory=Tally)
 
     def inverse(self, block: Array, start: Array | None = None) -> Array:
@@ -128,15 +126,15 @@ class Preconditioned:
 
         Predictions A x = y - a x - residual are off by both: the bound on a x says nothing of directions with large
         eigenvalues, which count little there and much here. Where rounding of products would hide the residual, it is
-        looked at in float64: each round then gains the penalty over the rounding. A look that would take longer than
-        the solve is not made: what is seen within the rounding of products is rounding then, of which fitted values
-        keep a share, beside what the iteration left by its own account.
+        looked at in float64: each round then gains the penalty over the rounding. Where it would not, what is seen
+        within the rounding of products is rounding, of which fitted values keep a share, beside what the iteration left
+        by its own account.
         """
         library, block = library_of(block), self.centre(block)
         sizes = np.maximum(_column_norms(library, block), np.finfo(float).tiny)
         exact = tol <= self.tol  # nothing is predicted from the others
         asked = np.where(exact, _TRUE_RESIDUAL * self.tol, np.inf)
-        solution, left, worst, best, before_all = block * 0.0, block, np.inf, None, self.tally.products
+        solution, left, worst, best = block * 0.0, block, np.inf, None
         if start is not None:
             solution, left = start, self._left(multiply, block, start)
         for _ in range(_REFINEMENTS):
@@ -145,8 +143,7 @@ class Preconditioned:
                 break
             solution = self.centre(solution + found[0])
             rounded = (0.0 if multiply is self.careful else self.rounding) * _column_norms(library, solution) / sizes
-            hidden = np.any(self.kept * rounded[exact] > max(self.tol, self.unseen))
-            finer = self.careful if hidden and self.tally.products - before_all >= self.careful_cost else None
+            finer = None if np.all(self.kept * rounded[exact] <= max(self.tol, self.unseen)) else self.careful
             left = self._left(finer or multiply, block, solution)
             seen, floor = _column_norms(library, left) / sizes, rounded if finer is None else 0.0 * rounded
             off = np.hypot(np.where(seen <= floor, found[2] / sizes, seen), self.kept * floor)

@@ -185,6 +185,5 @@ class Weighted:
             rounding=0.0 if product is gram.careful else self.rounding,
             kept=self.kept(penalty) if self._system.single else 1.0,
             unseen=self._system.unseen,
-            careful_cost=gram.careful_cost,
             tally=self._system.tally,
         )
