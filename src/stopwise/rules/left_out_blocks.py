@@ -24,7 +24,7 @@ from stopwise.rules.base import Data, Reason, Rule, Stop, clock_grid, stop_at
 _ALONE = 0.5
 """Share of leave-one-out's degrees of freedom below which rows are said to hang together."""
 _COARSE = 12
-"""Of the clock's grid every so-many-th reading is a factor of three: an error that is flat there needs no finer."""
+"""Every 12th reading of the clock's grid, a factor of three, is looked at where only the smallest error is wanted."""
 _CLEARLY = 1.645
 """Standard errors by which single rows must then prefer more: chance alone does that once in twenty."""
 
@@ -95,6 +95,14 @@ def block_errors(path: Path, sets: list[LeftOutSet], step_sums: Array) -> Array:
     return out
 
 
+def least_error(path: Path, sets: list[LeftOutSet]) -> tuple[float, Array]:
+    """The clock reading at which sets left out whole err least in all, and the squared errors of each set there."""
+    grid = clock_grid(path)[::_COARSE]
+    table = block_errors(path, sets, grid)
+    at = int(np.argmin(table.sum(axis=1)))
+    return float(grid[at]), cast(Array, table[at])
+
+
 def shared_noise_variance(path: Path, sets: list[LeftOutSet]) -> float:
     """The variance of noise that rows of a set share, from sets left out whole; problem units.
 
@@ -103,8 +111,7 @@ def shared_noise_variance(path: Path, sets: list[LeftOutSet]) -> float:
     of a set share follows none of them into a prediction from other sets, so that it counts as noise.
     """
     ridge = path.along(Ridge())
-    grid = clock_grid(ridge)[::_COARSE]
-    at = float(grid[int(np.argmin(block_errors(ridge, sets, grid).sum(axis=1)))])
+    at, _ = least_error(ridge, sets)
     assert ridge.spectrum.basis is not None
     vectors, free = ridge.spectrum.basis.vectors, ridge.free
     gain = ridge.filter.gain(ridge.spectrum.eigenvalues, at)

@@ -20,16 +20,14 @@ from stopwise.kernels import Constant, Kernel
 from stopwise.kernels.stationary import Stationary
 from stopwise.path import Path, make_path
 from stopwise.problem import Problem
-from stopwise.rules.base import Data, clock_grid
-from stopwise.rules.left_out_blocks import LeftOutSet, Paired, block_errors, by_block, sets_of
+from stopwise.rules.base import Data
+from stopwise.rules.left_out_blocks import LeftOutSet, Paired, by_block, least_error, sets_of
 from stopwise.selection.result import Row, Selection
 
 LONGER_SCALES = (1.0, 3.0, 10.0, 30.0, 100.0)
 """Times the best scale of single rows. Noise shared by a hundredth of the rows can make that a hundredth too short."""
 JUDGED_ROWS = 400
 """Rows that kernels are judged on: eigenpairs of thirty kernels then take two seconds."""
-_READINGS = 12
-"""Every so-many-th reading of the clock's grid is looked at: a factor of three of the penalty."""
 _ALLOWANCE = 0.5
 """Standard errors by which a simpler fit may err more, as in `LeaveBlockOut`."""
 
@@ -141,7 +139,5 @@ def _errors(problem: Problem, sets: list[LeftOutSet], kernel: Kernel) -> tuple[A
 
 def _least(path: Path, sets: list[LeftOutSet]) -> tuple[Array, float]:
     """Of one response: errors of each set where they are least in all, over its variance; and degrees of freedom."""
-    grid = clock_grid(path)[::_READINGS]
-    table = block_errors(path, sets, grid)
-    at = int(np.argmin(table.sum(axis=1)))
-    return table[at] * (path.n_samples / float(path.energy)), float(path.degrees_of_freedom(grid[at]))
+    at, errors = least_error(path, sets)
+    return errors * (path.n_samples / float(path.energy)), float(path.degrees_of_freedom(at))
