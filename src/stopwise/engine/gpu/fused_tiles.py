@@ -90,7 +90,7 @@ class FusedTiles:
     """k(left, right) as something that multiplies, by one fused kernel."""
 
     def __init__(self, form: Form, left: Tensor, right: Tensor, origin: Tensor, *, same: bool, scheme: Scheme) -> None:
-        self.scheme, self.device = scheme, left.device
+        self.scheme, self.device, self.real = scheme, left.device, getattr(torch(), scheme.real)
         self.n_left, self.n_right, self.n_features = len(left), len(right), left.shape[1]
         top = max(float(diagonal_of(form, rows).max()) for rows in ([left] if same else [left, right]))
         self.exponent = _TOP - math.ceil(math.log2(top)) if top > 0 and scheme.dot != "double" else 0
@@ -130,13 +130,13 @@ class FusedTiles:
         programs = padded(self.n_left) // launch.rows
         longest = _CARRIED_TILES if self.scheme.carried else _TILES
         wanted = max(-(-tiles // longest), -(-_PROGRAMS // programs))
-        bytes_each = padded(self.n_left) * width * self.scheme.pieces * 8
+        bytes_each = padded(self.n_left) * width * self.scheme.pieces * self.real.itemsize
         return max(1, min(wanted, tiles, _PARTIAL_BYTES // bytes_each))
 
     def launch(self, packed: Tensor, width: int, launch: Launch, splits: int, limit: int | None = None) -> Tensor:
         """The partial sums of one launch; `limit` on the tiles of rows, for timing."""
         scheme, n_left = self.scheme, padded(self.n_left)
-        out = torch().empty((splits, n_left, scheme.pieces, width), dtype=getattr(torch(), scheme.real), device=self.device)
+        out = torch().empty((splits, n_left, scheme.pieces, width), dtype=self.real, device=self.device)
         n_tiles = padded(self.n_right) // launch.columns
         rows = n_left // launch.rows if limit is None else min(n_left // launch.rows, limit)
         options = {} if interpreted() else {"num_warps": launch.warps, "num_stages": launch.stages}
