@@ -31,6 +31,8 @@ _UNKNOWN = 0.1
 """What left-out rows do not know of the function over the noise, as a ratio of variances, in the mean over rows:
 df / (n - df), here one degree of freedom in eleven observations. Where it is more, a row of great weight still counts
 for too much; where it is less, for too little, which costs a percent of the error."""
+_SAME_POINT = 4096 * np.finfo(np.float64).eps
+"""Of k(x, x) + k(z, z): points nearer than a millionth of a length scale are one."""
 _CHANCE = 1e-3
 """A common factor of all counts that chance explains with less than this probability is how often all was repeated."""
 
@@ -76,10 +78,11 @@ def left_out_weights(weights: Array, counts: Array | None = None) -> Array:
 
 
 def find_observations(
-    covariates: Rows, responses: Array, weights: Array | None = None, *, labels: bool = False
+    covariates: Rows, responses: Array, weights: Array | None = None, *, square: bool = False, labels: bool = False
 ) -> Observations:
     """The observations in rows (n, d) with responses (n, q) and weights (n,), which may be zero.
 
+    `square`: covariates are a kernel matrix, whose rows are points.
     `labels`: responses are classes. Where labels are nearly certain rows of equal X agree whether copied or not, and
     only X can tell: copies have twins that its columns, each shuffled among the rows of a class, would not have.
     """
@@ -87,7 +90,7 @@ def find_observations(
     kept, n_given = np.flatnonzero(given > 0), len(given)
     if len(kept) < n_given:
         covariates, responses, given = covariates[_index(covariates, kept)], responses[kept], given[kept]
-    groups = equal_rows(covariates)
+    groups = equal_points(cast(Array, covariates), kept) if square else equal_rows(covariates)
     if groups is None and weights is None:
         return Observations(first=kept, row_of=kept, weights=None, counts=None, agreement=None)
     same_x = np.arange(len(given)) if groups is None else groups
@@ -145,6 +148,20 @@ def equal_rows(rows: Rows) -> Array | None:
     if any(_all_differ(column) for column in rows.T[:1]) or _all_differ(row_hashes(rows)):
         return None
     return _numbered(rows)
+
+
+def equal_points(gram: Array, columns: Array) -> Array | None:
+    """For each row of a kernel matrix a number that rows of one point share; None where all points differ.
+
+    `columns` are those of the rows. Two points are one where k(x, x) + k(z, z) - 2 k(x, z) is rounding: a product of
+    matrices does not give equal points equal rows to the last digit.
+    """
+    own = gram[np.arange(len(gram)), columns]
+    first = np.arange(len(gram))
+    for some in row_tiles(len(gram), len(gram)):
+        sums = own[some, None] + own
+        first[some] = np.argmax(np.abs(sums - 2 * gram[some][:, columns]) <= _SAME_POINT * np.abs(sums), axis=1)
+    return None if np.all(first == np.arange(len(gram))) else first
 
 
 def _all_differ(values: Array) -> bool:

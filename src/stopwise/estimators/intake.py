@@ -184,7 +184,7 @@ class Intake(Columns):
 
     def observations(self, *, square: bool = False, labels: bool = False) -> Intake:
         """One row for every different observation; `square`: covariates are a matrix between all pairs of rows."""
-        found = find_observations(self.covariates, self.responses, self.weights, labels=labels)
+        found = find_observations(self.covariates, self.responses, self.weights, square=square, labels=labels)
         if found.is_table:
             return replace(self, weights=found.weights, counts=found.counts, weight_unit=found.unit)
         kept = found.first
