@@ -249,11 +249,21 @@ def test_with_copies_the_factor_holds_for_rows_that_are_new_and_for_one_of_the_c
 def test_length_scales_count_as_far_as_the_data_moved_them(gaps, rows, moved):
     features = tuple({"relevance": math.exp(gap - 1)} for gap in gaps) + ({"used": False},)
     table = Selection(({"chosen": True, "per_feature": True},), features, "", rows)
-    assert free_scales(table, rows) == pytest.approx(moved)
+    assert free_scales(table) == pytest.approx(moved)
     # With fewer than twenty rows for each scale, the prior is narrower: down to half.
-    assert free_scales(table, 16) == pytest.approx(min(4 * moved, 3))
+    assert free_scales(replace(table, n_rows=16)) == pytest.approx(min(4 * moved, 3))
     common = Selection(({"chosen": True, "per_feature": False},), features, "", rows)
-    assert free_scales(common, rows) == 0
+    assert free_scales(common) == 0
+
+
+def test_few_places_with_many_observations_flatter_as_little_as_many_places():
+    """Parameters were counted on three places where 500 observations tell: intervals were 1.7 times too wide."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(1, 4, size=(500, 1)).astype(float)
+    y = np.sqrt(X[:, 0]) + 0.5 * rng.normal(size=500)
+    model = sw.KernelGradientRegressor().fit(X, y)
+    half = np.diff(model.predict_interval(X))[:, 0] / 2
+    assert half.mean() == pytest.approx(1.645 * model.noise_std_, rel=0.05)
 
 
 def test_several_responses_have_the_intervals_they_have_alone():

@@ -226,16 +226,19 @@ def predict_with_variance(
 
 
 def optimism(fitted: Fitted) -> float:
-    """sqrt((n + p) / (n - p)): what p parameters chosen on n rows flatter errors by (Akaike 1970)."""
-    parameters, n = float(not fitted.rule.reads_clock_only), fitted.path.n_samples
-    if fitted.selection is not None and len(fitted.selection):
-        n = min(n, float(fitted.selection.n_rows or n))
-        parameters += 2 + free_scales(fitted.selection, n)
+    """sqrt((n + p) / (n - p)): what p parameters chosen on n observations flatter errors by (Akaike 1970).
+
+    The kernel was chosen on the observations behind the distinct rows that it was judged on.
+    """
+    parameters, n, selection = float(not fitted.rule.reads_clock_only), fitted.path.n_samples, fitted.selection
+    if selection is not None and len(selection):
+        n *= selection.n_rows / selection.n_distinct if selection.n_rows else 1.0
+        parameters += 2 + free_scales(selection)
     parameters = min(parameters, n / 2)
     return math.sqrt((n + parameters) / (n - parameters))
 
 
-def free_scales(selection: Selection, n_rows: float) -> float:
+def free_scales(selection: Selection) -> float:
     """How many length scales the data moved away from the common one.
 
     Those of each feature have a Gaussian prior about their mean; with a prior that fits them, sum (gap / spread)^2 is
@@ -247,5 +250,5 @@ def free_scales(selection: Selection, n_rows: float) -> float:
     logs = np.log([float(cast(float, row["relevance"])) for row in selection.features if row.get("relevance")])
     if not logs.size:
         return 0.0
-    moved = float(((logs - logs.mean()) ** 2).sum()) / prior_variance(n_rows, logs.size)
+    moved = float(((logs - logs.mean()) ** 2).sum()) / prior_variance(selection.n_rows, logs.size)
     return min(moved, logs.size - 1.0)
