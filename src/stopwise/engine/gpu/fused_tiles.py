@@ -130,7 +130,7 @@ class FusedTiles:
         programs = padded(self.n_left) // launch.rows
         longest = _CARRIED_TILES if self.scheme.carried else _TILES
         wanted = max(-(-tiles // longest), -(-_PROGRAMS // programs))
-        bytes_each = padded(self.n_left) * width * self.scheme.pieces * self.real.itemsize
+        bytes_each: int = padded(self.n_left) * width * self.scheme.pieces * self.real.itemsize
         return max(1, min(wanted, tiles, _PARTIAL_BYTES // bytes_each))
 
     def launch(self, packed: Tensor, width: int, launch: Launch, splits: int, limit: int | None = None) -> Tensor:
