@@ -8,6 +8,7 @@ sample, and replicates speak for the noise level exactly.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
@@ -203,8 +204,18 @@ class Sample:
         """The first rows of the (already shuffled) sample, centred and scaled anew."""
         if count >= self.n_rows:
             return self
+        return _settled(self._taken(slice(count)))
+
+    def _taken(self, rows: Any) -> Sample:
+        """Some rows, as they are."""
         names = ("covariates", "weights", "means", "within", "replicates")
-        return _settled(replace(self, **{name: getattr(self, name)[:count] for name in names}))
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+
+    def parted(self, parts: int) -> Iterator[Sample]:
+        """The same rows in other orders: each of some equal parts of them last, in turn."""
+        size = self.n_rows // parts
+        for k in range(parts):
+            yield self._taken(np.roll(np.arange(self.n_rows), -(k + 1) * size))
 
     def with_linear(self) -> Sample:
         """The same rows with the linear part left unpenalised."""

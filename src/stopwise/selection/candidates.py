@@ -38,8 +38,7 @@ from stopwise.selection.learning import Part, deviance
 MAX_RATIO = 1e9
 """The largest signal-to-noise ratio nu at which kernels are compared: beyond, the evidence has lost too many digits."""
 LEAST_ROWS = 8
-"""Fewer rows say nothing: unseen ones refute nothing, and of fewer distinct rows in all nothing is searched (Matern 3/2
-at the median distance)."""
+"""Of fewer distinct rows in all nothing is searched (Matern 3/2 at the median distance)."""
 BARELY = 4.0
 """Scores, times the number of values, that differ by less tell nothing: a score is two log likelihoods, each times -2,
 and twice the log of a Bayes factor up to 2 is "not worth more than a bare mention" (Kass & Raftery 1995)."""
@@ -243,8 +242,6 @@ def not_refuted(finalists: list[Candidate], rows: Sample) -> list[Candidate]:
     learned wrong, and by the best with one length scale.
     """
     seen = finalists[0].sample.n_rows
-    if rows.n_rows - seen < LEAST_ROWS:
-        return finalists
     ranked = best_first(finalists)
     losses = {c: unseen_losses(c, rows) for c in ranked}
     if rows.n_rows - seen < seen:

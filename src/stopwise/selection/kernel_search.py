@@ -24,7 +24,16 @@ from stopwise.kernels.gradients import median_distance
 from stopwise.kernels.separable import Separable
 from stopwise.kernels.stationary import Stationary
 from stopwise.sample import Sample
-from stopwise.selection.candidates import LEAST_ROWS, Candidate, best_first, best_unbeaten, judge, not_refuted, worse
+from stopwise.selection.candidates import (
+    LEAST_ROWS,
+    Candidate,
+    best_first,
+    best_unbeaten,
+    judge,
+    not_refuted,
+    unseen_losses,
+    worse,
+)
 from stopwise.selection.learning import Part, chosen_slopes, learn, learn_shares, part_at
 
 MANY_ROWS = 100_000
@@ -35,6 +44,8 @@ ROWS_PER_SLOPE = 5
 """A linear part needs so many rows for each slope, and alone so many for each length scale that it stands for."""
 SHARES = 64
 """Posterior shares of kernels are multiples of 1/64: smaller ones change nothing that a small sample could show."""
+FOLDS = 3
+"""Parts of a sample that speak against what the others taught, where fewer rows than in one of them are outside it."""
 NEAR = 2.0
 """Log units beyond the shortest length scale within which the search on more rows starts for every feature."""
 _GRID, _FINE_GRID, _FEW_FEATURES = (-2, 6), (-6, 4), 3
@@ -60,7 +71,7 @@ class Budget:
     """How much is looked at: distinct rows, and steps of the gradient."""
 
     rows: int = 300
-    """Every candidate is learned on so many; half of them, at most 300, choose its first length scale."""
+    """Every candidate is learned on so many."""
     rounds: tuple[Round, ...] = (Round(600),)
     unseen_rows: int = 2_000
     """So many others may speak against a candidate."""
@@ -69,6 +80,11 @@ class Budget:
     steps: int = 18
     summed_rows: int = 2500
     """Up to so many rows kernels may be summed: beyond, chance is small and a sum costs as many times more."""
+
+    @property
+    def first_rows(self) -> int:
+        """On how many rows a first length scale is chosen."""
+        return min(300, self.rows // 2)
 
     @property
     def judged_rows(self) -> int:
@@ -122,7 +138,10 @@ class Search:
         finalists = self._finalists(tried, sample)
         if sample.n_rows < SMALL_ROWS:
             return _by_odds(finalists), tried
-        trusted = finalists if self.relevance is True else not_refuted(finalists, rows)
+        trusted = finalists
+        if self.relevance is not True:
+            enough = rows.n_rows - sample.n_rows >= sample.n_rows / FOLDS
+            trusted = not_refuted(finalists, rows) if enough else self._held_up(finalists)
         every = [*tried, *(c for c in finalists if c not in tried)]
         if sample.slopes.any() and sample.n_rows >= ROWS_PER_SLOPE * sample.n_groups:
             line = judge(sample.with_linear())
@@ -154,8 +173,8 @@ class Search:
         for at, kernel in enumerate(reversed(menu)):
             listed: list[Candidate] = []
             for view in views:
-                start = _first_scale(view.first(min(300, self.budget.rows // 2)), kernel)
-                one, *each = self._learned(view, start, rougher[view.warped])
+                start = _first_scale(view.first(self.budget.first_rows), kernel)
+                one, *each = self._learned(view, start, rougher[view.warped], view.n_rows >= SMALL_ROWS)
                 rougher[view.warped] = each or rougher[view.warped]
                 free = [view.with_linear()] if view.slopes.any() and not view.warped else []
                 listed += [judge(rows, part) for part in (one, *each) for rows in (view, *free)]
@@ -166,11 +185,11 @@ class Search:
                     views = [view for view in views if view.warped == ranked[0].sample.warped]
         return found
 
-    def _learned(self, sample: Sample, start: Part, rougher: Sequence[Part]) -> list[Part]:
-        """A kernel with one length scale, and where that is asked for with one per feature."""
+    def _learned(self, sample: Sample, start: Part, rougher: Sequence[Part], enough: bool) -> list[Part]:
+        """A kernel with one length scale, and where that is asked for, or rows are `enough`, with one per feature."""
         kernel, d, budget = start.kernel, sample.covariates.shape[1], self.budget
         one = learn(sample, start, max_steps=budget.steps_together, per_feature=False)
-        auto = self.relevance == "auto" and len(self.kernels) > 1 and sample.n_rows >= SMALL_ROWS
+        auto = self.relevance == "auto" and len(self.kernels) > 1 and enough
         slow = isinstance(kernel, Separable) and d > _PRODUCT_FEATURES and sample.library is HOST
         if d == 1 or slow or not (self.relevance is True or auto):
             return [one]
@@ -198,6 +217,24 @@ class Search:
             others = [*alike[: each.kept or 0], *_first_of_each(alike, lambda c: c.per_feature)]
             found = [self._again(c, rows, c in learned) for c in dict.fromkeys([*learned, *others])]
         return found
+
+    def _held_up(self, finalists: list[Candidate]) -> list[Candidate]:
+        """All, or those with one length scale, where rows that took no part say that this predicts them better.
+
+        In squared error and in likelihood. Rows left out one by one flatter what was learned from them: of rare or
+        skewed responses length scales per feature found a way to tell each large one apart. So the best kernel
+        learns either anew from two thirds of the sample, and predicts the other third.
+        """
+        best, ones = best_first(finalists)[0], [c for c in finalists if not c.per_feature]
+        if not (best.per_feature and ones):
+            return finalists
+        kernel, lost = best.first.kernel, np.zeros(2)
+        for rows in best.sample.parted(FOLDS):
+            taught = rows.first(rows.n_rows - rows.n_rows // FOLDS)
+            parts = self._learned(taught, _first_scale(taught.first(self.budget.first_rows), kernel), [], True)
+            losses = [np.sum(unseen_losses(judge(taught, part), rows), axis=1) for part in parts]
+            lost += losses[-1] - losses[0]
+        return ones if np.all(lost > 0) else finalists
 
     def _again(self, candidate: Candidate, rows: Sample, learned: bool) -> Candidate:
         """The same on more rows, its length scales learned further there."""
