@@ -263,7 +263,7 @@ def test_few_places_with_many_observations_flatter_as_little_as_many_places():
     y = np.sqrt(X[:, 0]) + 0.5 * rng.normal(size=500)
     model = sw.KernelGradientRegressor().fit(X, y)
     half = np.diff(model.predict_interval(X))[:, 0] / 2
-    assert half.mean() == pytest.approx(1.645 * model.noise_std_, rel=0.05)
+    assert half.mean() == pytest.approx(1.645 * model.noise_std_, rel=0.1)  # 500 residuals tell a quantile to 4 percent
 
 
 def test_several_responses_have_the_intervals_they_have_alone():

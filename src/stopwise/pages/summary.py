@@ -26,8 +26,6 @@ MOST_LINES = 40
 """Lines of any list on the page; how many more there are is said in a number."""
 LINE = 600
 """Characters of a sentence that are shown."""
-_TYPICAL_ROWS = 300
-"""Rows over which the half-width of intervals is summed up."""
 _DESCRIBED = {
     "kernel": "kernel",
     "length_scale": "length scale",
@@ -98,10 +96,9 @@ def headline(of: Chosen, column: int, rows: ShownRows | None, left: LeftOutRows 
     out.append(entry("noise", "noise level", float(of.sigma * path.scale), "what no fit could predict"))
     level = level_for(of.model)
     if level is not None and rows is not None:
-        some = rows.features[np.linspace(0, len(rows) - 1, min(len(rows), _TYPICAL_ROWS)).round().astype(int)]
-        half = of.model.uncertainty().half_width(fitted_of(of.model).to_features(some), level, "new")[:, column]
-        note = f"covers {level:.0%} of new observations at the rows' own places; median half-width, wider between them"
-        out.append(entry("interval", f"{level:.0%} interval: ±", float(np.median(half)), note))
+        missed = of.model.uncertainty().calibrations[column].residuals.quantile(level)
+        note = f"{level:.0%} of left-out rows lie so near their prediction; each row's own interval may differ"
+        out.append(entry("interval", f"{level:.0%} within ±", missed, note))
     return out
 
 

@@ -115,8 +115,8 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
         missed = left_out_residuals(fitted.path, fitted.step_sums, asked, vectors)
     observed = missed / _scale(noise + beside, itself, kept)
     if together is not None:
-        errors_together = residuals_of_sets(fitted.path, fitted.step_sums, together)
-        observed = (errors_together / scales_of_sets(fitted.path, clock, together))[asked]
+        every = residuals_of_sets(fitted.path, fitted.step_sums, together)
+        missed, observed = every[asked], (every / scales_of_sets(fitted.path, clock, together))[asked]
         counts = shares_of_sets(together)[asked]
     given = None
     if copies is not None:  # one of them left out, and predicted as a new observation of weight one is
@@ -126,7 +126,7 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
         ratios = np.where(each > 1, again, missed) / _scale(1 + beside, itself, 1 - (1 - kept) / each)
         given = Given(ratios, copies[asked])
     by_rows = None if isinstance(fitted.kernel, Precomputed) else some.astype(np.float64, copy=False)
-    calibrations = tuple(_calibrated(by_rows, observed[:, j], counts, given, j) for j in range(len(clock)))
+    calibrations = tuple(_calibrated(by_rows, missed, observed, counts, given, j) for j in range(len(clock)))
     return Uncertainty(posterior, calibrations, clock, optimism(fitted), _others(fitted, rows))
 
 
@@ -226,8 +226,11 @@ def _standing_posterior(fitted: Fitted, rows: Array, chosen: Array) -> Posterior
     return posterior.visible(scale_clock(fitted))
 
 
-def _calibrated(rows: Array | None, ratios: Array, counts: Array, given: Given | None, column: int) -> Calibration:
-    """Ratios in order; `rows` (None: a precomputed kernel knows none) tell where the noise is louder."""
+def _calibrated(
+    rows: Array | None, missed: Array, observed: Array, counts: Array, given: Given | None, column: int
+) -> Calibration:
+    """Of one response; `rows` (None: a precomputed kernel knows none) tell where the noise is louder."""
+    ratios = observed[:, column]
     varying, logs = None, np.zeros(len(ratios))
     if rows is not None:
         learned_from = _evenly(rows, ratios, counts)
@@ -239,7 +242,7 @@ def _calibrated(rows: Array | None, ratios: Array, counts: Array, given: Given |
             logs[learned_from] = left_out
     even = np.exp(-logs / 2)
     copied = None if given is None else _in_order(given.ratios[:, column] * even, given.copies)
-    return Calibration(_in_order(ratios * even, counts), copied, varying)
+    return Calibration(_in_order(ratios * even, counts), copied, varying, _in_order(missed[:, column], counts))
 
 
 def _in_order(ratios: Array, counts: Array) -> Ratios:

@@ -67,6 +67,8 @@ class Calibration:
     observed: Ratios
     given: Ratios | None
     varying: VaryingNoise | None
+    residuals: Ratios
+    """Left-out residuals themselves, units of y."""
 
     @property
     def n_observations(self) -> int:
