@@ -117,6 +117,8 @@ good.csv --target y --exclude a,b | no feature is left
 good.csv --target y --separator , --decimal , | --separator and --decimal are both ','
 good.csv --target y --as b | --as wants COLUMN=KIND
 good.csv --target y --as c=text | --as: no column named 'c'
+answer.csv --target b --as y=number | the column 'y' cannot be read as number (row 1: 'yes'): mend that cell
+dates.csv --target y --as a=%d/%m/%Y | the column 'a' cannot be read as %d/%m/%Y (row 1: '2020-01-01'): mend
 good.csv --target y --as b=colour | cannot be read as 'colour'
 good.csv --target y --features a --exclude a | cannot be a feature and left out at once
 good.csv --target y --exclude y | cannot be left out

@@ -270,7 +270,8 @@ def test_one_cell_that_is_no_date_is_named_and_can_be_made_a_gap(stray, tmp_path
     rows[9] = f"{stray},1.5\n"
     text = "when,y\n" + "".join(rows)
     assert f"'when' holds dates, but not in all rows (row 10: '{stray}')" in fitted(tmp_path, text).stderr
-    assert fitted(tmp_path, text, "--as", "when=date").exit_code == 0
+    assert f"(row 10: '{stray}'): mend that cell" in fitted(tmp_path, text, "--as", "when=date").stderr
+    assert fitted(tmp_path, text, "--gap", stray).exit_code == 0
 
 
 def test_a_zone_follows_a_time_only():
