@@ -107,6 +107,8 @@ class Predictor:
     std: bool
     missing: str
     id_column: str | None
+    id_called: str | None
+    """What the names of rows are called where they are written."""
     interval: float | None
     tally: Tally = field(default_factory=Tally)
 
@@ -130,7 +132,7 @@ class Predictor:
         if self.id_column is None:
             return cast("dict[str, Cells]", columns)
         cells = as_text(batch.columns[self.id_column])
-        names = told_apart([*columns, self.id_column])
+        names = told_apart([*columns, self.id_called or self.id_column])
         return {names[-1]: cast(Cells, cells.values), **columns}
 
     def _count(self, X: Array, gaps: Mask, unseen: Mask, usable: Mask) -> None:
@@ -239,7 +241,8 @@ def predict(
     """Predict every row of a table with a saved model.
 
     The columns the model was fitted to are required, others are ignored. With --json and no --out the predictions are
-    part of the object. --missing impute fills gaps as in training, drop leaves the prediction of such a row empty.
+    part of the object, and the names of rows are its "id". --missing impute fills gaps as in training, drop leaves the
+    prediction of such a row empty.
     """
     started = time.perf_counter()
     writing = Writing.taken(given)
@@ -255,31 +258,34 @@ def predict(
         if (std or interval) and isinstance(fitted, LossFitted):
             asked, loss = "--std" if std else "--interval", fitted.loss.name
             raise click.UsageError(f"{asked} is for models of --loss squared; this one has the loss {loss}")
+        id_column, inside = _id_column(id_column, saved.table, tables), as_json and out is None
         predictor = Predictor(
             saved.model,
             columns_of(known, fitted.n_features, tables),
             std=std,
             missing=writing.gaps_are,
-            id_column=_id_column(id_column, saved.table, tables),
+            id_column=id_column,
+            id_called="id" if inside else id_column,
             interval=interval,
         )
         with contextlib.ExitStack() as files:
-            arrays = JsonWriter(files) if as_json and out is None else None
+            arrays = JsonWriter(files) if inside else None
             writer = arrays or files.enter_context(file_writer(out))
             progress = files.enter_context(notes.progress("predicting"))
             with notes.listening():
                 _stream(predictor, tables, writing, writer, progress)
             if arrays is not None:
-                arrays.emit(_result(predictor.tally, notes, model, None, started) | dict.fromkeys(arrays.arrays))
+                arrays.emit(_result(predictor, notes, model, None, started) | dict.fromkeys(arrays.arrays))
                 return
-    result = _result(predictor.tally, notes, model, out, started)
+    result = _result(predictor, notes, model, out, started)
     facts = [("rows", f"{result['rows']:,}"), ("written to", shown(out, 300)), ("time", f"{result['seconds']:.3g} s")]
     quiet = notes.quiet or is_stream(out)
     tell(result, lambda: print_facts("Predicted", facts), as_json=as_json, quiet=quiet)
 
 
-def _result(tally: Tally, notes: Notes, model: Path, out: Path | None, started: float) -> dict[str, Any]:
+def _result(predictor: Predictor, notes: Notes, model: Path, out: Path | None, started: float) -> dict[str, Any]:
     """What the command did as one JSON object; what a reader should know is said, too."""
+    tally = predictor.tally
     for line in tally.sentences():
         notes.add(line)
     return {
@@ -289,6 +295,7 @@ def _result(tally: Tally, notes: Notes, model: Path, out: Path | None, started: 
         "missing": tally.missing,
         "unseen_text": tally.unseen,
         "unpredicted": tally.unpredicted,
+        "id_column": predictor.id_column,
         "model": str(model),
         "out": str(out) if out else None,
         "warnings": notes.lines,
