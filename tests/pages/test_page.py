@@ -356,6 +356,8 @@ def test_the_page_of_classes_counts_every_left_out_row_once(flowers):
     assert [each["name"] for each in data["effects"]] == ["width", "colour"]
     assert np.allclose(np.sum(data["effects"][0]["means"], axis=0), 1)
     assert data["clock"]["lowest"] == model.stop_.evidence.lowest
+    assert data["heat"]
+    assert page.index("The two strongest together") < page.index('<figure id="heat"')
 
 
 def test_the_slider_of_classes_has_fits_along_the_clock_and_the_chosen_stop_among_them(flowers):
@@ -399,7 +401,9 @@ def test_other_losses_have_a_page_by_command(loss, tmp_path):
     words = ["fit", str(tmp_path / "t.csv"), "--target", "y", "--loss", loss, "--kernel", "gaussian", "-q"]
     done = CliRunner().invoke(main, [*words, "--report", str(page)])
     assert done.exit_code == 0, done.output
-    assert "left-out rows below the fit" in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert "left-out rows below the fit" in text
+    assert "The two strongest together" not in text  # there is one column
 
 
 def test_outliers_are_marked_and_named():
