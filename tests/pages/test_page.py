@@ -460,6 +460,14 @@ def test_a_fit_whose_noise_neighbours_share_has_a_report_without_intervals(tmp_p
     assert "% interval: ±" not in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
+def test_of_a_response_that_does_not_vary_the_page_compares_no_errors():
+    x = np.linspace(0, 1, 20)[:, None]
+    model = sw.KernelGradientRegressor("gaussian").fit(x, np.full(20, 3.0))
+    page = report.render(model, X=x, y=np.full(20, 3.0))
+    assert "standard errors" not in page
+    assert "cannot tell from the smallest." in page
+
+
 def test_a_page_says_why_a_constant_fit_stood_against_a_smaller_error_later():
     rng = np.random.default_rng(318)
     x, y = rng.uniform(size=(80, 1)), rng.normal(size=80)
