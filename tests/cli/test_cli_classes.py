@@ -41,6 +41,15 @@ def test_a_target_of_text_is_fitted_predicted_and_told(table, tmp_path):
     assert "setosa, versicolor, virginica" in told.stdout
 
 
+def test_the_note_on_yes_and_no_says_how_to_have_a_classifier(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n" + "".join(f"{at},{'yes' if at > 19 else 'no'}\n" for at in range(40)))
+    (note,) = run_json("fit", path, "--target", "y", "--kernel", "gaussian")["warnings"]
+    cure = note.split("say ")[1].replace("'", "").split()
+    facts = run_json("fit", path, "--target", "y", "--kernel", "gaussian", *cure)
+    assert facts["classes"] == ["no", "yes"]
+
+
 @pytest.mark.parametrize("loss", ["poisson", "huber", "quantile"])
 def test_numbers_are_fitted_and_predicted_under_their_loss(tmp_path, loss):
     counts, model = tmp_path / "counts.csv", tmp_path / "model.stopwise"

@@ -298,5 +298,8 @@ def test_dates_whose_day_could_be_their_month_are_said(tmp_path):
 def test_a_target_that_is_true_or_false_is_said_to_be_fitted_as_numbers():
     table = Table({"a": Column(Kind.NUMBER, np.arange(3.0)), "y": Column(Kind.BOOLEAN, np.array([0.0, 1.0, 1.0]))})
     training = prepare(table, Roles("y"), ["a"])
-    assert training.notes == ("'y' is true or false: it is fitted as the numbers 1 and 0",)
+    assert training.notes == (
+        "'y' is true or false: it is fitted as the numbers 1 and 0; for a classifier with probabilities say "
+        "--as 'y=text'",
+    )
     assert training.target.tolist() == [0, 1, 1]
