@@ -88,6 +88,17 @@ def test_names_of_rows_have_a_place_of_their_own_in_json(fitted, tmp_path, name)
     assert lines[8].startswith("07,")
 
 
+def test_a_feature_that_names_rows_too_is_carried_through_as_it_is_written(fitted, tmp_path):
+    path, frame = fitted
+    cells = ["00001", "2.50", "1e3", "NA"] * 5_000  # more rows than a batch
+    new = pd.concat([frame[:4]] * 5_000).assign(b=cells)
+    new.to_csv(tmp_path / "new.csv", index=False)
+    printed = run_json("predict", path, tmp_path / "new.csv", "--id", "b")
+    assert printed["id"] == [None if cell == "NA" else cell for cell in cells]
+    assert printed["missing"] == 5_000
+    assert printed["prediction"] == run_json("predict", path, tmp_path / "new.csv")["prediction"]
+
+
 def test_intervals_are_columns_and_those_of_the_library(fitted, tmp_path):
     path, frame = fitted
     frame.to_csv(tmp_path / "new.csv", index=False)
