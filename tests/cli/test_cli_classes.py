@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import csv
+from unittest import mock
 
 import pytest
 from helpers.commands import run, run_json
 from sklearn.datasets import load_iris
+
+from stopwise import KernelGradientClassifier
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +112,11 @@ def test_the_published_path_is_compared_for_two_classes(table, tmp_path):
     found = run_json("compare", two, "--target", "species", "--kernel", "gaussian")
     assert [row["rule"] for row in found["rules"]][2] == "critical"
     assert found["rules"][2]["iteration"] is not None
+
+
+def test_a_number_of_landmarks_reaches_fits_and_comparisons_of_classes(table):
+    asked, fit = (table, "--target", "species", "--kernel", "gaussian", "--landmarks", 7), KernelGradientClassifier.fit
+    with mock.patch.object(KernelGradientClassifier, "fit", autospec=True, side_effect=fit) as seen:
+        assert run("fit", *asked).exit_code == run("compare", *asked).exit_code == 0
+    assert len(seen.call_args_list) > 1
+    assert {call.args[0].n_landmarks for call in seen.call_args_list} == {7}
