@@ -131,6 +131,9 @@ good.csv --target y --dates noon | of dates one can keep trend, year, week, day;
 good.csv --target y --solver dense --landmarks 5 | --landmarks is for --solver nystrom or dask
 good.csv --target y --landmarks 5 | --landmarks is for --solver nystrom or dask, and --solver is auto: say which
 good.csv --target y --sheet first | --sheet is for spreadsheets, and good.csv is none: leave it out
+good.csv --target y --solver dask --sheet first | --sheet is for tables read whole, and --solver dask reads chunks
+good.csv --target y --solver dask --as b=text | --as is for tables read whole
+good.csv --target y --solver dask --gap 3 | --gap is for tables read whole
 objects.json --target y | objects.json is JSON, which is not read: write it as .csv ... stopwise reads text with
 lines.json --target y | lines.json is JSON, which is not read
 lists.json --target y | lists.json is JSON, which is not read
