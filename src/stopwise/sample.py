@@ -40,6 +40,12 @@ class Features:
     high: Array
     """the largest."""
 
+    @property
+    def shared(self) -> tuple[tuple[int, ...], ...]:
+        """Of the kept columns, those that share a length scale, counted from the first kept one."""
+        sizes = np.bincount(self.groups)
+        return tuple(tuple(np.flatnonzero(self.groups == at).tolist()) for at in np.flatnonzero(sizes > 1))
+
     def standardise(self, columns: Array) -> Array:
         """Kept columns (already picked), centred and divided by their spread."""
         return cast(Array, (columns.astype(np.float64) - self.centre) / self.spread)

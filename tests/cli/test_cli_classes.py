@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import csv
+from unittest import mock
 
 import pytest
 from helpers.commands import run, run_json
 from sklearn.datasets import load_iris
+
+from stopwise import KernelGradientClassifier
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +42,15 @@ def test_a_target_of_text_is_fitted_predicted_and_told(table, tmp_path):
     told = run("info", model)
     assert told.exit_code == 0
     assert "setosa, versicolor, virginica" in told.stdout
+
+
+def test_the_note_on_yes_and_no_says_how_to_have_a_classifier(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n" + "".join(f"{at},{'yes' if at > 19 else 'no'}\n" for at in range(40)))
+    (note,) = run_json("fit", path, "--target", "y", "--kernel", "gaussian")["warnings"]
+    cure = note.split("say ")[1].replace("'", "").split()
+    facts = run_json("fit", path, "--target", "y", "--kernel", "gaussian", *cure)
+    assert facts["classes"] == ["no", "yes"]
 
 
 @pytest.mark.parametrize("loss", ["poisson", "huber", "quantile"])
@@ -100,3 +112,11 @@ def test_the_published_path_is_compared_for_two_classes(table, tmp_path):
     found = run_json("compare", two, "--target", "species", "--kernel", "gaussian")
     assert [row["rule"] for row in found["rules"]][2] == "critical"
     assert found["rules"][2]["iteration"] is not None
+
+
+def test_a_number_of_landmarks_reaches_fits_and_comparisons_of_classes(table):
+    asked, fit = (table, "--target", "species", "--kernel", "gaussian", "--landmarks", 7), KernelGradientClassifier.fit
+    with mock.patch.object(KernelGradientClassifier, "fit", autospec=True, side_effect=fit) as seen:
+        assert run("fit", *asked).exit_code == run("compare", *asked).exit_code == 0
+    assert len(seen.call_args_list) > 1
+    assert {call.args[0].n_landmarks for call in seen.call_args_list} == {7}

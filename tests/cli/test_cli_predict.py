@@ -73,6 +73,32 @@ def test_predictions_go_to_standard_output_parquet_or_json(fitted, tmp_path):
     assert "prediction" not in run_json("predict", path, tmp_path / "new.csv", "--out", tmp_path / "o.csv")
 
 
+@pytest.mark.parametrize("name", ["model", "rows", "warnings", "prediction", "id", "tree, old"])
+def test_names_of_rows_have_a_place_of_their_own_in_json(fitted, tmp_path, name):
+    path, frame = fitted
+    frame.assign(**{name: [f"0{at}" for at in range(50)]}).to_csv(tmp_path / "new.csv", index=False)
+    printed = run_json("predict", path, tmp_path / "new.csv", "--id", name)
+    assert (printed["id_column"], printed["id"][7], printed["rows"]) == (name, "07", 50)
+    assert (printed["model"], printed["warnings"]) == (str(path), [])
+    assert_equal(path, printed["prediction"], by_library(path, frame))
+    written = run_json("predict", path, tmp_path / "new.csv", "--id", name, "--out", tmp_path / "o.csv")
+    assert written["id_column"] == name
+    assert "id" not in written
+    lines = (tmp_path / "o.csv").read_text().splitlines()
+    assert lines[8].startswith("07,")
+
+
+def test_a_feature_that_names_rows_too_is_carried_through_as_it_is_written(fitted, tmp_path):
+    path, frame = fitted
+    cells = ["00001", "2.50", "1e3", "NA"] * 5_000  # more rows than a batch
+    new = pd.concat([frame[:4]] * 5_000).assign(b=cells)
+    new.to_csv(tmp_path / "new.csv", index=False)
+    printed = run_json("predict", path, tmp_path / "new.csv", "--id", "b")
+    assert printed["id"] == [None if cell == "NA" else cell for cell in cells]
+    assert printed["missing"] == 5_000
+    assert printed["prediction"] == run_json("predict", path, tmp_path / "new.csv")["prediction"]
+
+
 def test_intervals_are_columns_and_those_of_the_library(fitted, tmp_path):
     path, frame = fitted
     frame.to_csv(tmp_path / "new.csv", index=False)

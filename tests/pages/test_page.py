@@ -356,6 +356,8 @@ def test_the_page_of_classes_counts_every_left_out_row_once(flowers):
     assert [each["name"] for each in data["effects"]] == ["width", "colour"]
     assert np.allclose(np.sum(data["effects"][0]["means"], axis=0), 1)
     assert data["clock"]["lowest"] == model.stop_.evidence.lowest
+    assert data["heat"]
+    assert page.index("The two strongest together") < page.index('<figure id="heat"')
 
 
 def test_the_slider_of_classes_has_fits_along_the_clock_and_the_chosen_stop_among_them(flowers):
@@ -399,7 +401,9 @@ def test_other_losses_have_a_page_by_command(loss, tmp_path):
     words = ["fit", str(tmp_path / "t.csv"), "--target", "y", "--loss", loss, "--kernel", "gaussian", "-q"]
     done = CliRunner().invoke(main, [*words, "--report", str(page)])
     assert done.exit_code == 0, done.output
-    assert "left-out rows below the fit" in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert "left-out rows below the fit" in text
+    assert "The two strongest together" not in text  # there is one column
 
 
 def test_outliers_are_marked_and_named():
@@ -454,6 +458,14 @@ def test_a_fit_whose_noise_neighbours_share_has_a_report_without_intervals(tmp_p
     model = sw.KernelGradientRegressor(noise_std=sw.noise.AR1()).fit(x[:, None], np.sin(6 * x) + 0.2 * noise)
     sw.report(model, tmp_path / "page.html")
     assert "% within ±" not in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_of_a_response_that_does_not_vary_the_page_compares_no_errors():
+    x = np.linspace(0, 1, 20)[:, None]
+    model = sw.KernelGradientRegressor("gaussian").fit(x, np.full(20, 3.0))
+    page = report.render(model, X=x, y=np.full(20, 3.0))
+    assert "standard errors" not in page
+    assert "cannot tell from the smallest." in page
 
 
 def test_a_page_says_why_a_constant_fit_stood_against_a_smaller_error_later():

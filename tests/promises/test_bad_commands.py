@@ -36,6 +36,9 @@ TEXTS = {
     "target.csv": "y\n1\n2\n3\n",
     "semicolon.csv": GOOD.replace(",", ";"),
     "named.stopwise": "not a model",
+    "objects.json": '[\n  {"a": 1, "y": 2},\n  {"a": 2, "y": 3}\n]\n',
+    "lines.json": '{"a": 1, "y": 2}\n{"a": 2, "y": 3}\n',
+    "lists.json": '[["a", "y"], [1, 2], [2, 3]]',
 }
 
 
@@ -117,6 +120,8 @@ good.csv --target y --exclude a,b | no feature is left
 good.csv --target y --separator , --decimal , | --separator and --decimal are both ','
 good.csv --target y --as b | --as wants COLUMN=KIND
 good.csv --target y --as c=text | --as: no column named 'c'
+answer.csv --target b --as y=number | the column 'y' cannot be read as number (row 1: 'yes'): mend that cell
+dates.csv --target y --as a=%d/%m/%Y | the column 'a' cannot be read as %d/%m/%Y (row 1: '2020-01-01'): mend
 good.csv --target y --as b=colour | cannot be read as 'colour'
 good.csv --target y --features a --exclude a | cannot be a feature and left out at once
 good.csv --target y --exclude y | cannot be left out
@@ -124,6 +129,14 @@ good.csv --target y --id y | cannot be both the target and the name of rows
 good.csv --target y --id a --features a | cannot be a feature and left out at once
 good.csv --target y --dates noon | of dates one can keep trend, year, week, day; got 'noon'
 good.csv --target y --solver dense --landmarks 5 | --landmarks is for --solver nystrom or dask
+good.csv --target y --landmarks 5 | --landmarks is for --solver nystrom or dask, and --solver is auto: say which
+good.csv --target y --sheet first | --sheet is for spreadsheets, and good.csv is none: leave it out
+good.csv --target y --solver dask --sheet first | --sheet is for tables read whole, and --solver dask reads chunks
+good.csv --target y --solver dask --as b=text | --as is for tables read whole
+good.csv --target y --solver dask --gap 3 | --gap is for tables read whole
+objects.json --target y | objects.json is JSON, which is not read: write it as .csv ... stopwise reads text with
+lines.json --target y | lines.json is JSON, which is not read
+lists.json --target y | lists.json is JSON, which is not read
 good.csv --target y --missing mean | 'mean' is not one of
 good.csv --target y --max-levels -1 | -1 is not in the range
 good.csv --target y --max-levels many | 'many' is not a valid integer
@@ -187,6 +200,7 @@ info good.csv | good.csv is not a whole model file
 info pipe.csv | pipe.csv is a pipe or a device
 compare | give a table to fit, DATA, or --example
 compare good.csv | name the column to predict with --target
+compare good.csv --target y --landmarks 5 | --landmarks is for --solver nystrom or dask
 compare good.csv --target y --holdout -0.1 | -0.1 is not in the range
 compare good.csv --target y --holdout nan | holdout
 compare good.csv --target y --holdout 0.9 | a comparison needs at least 10 rows to fit to, got 2

@@ -1,8 +1,10 @@
 """Bad input gets a right answer, or an error that says the bound, the value and the remedy; never NaN."""
 
 import math
+import re
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.exceptions import NotFittedError
@@ -42,6 +44,23 @@ def test_missing_and_infinite_values_are_named(estimator, value, words):
         estimator().fit(X, spoiled(y, value))
     with pytest.raises(ValueError, match=f"X contains {words}"):
         estimator().fit(X, y).predict(spoiled(X, value))
+
+
+@each_estimator
+@pytest.mark.parametrize("written", [np.asarray, np.ndarray.tolist, pd.DataFrame])
+def test_an_infinite_value_is_named_by_its_place_with_a_remedy(estimator, written):
+    X, y = sample(n_features=2)
+    wrong = written(spoiled(X, -math.inf))
+    with pytest.raises(ValueError, match="infinity") as in_fit:
+        estimator().fit(wrong, y)
+    with pytest.raises(ValueError, match=r"infinity \(inf in row 3, counted from 0\): .*finite.*Leave that row out"):
+        estimator().fit(X, spoiled(y, math.inf))
+    if written is pd.DataFrame:
+        assert "the column '1' holds infinity in 1 rows (row 2 first): a value must be finite" in str(in_fit.value)
+        return
+    assert "infinity (-inf in row 1, column 1, counted from 0): an entry must be finite. Leave" in str(in_fit.value)
+    with pytest.raises(ValueError, match=re.escape(str(in_fit.value))):
+        estimator().fit(X, y).predict(wrong)
 
 
 @each_estimator

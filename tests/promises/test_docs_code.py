@@ -47,6 +47,16 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(page, monkeypatch, tmp_path)
             run(page, text, names)
 
 
+@pytest.mark.filterwarnings("ignore::stopwise.exceptions.ExtrapolationWarning")
+def test_the_five_minutes_show_the_score_that_they_name():
+    page, names = ROOT / "docs" / "start.md", {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        for text in blocks(page)[:3]:
+            run(page, text, names)
+    said = re.search(r"left out is (\.\d+)", page.read_text(encoding="utf-8"))[1]
+    assert names["scores"].mean() == pytest.approx(float(said), abs=0.005)
+
+
 @pytest.mark.dask
 @pytest.mark.filterwarnings("ignore")
 def test_the_code_about_clusters_runs_on_a_small_one(tmp_path):

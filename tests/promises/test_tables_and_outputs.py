@@ -79,6 +79,16 @@ def test_predictions_are_written_as_the_name_says_with_the_names_of_rows(folder,
     assert out.read_bytes().startswith(magic.get(suffix.split(".")[-1], b"y"))
 
 
+def test_text_in_a_spreadsheet_is_text_whatever_it_looks_like(folder):
+    names = ["=1+1", "#DIV/0!", "+4", "true", "=HYPERLINK(A1)"]
+    (folder / "named.csv").write_text("=A1,a\n" + "".join(f"{name},{at}\n" for at, name in enumerate(names)))
+    assert run("predict", "m.stopwise", "named.csv", "--id", "=A1", "--out", "o.xlsx").exit_code == 0
+    rows = list(openpyxl.load_workbook(folder / "o.xlsx").active.rows)
+    assert [row[0].value for row in rows] == ["=A1", *names]
+    assert {row[0].data_type for row in rows} == {"s"}
+    assert {row[1].data_type for row in rows[1:]} == {"n"}
+
+
 @pytest.mark.parametrize("name", ["p.json", "p.csv.zip", "p.xls", "p.gz", "p.parquet.gz"])
 def test_a_name_that_says_something_else_is_refused_before_the_work(folder, name):
     result = run("predict", "m.stopwise", "t.csv", "--out", name)

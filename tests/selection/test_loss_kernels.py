@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.metrics import log_loss
 
 import stopwise as sw
 from stopwise.kernels import Warped
+from stopwise.kernels.base import parts
 
 
 def buyers(n, seed):
@@ -63,6 +65,34 @@ def test_as_many_more_kernels_are_tried_and_none_where_no_feature_is_skewed():
 @pytest.mark.parametrize("kernel", ["gaussian", sw.kernels.Gaussian(1e4)])
 def test_a_kernel_asked_for_sees_features_as_they_are(kernel):
     assert not isinstance(sw.KernelGradientClassifier(kernel).fit(*buyers(120, 0)).kernel_, Warped)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        sw.KernelGradientClassifier(),
+        sw.KernelGradientClassifier("gaussian", relevance=True),
+        sw.KernelGradientRegressor(loss="poisson"),
+    ],
+    ids=str,
+)
+def test_levels_of_text_share_one_length_scale_as_under_squares(model):
+    """A constant column before them is dropped, so that their numbers among the kept columns are others."""
+    rng = np.random.default_rng(0)
+    kinds = rng.choice(["red", "green", "blue", "white"], size=150, p=[0.5, 0.3, 0.15, 0.05])
+    frame = pd.DataFrame({"flat": 1.0, "a": rng.normal(size=150), "kind": kinds, "b": rng.lognormal(size=150)})
+    mean = np.sin(2 * frame["a"]) + frame["kind"].map({"red": 0, "green": 1, "blue": -1, "white": 2})
+    y = rng.poisson(np.exp(mean))
+    model.fit(frame, np.where(y > 1, "many", "few") if "Classifier" in str(model) else y)
+    flat, a, *levels, b = model.selection_.features
+    assert not flat["used"]
+    assert len(levels) == 4
+    for told in ("length_scale", "relevance", "spread"):
+        assert len({row[told] for row in levels}) == 1
+    assert len({row["length_scale"] for row in (a, b, levels[0])}) == 3
+    for part in parts(model.kernel_):
+        scales = np.broadcast_to(getattr(part.core, "length_scale", 1.0), 6)
+        assert np.ptp(scales[1:5]) == 0
 
 
 def test_counts_see_features_as_they_are():

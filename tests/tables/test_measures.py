@@ -25,8 +25,9 @@ def test_thousands_are_in_groups_of_three_however_many(group, value):
 
 @pytest.mark.parametrize("value", [5.0, 1_234_567.5])
 def test_ledgers_write_what_is_owed_in_brackets_or_with_the_sign_behind(value):
-    for cell in (f"({value:,})", f"({value})", f"{value:,}-", f"(${value:,})"):
+    for cell in (f"({value:,})", f"({value})", f"{value:,}-"):
         assert as_number(cell) == -value
+    assert measure(f"(${value:,})", ".") == (-value, "$")
     for cell in ("()", "(-5)", "5--", "(a)", "-", "(5"):
         assert as_number(cell) is None
 
@@ -46,6 +47,33 @@ def test_what_has_no_number_or_no_unit_is_no_measure(cell):
 def test_currencies_stand_in_front():
     assert measure("USD 636.96", ".") == (636.96, "USD")
     assert measure("R$ 5", ".") == (5.0, "R$")
+
+
+@pytest.mark.parametrize("sign", "$€£¥")
+def test_signs_of_currencies_and_of_percent_are_units_wherever_they_stand(sign):
+    for cell in (f"{sign}1,234.5", f"{sign} 1,234.5", f"1,234.5{sign}", f"1,234.5 {sign}"):
+        assert measure(cell, ".") == (1234.5, sign)
+        assert as_number(cell) is None
+    for cell in (f"-{sign}5", f"{sign}-5", f"({sign}5)", f"(5{sign})"):
+        assert measure(cell, ".") == (-5.0, sign)
+    assert measure("5,5 %", ",") == measure("5.5%", ".") == (5.5, "%")
+    assert measure(f"USD {sign}5", ".") == (5.0, f"USD {sign}")
+
+
+@pytest.mark.parametrize(("one", "other"), [("${}", "€{}"), ("{}%", "{}"), ("£{}", "{} £ "), ("¥{}", "{}")])
+def test_signs_go_the_way_of_other_units(one, other, tmp_path):
+    """A column of both is no numbers; a model of one refuses another, and says where there is none."""
+    cells = [f"{at}.5" for at in range(30)]
+    mixed = "".join(f"{(one if at % 2 else other).format(cell)},{cell}\n" for at, cell in enumerate(cells))
+    same = one.format(1).strip("1 ") == other.format(1).strip("1 ")
+    assert ("holds numbers as text" in fitted(tmp_path, "a,y\n" + mixed).stderr) is not same
+    pure = "a,y\n" + "".join(f"{one.format(cell)},{cell}\n" for cell in cells)
+    assert "is read as numbers of" in fitted(tmp_path, pure, "--out", tmp_path / "m.stopwise").stderr
+    (tmp_path / "new.csv").write_text("a\n" + "".join(f"{other.format(cell)}\n" for cell in cells))
+    said = run("predict", tmp_path / "m.stopwise", tmp_path / "new.csv")
+    assert said.exit_code == (2 if other == "€{}" else 0)
+    assert ("is in '€', and the fit's was in '$': convert it" in said.stderr) is (other == "€{}")
+    assert said.stderr.count("is without a unit, and the fit's was in") == (other == "{}")
 
 
 @pytest.mark.parametrize("hour", range(24))
@@ -270,7 +298,8 @@ def test_one_cell_that_is_no_date_is_named_and_can_be_made_a_gap(stray, tmp_path
     rows[9] = f"{stray},1.5\n"
     text = "when,y\n" + "".join(rows)
     assert f"'when' holds dates, but not in all rows (row 10: '{stray}')" in fitted(tmp_path, text).stderr
-    assert fitted(tmp_path, text, "--as", "when=date").exit_code == 0
+    assert f"(row 10: '{stray}'): mend that cell" in fitted(tmp_path, text, "--as", "when=date").stderr
+    assert fitted(tmp_path, text, "--gap", stray).exit_code == 0
 
 
 def test_a_zone_follows_a_time_only():

@@ -166,11 +166,11 @@ def test_columns_are_typed_by_all_their_cells(tmp_path):
     ("words", "cells", "values"),
     [
         ({"a": "text"}, ["1", "2"], ["1", "2"]),
-        ({"a": "number"}, ["1", "x"], [1.0, None]),
-        ({"a": "date"}, ["2020-01-02", "x"], ["2020-01-02", None]),
+        ({"a": "number"}, ["1", "NA"], [1.0, None]),
+        ({"a": "date"}, ["2020-01-02", "3 Jan 2020", "-"], ["2020-01-02", "2020-01-03", None]),
         ({"a": "%d %m %Y"}, ["02 01 2020", "03 01 2020"], ["2020-01-02", "2020-01-03"]),
         ({"a": "day/month/year"}, ["02/01/2020", "03/01/2020"], ["2020-01-02", "2020-01-03"]),
-        ({"a": "boolean"}, ["yes", "perhaps"], [1.0, None]),
+        ({"a": "boolean"}, ["yes", "?"], [1.0, None]),
     ],
 )
 def test_what_a_column_is_can_be_said(tmp_path, words, cells, values):
@@ -179,6 +179,18 @@ def test_what_a_column_is_can_be_said(tmp_path, words, cells, values):
     assert [
         None if gap else str(v)[: len(str(w))] for v, w, gap in zip(column.values, values, column.missing, strict=True)
     ] == [None if value is None else str(value) for value in values]
+
+
+@pytest.mark.parametrize("word", ["number", "date", "boolean", "%Y", "day/month/year"])
+@pytest.mark.parametrize("before", [0, 20_000])
+def test_the_first_cell_that_is_not_what_was_said_is_named(tmp_path, word, before):
+    """20,000 rows are more than a batch, so the row must be counted from the first of the table."""
+    path = write(tmp_path / "t.csv", "a,y\n" + ",1\n" * before + "abc,1\nabd,2\n")
+    with pytest.raises(TableError) as problem:
+        read(path, reading=Reading(words={"a": word}))
+    assert f"the column 'a' cannot be read as {word} (row {before + 1:,}: 'abc'): mend" in str(problem.value)
+    gone = Reading(words={"a": word}, marks=frozenset(["abc", "abd"]))
+    assert read(path, reading=gone).columns["a"].missing.all()
 
 
 def test_cells_that_mean_nothing_can_be_named(tmp_path):
@@ -286,5 +298,8 @@ def test_dates_whose_day_could_be_their_month_are_said(tmp_path):
 def test_a_target_that_is_true_or_false_is_said_to_be_fitted_as_numbers():
     table = Table({"a": Column(Kind.NUMBER, np.arange(3.0)), "y": Column(Kind.BOOLEAN, np.array([0.0, 1.0, 1.0]))})
     training = prepare(table, Roles("y"), ["a"])
-    assert training.notes == ("'y' is true or false: it is fitted as the numbers 1 and 0",)
+    assert training.notes == (
+        "'y' is true or false: it is fitted as the numbers 1 and 0; for a classifier with probabilities say "
+        "--as 'y=text'",
+    )
     assert training.target.tolist() == [0, 1, 1]

@@ -61,6 +61,19 @@ def finite_array(values: object, what: str) -> Array:
     return array
 
 
+def place_of_infinity(values: object) -> str:
+    """Where the first infinite entry of X or y stands, for an error that names these; nothing where none is seen."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return ""
+    found = np.argwhere(np.isinf(array)).tolist()
+    if not found:
+        return ""
+    words = ", ".join(f"{axis} {at}" for axis, at in zip(("row", "column"), found[0], strict=False))
+    return f" ({array[tuple(found[0])]:g} in {words}, counted from 0)"
+
+
 def at_least_zero(values: object, what: str) -> Array:
     """A `finite_array` of numbers of at least 0."""
     array = real_array(values, what)

@@ -62,6 +62,7 @@ def compare(data: Path | None, holdout: float, figure: Path | None, as_json: boo
         raise click.UsageError(f"--figure is for a target of numbers, and '{shown(training.roles.target)}' holds text")
     kernel = options.kernel_for(given["kernel"], given["length_scale"], one_covariate(training))
     settings: dict[str, Any] = {"kernel": kernel, "fit_intercept": given["intercept"]}
+    settings["n_landmarks"] = options.landmarks_for(given, squares=not training.of_classes)
     if not training.of_classes:
         settings |= {"solver": given["solver"], "noise_std": options.noise_for(given["noise_std"])}
     with notes.progress("comparing"), notes.listening(training.rows):

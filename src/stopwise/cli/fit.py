@@ -30,14 +30,15 @@ LOSSES = ("squared", "huber", "quantile", "poisson")
 
 
 def _estimator(training: Training | None, given: dict[str, Any]) -> Model:
+    of_classes = training is not None and training.of_classes
     settings: dict[str, Any] = {
         "kernel": options.kernel_for(given["kernel"], given["length_scale"], one_covariate(training)),
         "rule": given["rule"],
         "fit_intercept": given["intercept"],
-        "n_landmarks": given["landmarks"] or "auto",
+        "n_landmarks": options.landmarks_for(given, squares=given["loss"] == "squared" and not of_classes),
         "random_state": given["seed"],
     }
-    if training is not None and training.of_classes:
+    if of_classes:
         for name, default in (("loss", "squared"), ("solver", "auto"), ("noise_std", "auto")):
             if given[name] != default:
                 option = f"--{name.replace('_', '-')}"

@@ -94,6 +94,13 @@ def noise_for(text: str) -> float | str:
         return text
 
 
+def landmarks_for(given: dict[str, Any], *, squares: bool) -> int | Literal["auto"]:
+    """How many landmarks; under squares "auto" solves without any, so that a number would be ignored."""
+    if given["landmarks"] is not None and squares and given["solver"] == "auto":
+        raise click.UsageError("--landmarks is for --solver nystrom or dask, and --solver is auto: say which")
+    return given["landmarks"] or "auto"
+
+
 def check_agreement(data: Path | None, given: dict[str, Any], *outputs: Path | None) -> None:
     """Options that contradict each other, and outputs that cannot be: said before anything is read."""
     if data is not None and given["example"] is not None:

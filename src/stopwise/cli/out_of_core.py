@@ -50,6 +50,9 @@ def fit_in_chunks(
         raise click.UsageError("a report shows single rows, which --solver dask does not keep: leave --report out")
     if writing.missing not in (None, "refuse"):
         raise click.UsageError("--solver dask refuses missing values: fill or drop them before")
+    for option, value in (("--as", writing.kinds), ("--gap", writing.gaps), ("--sheet", writing.sheet)):
+        if value:
+            raise click.UsageError(f"{option} is for tables read whole, and --solver dask reads chunks: leave one out")
     started = time.perf_counter()
     roles = Roles(columns.target, columns.features, columns.exclude, columns.id_column)
     with notes.listening():

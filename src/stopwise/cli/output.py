@@ -3,6 +3,7 @@
 import contextlib
 import json
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,6 +65,29 @@ def as_options(line: str) -> str:
     for word, option in _OPTIONS.items():
         line = line.replace(word, option)
     return line
+
+
+@dataclass
+class Tally:
+    """What was met on the way."""
+
+    rows: int = 0
+    outside: int = 0
+    missing: int = 0
+    unseen: int = 0
+    unpredicted: int = 0
+    features: Counter[str] = field(default_factory=Counter)
+
+    def sentences(self) -> list[str]:
+        """What a reader should know, in words."""
+        where = ", ".join(f"'{shown(name)}' ({count:,})" for name, count in self.features.most_common(5))
+        found = {
+            f"lie outside the range of the training data (extrapolation): {where}": self.outside,
+            "have text never seen in training, which counts as none of the known levels": self.unseen,
+            "have missing values, which are filled in": 0 if self.unpredicted else self.missing,
+            "have missing values and no prediction": self.unpredicted,
+        }
+        return [f"{count:,} of {self.rows:,} rows {words}" for words, count in found.items() if count]
 
 
 @dataclass

@@ -3,8 +3,8 @@
 import contextlib
 import time
 import warnings
-from collections import Counter
 from dataclasses import dataclass, field, replace
+from itertools import tee
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise._support.progress import Progress
 from stopwise.cli import options
-from stopwise.cli.output import Notes, print_facts, tell
+from stopwise.cli.output import Notes, Tally, print_facts, tell
 from stopwise.cli.prediction_writers import WRITTEN, Cells, JsonWriter, Writer, check_writable, file_writer
 from stopwise.cli.streams import is_stream
 from stopwise.cli.table_options import Writing, writing_options
@@ -76,29 +76,6 @@ def columns_of(known: Recipe | None, n_features: int, tables: Tables) -> Recipe:
 
 
 @dataclass
-class Tally:
-    """What was met on the way."""
-
-    rows: int = 0
-    outside: int = 0
-    missing: int = 0
-    unseen: int = 0
-    unpredicted: int = 0
-    features: Counter[str] = field(default_factory=Counter)
-
-    def sentences(self) -> list[str]:
-        """What a reader should know, in words."""
-        where = ", ".join(f"'{shown(name)}' ({count:,})" for name, count in self.features.most_common(5))
-        found = {
-            f"lie outside the range of the training data (extrapolation): {where}": self.outside,
-            "have text never seen in training, which counts as none of the known levels": self.unseen,
-            "have missing values, which are filled in": 0 if self.unpredicted else self.missing,
-            "have missing values and no prediction": self.unpredicted,
-        }
-        return [f"{count:,} of {self.rows:,} rows {words}" for words, count in found.items() if count]
-
-
-@dataclass
 class Predictor:
     """A model, the columns it wants, and a count of what it met."""
 
@@ -107,10 +84,12 @@ class Predictor:
     std: bool
     missing: str
     id_column: str | None
+    id_called: str | None
+    """What the names of rows are called where they are written."""
     interval: float | None
     tally: Tally = field(default_factory=Tally)
 
-    def predict(self, batch: Table) -> dict[str, Cells]:
+    def predict(self, batch: Table, names: Table) -> dict[str, Cells]:
         """Predictions (and their standard deviations) for a batch, NaN where there is none, after the names of rows."""
         encoded = self.recipe.encode(batch)
         if self.missing == "refuse" and encoded.missing.any():
@@ -124,13 +103,13 @@ class Predictor:
         self._count(encoded.matrix, encoded.missing, encoded.unseen, usable)
         usable[usable] = self._in_domain(encoded.matrix[usable])
         self.tally.unpredicted += int((~usable).sum())
-        return self._named_rows(batch, self._columns(encoded.matrix, usable))
+        return self._named_rows(names, self._columns(encoded.matrix, usable))
 
-    def _named_rows(self, batch: Table, columns: dict[str, Array]) -> dict[str, Cells]:
+    def _named_rows(self, written: Table, columns: dict[str, Array]) -> dict[str, Cells]:
         if self.id_column is None:
             return cast("dict[str, Cells]", columns)
-        cells = as_text(batch.columns[self.id_column])
-        names = told_apart([*columns, self.id_column])
+        cells = as_text(written.columns[self.id_column])
+        names = told_apart([*columns, self.id_called or self.id_column])
         return {names[-1]: cast(Cells, cells.values), **columns}
 
     def _count(self, X: Array, gaps: Mask, unseen: Mask, usable: Mask) -> None:
@@ -189,13 +168,15 @@ class Predictor:
 
 
 def _stream(predictor: Predictor, tables: Tables, writing: Writing, writer: Writer, progress: Progress) -> None:
-    kinds = predictor.recipe.kinds
-    if predictor.id_column is not None:
-        kinds.setdefault(predictor.id_column, Kind.TEXT)
-    reading = replace(writing.reading(tables.names()), kinds=kinds)
+    name, kinds = predictor.id_column, predictor.recipe.kinds
+    reading = replace(writing.reading(tables.names()), kinds=kinds if name is None else {name: Kind.TEXT, **kinds})
+    batches, names = tee(tables.batches(tables.types(reading, list(reading.kinds))))
+    if name is not None and reading.kinds[name] is not Kind.TEXT:  # a feature too: 00001 is the number 1, and a name
+        as_written = replace(reading, kinds={name: Kind.TEXT}, words={})
+        names = tables.batches(tables.types(as_written, [name]))
     empty = True
-    for batch in tables.batches(tables.types(reading, list(kinds))):
-        writer.write(predictor.predict(batch))
+    for batch, written in zip(batches, names, strict=True):
+        writer.write(predictor.predict(batch, written))
         progress.show(f"{predictor.tally.rows:,} rows predicted")
         empty = False
     if empty:
@@ -239,7 +220,8 @@ def predict(
     """Predict every row of a table with a saved model.
 
     The columns the model was fitted to are required, others are ignored. With --json and no --out the predictions are
-    part of the object. --missing impute fills gaps as in training, drop leaves the prediction of such a row empty.
+    part of the object, and the names of rows are its "id". --missing impute fills gaps as in training, drop leaves the
+    prediction of such a row empty.
     """
     started = time.perf_counter()
     writing = Writing.taken(given)
@@ -255,31 +237,34 @@ def predict(
         if (std or interval) and isinstance(fitted, LossFitted):
             asked, loss = "--std" if std else "--interval", fitted.loss.name
             raise click.UsageError(f"{asked} is for models of --loss squared; this one has the loss {loss}")
+        id_column, inside = _id_column(id_column, saved.table, tables), as_json and out is None
         predictor = Predictor(
             saved.model,
             columns_of(known, fitted.n_features, tables),
             std=std,
             missing=writing.gaps_are,
-            id_column=_id_column(id_column, saved.table, tables),
+            id_column=id_column,
+            id_called="id" if inside else id_column,
             interval=interval,
         )
         with contextlib.ExitStack() as files:
-            arrays = JsonWriter(files) if as_json and out is None else None
+            arrays = JsonWriter(files) if inside else None
             writer = arrays or files.enter_context(file_writer(out))
             progress = files.enter_context(notes.progress("predicting"))
             with notes.listening():
                 _stream(predictor, tables, writing, writer, progress)
             if arrays is not None:
-                arrays.emit(_result(predictor.tally, notes, model, None, started) | dict.fromkeys(arrays.arrays))
+                arrays.emit(_result(predictor, notes, model, None, started) | dict.fromkeys(arrays.arrays))
                 return
-    result = _result(predictor.tally, notes, model, out, started)
+    result = _result(predictor, notes, model, out, started)
     facts = [("rows", f"{result['rows']:,}"), ("written to", shown(out, 300)), ("time", f"{result['seconds']:.3g} s")]
     quiet = notes.quiet or is_stream(out)
     tell(result, lambda: print_facts("Predicted", facts), as_json=as_json, quiet=quiet)
 
 
-def _result(tally: Tally, notes: Notes, model: Path, out: Path | None, started: float) -> dict[str, Any]:
+def _result(predictor: Predictor, notes: Notes, model: Path, out: Path | None, started: float) -> dict[str, Any]:
     """What the command did as one JSON object; what a reader should know is said, too."""
+    tally = predictor.tally
     for line in tally.sentences():
         notes.add(line)
     return {
@@ -289,6 +274,7 @@ def _result(tally: Tally, notes: Notes, model: Path, out: Path | None, started: 
         "missing": tally.missing,
         "unseen_text": tally.unseen,
         "unpredicted": tally.unpredicted,
+        "id_column": predictor.id_column,
         "model": str(model),
         "out": str(out) if out else None,
         "warnings": notes.lines,

@@ -77,20 +77,29 @@ class _ParquetWriter:
 
 class _SheetWriter:
     def __init__(self, handle: IO[bytes]) -> None:
-        self.handle, self.book = handle, openpyxl("writing spreadsheets").Workbook(write_only=True)
+        library = openpyxl("writing spreadsheets")
+        self.handle, self.book, self.cell = handle, library.Workbook(write_only=True), library.cell
         self.sheet, self.rows = self.book.create_sheet("predictions"), 0
 
     def write(self, columns: Mapping[str, Cells]) -> None:
         if not self.rows:
-            self.sheet.append(list(columns))
+            self.sheet.append([self._cell(name) for name in columns])
             self.rows = 1
         for row in zip(*(_listed(values) for values in columns.values()), strict=True):
-            self.sheet.append(row)
+            self.sheet.append([self._cell(value) for value in row])
             self.rows += 1
             if self.rows > _SHEET_ROWS:
                 raise click.ClickException(
                     f"a spreadsheet has at most {_SHEET_ROWS:,} rows: write predictions to a .csv or .parquet file"
                 )
+
+    def _cell(self, value: Any) -> Any:
+        """Text as a cell of text: openpyxl would make a formula of =A1 and an error of #N/A."""
+        if not isinstance(value, str):
+            return value
+        cell = self.cell.WriteOnlyCell(self.sheet, value)
+        cell.data_type = "s"
+        return cell
 
     def close(self) -> None:
         self.book.save(self.handle)

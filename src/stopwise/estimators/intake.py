@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_array, validate_data
 
 from stopwise._support.arrays import Array
-from stopwise._support.checks import real_array
+from stopwise._support.checks import place_of_infinity, real_array
 from stopwise.copies import find_observations
 from stopwise.kernels import Kernel, Precomputed
 from stopwise.problem import Problem, make_problem
@@ -59,8 +59,8 @@ class Columns:
 
 
 @contextmanager
-def numbers_only() -> Iterator[None]:
-    """Around validation: an error about text, dates or odd shapes that also says what to do about it."""
+def numbers_only(**values: object) -> Iterator[None]:
+    """Around validation of X and y: an error about their values or shapes that also says what to do about it."""
     try:
         # scikit-learn adds all entries up to look for NaN; that this sum may overflow is no concern of the caller.
         with np.errstate(over="ignore", invalid="ignore"):
@@ -75,7 +75,8 @@ def numbers_only() -> Iterator[None]:
         words = next((words for said, words in _IN_OUR_WORDS.items() if said in str(error)), None)
         if words is None:
             raise
-        raise ValueError(words.format(error)) from error
+        places = {f"{name}_place": place_of_infinity(given) for name, given in values.items()}
+        raise ValueError(words.format(error, **places)) from error
 
 
 _IN_OUR_WORDS = {
@@ -84,6 +85,9 @@ _IN_OUR_WORDS = {
     "Input X contains NaN": "Input X contains NaN. Fill those entries or leave the rows out, or fit a pandas or polars "
     "frame, whose gaps are filled in (sw.tables.TableEncoder)",
     "Input y contains NaN": "Input y contains NaN. Leave those rows out: a fit needs to know their response",
+    "Input X contains infinity": "Input X contains infinity{X_place}: an entry must be finite. Leave that row out, or "
+    "give the entry a number",
+    "Input y contains infinity": "Input y contains infinity{y_place}: a response must be finite. Leave that row out",
     "setting an array element": "rows of X (or of y) must all have the same number of entries: {}",
 }
 """What scikit-learn and numpy say of values, and what to say instead."""
@@ -272,7 +276,7 @@ def take_rows(
     made = from_frame(blank, X, y, like) if framed else None
     if made is not None:
         X, blank = made.matrix, _checker(estimator, None)
-    with numbers_only():
+    with numbers_only(X=X, y=y):
         covariates, responses = validate_data(
             blank,
             X,
@@ -317,7 +321,7 @@ def names_of(y: object) -> tuple[str, ...] | None:
 def take_responses(y: Any) -> Array:
     """Responses (n,) or (n, q) in float64, finite and not too large."""
     check_kind(y, "y")
-    with numbers_only():
+    with numbers_only(y=y):
         values = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
     _check_size(values, _LARGEST_RESPONSE, "y")
     return cast(Array, values)
@@ -336,7 +340,7 @@ def take_covariates(estimator: object, fitted: Columns, X: object) -> Array:
                 f"this model was fitted to a frame with columns that are not all numbers: predict from a frame with "
                 f"{quoted(fitted.columns_in or ())}, not from {type(X).__name__}"
             )
-    with numbers_only():
+    with numbers_only(X=X):
         return cast(Array, validate_data(blank, X, dtype=[np.float64, np.float32], reset=False, accept_sparse=False))
 
 

@@ -78,7 +78,8 @@ def fit_under_loss(model: Any, intake: Intake, classes: Array | None = None) -> 
     middle, scale = 0.0, 1.0
     if loss.degree:
         middle, scale = weighted_quantile(y, weights, getattr(loss, "quantile", 0.5)), spread_of(y, weights)
-    rows = LossRows(intake.covariates, (y - middle) / scale, weights, intake.counts, scale**loss.degree)
+    shared = intake.shared_scales
+    rows = LossRows(intake.covariates, (y - middle) / scale, weights, intake.counts, scale**loss.degree, shared)
     choice, problem, at, stop = _settled(model, rows, loss.rescaled(scale), rule)
     published, precomputed = stop.iteration is not None, isinstance(choice.kernel, Precomputed)
     calibration = None if published else calibrate(at, scale)

@@ -57,7 +57,7 @@ def loss_parts(model: Model, rows: ShownRows | None, targets: list[str]) -> dict
         "clock": clock,
         **_effects(model, rows, columns, ranked),
     }
-    return {"data": data, "block": block, "classes": classes}
+    return {"data": data, "block": block, "classes": classes, "heat": data["heat"] is not None}
 
 
 def _headline(fitted: LossFitted, left: LeftOutRows, told: LeftOutClasses | None) -> list[dict[str, Any]]:

@@ -133,6 +133,7 @@ def decision(of: Chosen) -> dict[str, Any]:
     seen, scale = of.stop.evidence, float(of.path.scale)
     curve = "crossing" if of.stop.reason is Reason.CROSSING else DECIDED_BY.get(of.rule)
     lowest = None if seen.lowest is None or seen.lowest < 0 else scale * float(np.sqrt(seen.lowest))
+    within = "" if seen.allowance is None else f": within {number(seen.allowance)} standard errors of the difference"
     told = {
         "crossing": "How much noise the fit can absorb against how much it may. To the right of where the two cross, "
         "steps add more noise than they remove bias.",
@@ -141,8 +142,7 @@ def decision(of: Chosen) -> dict[str, Any]:
             "It rises from the constant fit on and is nowhere later clearly below that fit's: by "
             f"{OVER_CONSTANT:g} standard errors of the difference."
             if of.stop.constant_stood
-            else "The stop is the earliest point that the data cannot tell from the smallest: within "
-            f"{number(seen.allowance)} standard errors of the difference."
+            else f"The stop is the earliest point that the data cannot tell from the smallest{within}."
         ),
         "in sample": "The error in sample along the path. The stop is where it has come down to the noise level.",
         None: f"The rule {of.rule} reads no curve of this path; the error on left-out rows is drawn for comparison.",

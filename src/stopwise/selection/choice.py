@@ -159,7 +159,7 @@ def search_for(problem: Problem, search: Search) -> Chosen:
     best, tried = search.best(with_powers(sample, features) if search.warped else sample)
     kept = features.kept if features.kept.size < problem.covariates.shape[1] else None
     if kept is not None:
-        problem = replace(problem, covariates=problem.covariates[:, kept])
+        problem = replace(problem, covariates=problem.covariates[:, kept], shared_scales=features.shared)
     varies = np.ptp(problem.responses, axis=0) > 0
     scores = np.full(varies.size, np.nan)
     scores[varies] = best.fair_scores
@@ -234,6 +234,7 @@ def choose_for_loss(
     """The kernel for a loss; `targets` (n, q) stand for the responses where squares propose."""
     seen = rows.counts if loss.for_classes else rows.weights  # the weight of a label says nothing of its noise
     problem = make_problem(rows.covariates, targets, seen, intercept=True, seed=seed)
+    problem = replace(problem, shared_scales=rows.shared_scales)
     kernels = _asked(given, LOSS_KERNELS)
     if not kernels:
         return choose_kernel(problem, given, relevance)
@@ -270,7 +271,7 @@ def _proposals(found: Chosen, search: Search) -> list[Kernel]:
     lengths = {row["kernel"]: np.asarray(row["length_scale"]) for row in found.table if not row["per_feature"]}
     best = [(kernel, lengths[kernel.name]) for kernel in search.kernels if kernel.name in lengths]
     smooth, length = best[0]
-    spread = look_at_features(found.problem.covariates, found.problem.weights).spread
+    spread = look_at_features(found.problem.covariates, found.problem.weights, found.problem.shared_scales).spread
     straight = STRAIGHT * math.sqrt(spread.size) * spread
     some = [] if search.relevance is True else [(smooth, straight), (smooth, LONGER * length), *best]
     return [*(kernel.with_length_scale(each) for kernel, each in some), found.kernel]
@@ -279,7 +280,7 @@ def _proposals(found: Chosen, search: Search) -> list[Kernel]:
 def _warped_proposals(found: Chosen, search: Search) -> list[Kernel]:
     """What the same search proposes once skewed features are drawn in; nothing where none is skewed."""
     rows = found.problem.covariates.astype(np.float64)
-    warp = warp_of(rows, found.kernel)
+    warp = warp_of(rows, found.kernel, [column for group in found.problem.shared_scales for column in group])
     if warp is None:
         return []
     again = search_for(replace(found.problem, covariates=warp.places(rows)), search)
@@ -290,7 +291,7 @@ def _scales_told(kernel: Kernel, rows: LossRows, kept: Array | None) -> tuple[di
     """For each feature its length scale and relevance where the kernel sees it, and its power."""
     used, seen = slice(None) if kept is None else kept, rows.covariates.astype(np.float64)
     seen[:, used] = kernel.places(seen[:, used])
-    features = look_at_features(seen, rows.weights)
+    features = look_at_features(seen, rows.weights, rows.shared_scales)
     scales = np.asarray(cast(Stationary, kernel.core).length_scale, dtype=np.float64)
     told = features.table(np.broadcast_to(scales, features.spread.size), True)
     if not isinstance(kernel, Warped):

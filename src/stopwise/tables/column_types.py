@@ -35,8 +35,6 @@ class ColumnType:
 
     kind: Kind
     how: str = ""
-    lenient: bool = False
-    """Whether cells that cannot be read so count as gaps."""
     marks: frozenset[str] = frozenset()
     """Further cells that are gaps."""
     unit: str | None = None
@@ -56,8 +54,6 @@ class ColumnType:
         if self.kind is Kind.TEXT:
             return text_column(None if cell in MISSING_MARKS else cell for cell in cells)
         values = self._parse(cells)
-        if values is None and self.lenient:
-            values = self._parse([cell if self._parse([cell]) is not None else "" for cell in cells])
         unit = self.how if self.how in _TIMES else self.unit or ""
         return None if values is None else Column(self.kind, values, unit)
 
@@ -137,34 +133,37 @@ def _by_kind(kind: Kind, types: list[ColumnType]) -> list[ColumnType]:
 
 
 def _by_word(name: str, word: str, types: list[ColumnType]) -> list[ColumnType]:
-    """As an option says: a kind, or a pattern of dates with a % in it. Cells that do not fit are gaps."""
+    """As an option says: a kind, or a pattern of dates with a % in it. Dates of one column may be written unlike."""
     if "%" in word or word in DATE_FORMATS:
-        return [ColumnType(Kind.DATE, word, lenient=True)]
+        return [ColumnType(Kind.DATE, word)]
     if word not in _WORDS:
         raise TableError(
             f"the column '{shown(name)}' cannot be read as {shown(repr(word))}: choose "
             f"{', '.join(_WORDS)}, a pattern such as %d/%m/%Y, or {', '.join(DATE_FORMATS)}"
         )
     chosen = [made for made in types if made.kind is _WORDS[word]]
-    if len(chosen) == 1:
-        return [ColumnType(chosen[0].kind, chosen[0].how, lenient=True)]
-    how = "any" if chosen[0].kind is Kind.DATE else chosen[0].how
-    return [*chosen, ColumnType(chosen[0].kind, how, lenient=True)]
+    return [*chosen, ColumnType(Kind.DATE, "any")] if word == "date" else chosen
 
 
-def settle(name: str, guess: Guess, kind: Kind | None) -> ColumnType:
+def settle(name: str, guess: Guess, reading: Reading) -> ColumnType:
     """The type that every cell allowed, or an error that names the first cell that does not fit."""
+    word, kind = reading.words.get(name), reading.kinds.get(name)
     if guess.possible:
         for doubt in _doubts(shown(name), kind is not None, *guess.possible):
             warnings.warn(doubt, UserWarning, stacklevel=2)
         return guess.possible[0]
+    if word is not None:
+        raise TableError(
+            f"the column '{shown(name)}' cannot be read as {shown(word)} ({guess.stray}): mend that cell, name it with "
+            "--gap if it means no value, or say another --as"
+        )
     what = "numbers" if kind is None else kind.value
     raise TableError(f"the column '{shown(name)}' must hold {what}, but {guess.stray} is not")
 
 
 def _doubts(name: str, known: bool, found: ColumnType, *others: ColumnType) -> Iterator[str]:
     """What a reader should know of how a column is read, and how to say otherwise; `known`: a model says its kind."""
-    dates = {made.how for made in others if made.kind is Kind.DATE and not made.lenient}
+    dates = {made.how for made in others if made.kind is Kind.DATE}
     either = dates & (_EITHER - {found.how}) if found.how in _EITHER else ()
     for other in either:
         yield f"dates in '{name}' are read as {found.how}, and each could be {other}: if so, say --as '{name}={other}'"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias, cast
@@ -9,6 +10,7 @@ from typing import ClassVar, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from stopwise._support.checks import calling_level
 from stopwise.tables import dates
 from stopwise.tables.names import shown
 from stopwise.tables.reading.cells import as_number
@@ -44,14 +46,20 @@ class Numbers:
     def encode(self, column: Column) -> tuple[Floats, Mask]:
         """Features, and rows with a value never seen in training (none here)."""
         values = numbers_of(column, self.name)
-        if self.unit and column.unit not in ("", self.unit):
-            raise TableError(
-                f"the column '{shown(self.name)}' is in '{shown(column.unit)}', and the fit's was in "
-                f"'{shown(self.unit)}': convert it"
-            )
+        self._check_unit(column)
         missing = np.isnan(values)
         made = [np.where(missing, self.fill, values)] + ([missing.astype(np.float64)] if self.flag else [])
         return np.stack(made, axis=1), np.zeros(len(values), dtype=bool)
+
+    def _check_unit(self, column: Column) -> None:
+        """Another unit is an error; a unit on one side only is said, as whoever left it out may have meant the same."""
+        if column.unit == self.unit or column.missing.all():
+            return
+        here, fit = (f"in '{shown(unit)}'" if unit else "without a unit" for unit in (column.unit, self.unit))
+        if column.unit and self.unit:
+            raise TableError(f"the column '{shown(self.name)}' is {here}, and the fit's was {fit}: convert it")
+        said = f"the column '{shown(self.name)}' is {here}, and the fit's was {fit}: its numbers are taken as they are"
+        warnings.warn(said, UserWarning, stacklevel=calling_level())
 
 
 @dataclass(frozen=True)

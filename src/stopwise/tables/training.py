@@ -99,7 +99,8 @@ def prepare(table: Table, roles: Roles, chosen: Sequence[str], missing: str = "i
         count = len(set(response[~leave].tolist()))
         notes = (f"'{shown(roles.target)}' holds text: a classifier of its {count} values is fitted", *notes)
     if answer.kind is Kind.BOOLEAN:
-        notes = (f"'{shown(roles.target)}' is true or false: it is fitted as the numbers 1 and 0", *notes)
+        said = f"'{shown(roles.target)}' is true or false: it is fitted as the numbers 1 and 0"
+        notes = (f"{said}; for a classifier with probabilities say --as '{shown(roles.target)}=text'", *notes)
     notes += _naming(table, [] if roles.features or len(chosen) < 2 else chosen)
     notes += ("the last row is left out: it holds the sums of the others",) if summary else ()
     return Training(table.select(chosen).take(~leave), response[~leave], roles, np.flatnonzero(~leave), notes)

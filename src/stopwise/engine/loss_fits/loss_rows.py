@@ -7,7 +7,7 @@ cost n m^2 a Newton step.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -38,11 +38,15 @@ class LossRows:
     """How many observations each row stands for; None for one each."""
     unit: float = 1.0
     """What a loss of 1 is in the units of y."""
+    shared_scales: tuple[tuple[int, ...], ...] = ()
+    """Groups of columns that share a length scale."""
 
     def take(self, rows: Array) -> LossRows:
         """Some of the rows, or all in another order."""
         counts = None if self.counts is None else self.counts[rows]
-        return LossRows(self.covariates[rows], self.y[rows], self.weights[rows], counts, self.unit)
+        return replace(
+            self, covariates=self.covariates[rows], y=self.y[rows], weights=self.weights[rows], counts=counts
+        )
 
     def in_order(self) -> LossRows:
         """The rows in the order of their values, so that the order given is nothing."""

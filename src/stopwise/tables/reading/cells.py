@@ -27,16 +27,17 @@ _BOOLEANS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 
 @cache
 def number_pattern(decimal: str) -> re.Pattern[str]:
-    """A number with this decimal mark, thousands perhaps in groups of three, a currency or percent sign aside."""
+    """A number with this decimal mark, thousands perhaps in groups of three, and a currency or percent sign."""
     mark = re.escape(decimal)
     groups = re.escape(_GROUP_MARKS + ("." if decimal == "," else ","))
     grouped = rf"[1-9]\d{{0,2}}(?P<group>[{groups}])\d{{3}}(?:(?P=group)\d{{3}})*(?:{mark}\d*)?"
     plain = rf"(?:\d+(?:{mark}\d*)?|{mark}\d+)(?:[eE][+-]?\d+)?"
-    return re.compile(rf"[$€£¥]?\s?(?P<sign>[+-]?)\s?[$€£¥]?\s?(?P<digits>{grouped}|{plain})\s?[%€]?", re.ASCII)
+    before, after = r"(?P<first>[$€£¥]?)\s?(?P<sign>[+-]?)\s?(?P<second>[$€£¥]?)\s?", r"\s?(?P<behind>[%$€£¥]?)"
+    return re.compile(rf"{before}(?P<digits>{grouped}|{plain}){after}", re.ASCII)
 
 
-def as_number(cell: str, decimal: str = ".") -> float | None:
-    """The number that a cell spells, or None; bookkeepers write -5 as (5) or 5-."""
+def as_amount(cell: str, decimal: str = ".") -> tuple[float, str] | None:
+    """The number that a cell spells and its currency or percent sign, or None; bookkeepers write -5 as (5) or 5-."""
     cell = cell.replace("\u2212", "-")
     if len(cell) > 2 and (cell[0], cell[-1]) == ("(", ")"):
         cell = f"-{cell[1:-1]}"
@@ -44,9 +45,15 @@ def as_number(cell: str, decimal: str = ".") -> float | None:
         cell = f"-{cell[:-1]}"
     found = number_pattern(decimal).fullmatch(cell)
     if found is None:
-        return float(cell) if cell.strip("+-").lower() in ("inf", "infinity") else None
+        return (float(cell), "") if cell.strip("+-").lower() in ("inf", "infinity") else None
     digits = re.sub(rf"[^0-9eE+\-{re.escape(decimal)}]", "", found["digits"])
-    return float(found["sign"] + digits.replace(decimal, "."))
+    return float(found["sign"] + digits.replace(decimal, ".")), found["first"] + found["second"] + found["behind"]
+
+
+def as_number(cell: str, decimal: str = ".") -> float | None:
+    """The number that a cell spells, or None; one of a currency or of percent is not that number by itself."""
+    found = as_amount(cell, decimal)
+    return None if found is None or found[1] else found[0]
 
 
 def parse_cells(cells: Sequence[str], turn: Callable[[str], float | None]) -> npt.NDArray[np.float64] | None:
@@ -93,11 +100,15 @@ _MEASURE = re.compile(
 
 
 def measure(cell: str, decimal: str) -> tuple[float, str] | None:
-    """A number and what stands about it, such as 5 and "kg" or "USD"; None where nothing does."""
-    found = _MEASURE.fullmatch(cell)
-    around = "" if found is None else f"{found['before'] or ''} {found['unit'] or ''}".strip()
-    value = as_number(found["number"], decimal) if found is not None and around else None
-    return None if value is None else (value, around)
+    """A number and what stands about it, such as 5 and "kg", "USD", "$" or "%"; None where nothing does."""
+    found, whole = _MEASURE.fullmatch(cell), as_amount(cell, decimal)
+    if whole is not None or found is None:
+        return whole if whole is not None and whole[1] else None
+    amount = as_amount(found["number"], decimal)
+    if amount is None:
+        return None
+    around = [part for part in (found["before"], amount[1], found["unit"]) if part]
+    return (amount[0], " ".join(around)) if around else None
 
 
 def in_unit(cell: str, decimal: str, unit: str) -> float | None:

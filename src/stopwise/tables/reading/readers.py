@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,7 +33,8 @@ FORMATS = (
 )
 _IN_FOLDERS = {".csv", ".tsv", ".tab", ".parquet", ".pq", *SUFFIXES}
 _OTHERS = {b"\xd0\xcf\x11\xe0": "an old .xls spreadsheet: save it as .xlsx", b"%PDF": "a PDF", b"\x89PNG": "a picture"}
-
+_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:(?:\[\s*)?\{\s*[\"}]|\[\s*\[)")
+"""How objects begin, one or a list of them, and lists of lists; a header may begin with a bracket, too."""
 
 Source: TypeAlias = TextSource | ParquetSource
 """One file of a table."""
@@ -152,6 +154,10 @@ def _source(path: Path, label: str, asked: Asked) -> Source:
     for mark, what in _OTHERS.items():
         if start.startswith(mark):
             raise TableError(f"{label} is {what}; stopwise reads {FORMATS}")
+    if _JSON.match(start):
+        raise TableError(f"{label} is JSON, which is not read: write it as .csv or .parquet; stopwise reads {FORMATS}")
+    if asked.sheet is not None and not workbook:
+        raise TableError(f"--sheet is for spreadsheets, and {label} is none: leave it out")
     if start.startswith(MAGIC):
         return ParquetSource(path, label)
     if asked.given.encoding is None and b"\0" in start and not is_wide(start):

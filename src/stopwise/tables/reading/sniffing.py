@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from stopwise.tables.names import shown
-from stopwise.tables.reading.cells import DATE_FORMATS, GAPS, MISSING_MARKS, as_number, iso_date
+from stopwise.tables.reading.cells import DATE_FORMATS, GAPS, MISSING_MARKS, as_amount, iso_date
 from stopwise.tables.reading.opening import BLOCK, opened
 from stopwise.tables.reading.records import Layout, Row, records
 from stopwise.tables.table import TableError
@@ -263,7 +263,7 @@ def find_decimal(cells: Iterator[str]) -> str:
     for cell in cells:
         if "," not in cell and "." not in cell:
             continue
-        readings = {mark: as_number(cell, mark) for mark in (".", ",")}
+        readings = {mark: as_amount(cell, mark) for mark in (".", ",")}
         possible = [mark for mark, value in readings.items() if value is not None]
         if len(possible) == 1:
             strong[possible[0]] += 1
@@ -274,8 +274,8 @@ def find_decimal(cells: Iterator[str]) -> str:
 
 
 def _is_typed(cell: str, decimal: str) -> bool:
-    """Whether a cell is a number or a date."""
-    return as_number(cell, decimal) is not None or (
+    """Whether a cell is a number, of a currency or percent too, or a date."""
+    return as_amount(cell, decimal) is not None or (
         cell[:1].isdigit() and any(iso_date(form, cell) is not None for form in DATE_FORMATS.values())
     )
 

@@ -90,7 +90,7 @@ class TextSource:
             for name, guess in guesses.items():
                 guess.see(columns[name], seen)
             seen += len(next(iter(columns.values()), []))
-        return {name: settle(name, guess, reading.kinds.get(name)) for name, guess in guesses.items()}
+        return {name: settle(name, guess, reading) for name, guess in guesses.items()}
 
     def batches(self, types: Mapping[str, ColumnType], rows: int = BATCH) -> Iterator[Table]:
         """The columns of these types, so many rows at a time."""
