@@ -161,7 +161,7 @@ def equal_points(gram: Array, columns: Array) -> Array | None:
     for some in row_tiles(len(gram), len(gram)):
         sums = own[some, None] + own
         first[some] = np.argmax(np.abs(sums - 2 * gram[some][:, columns]) <= _SAME_POINT * np.abs(sums), axis=1)
-    return None if np.all(first == np.arange(len(gram))) else first
+    return None if np.all(first == np.arange(len(gram))) else np.unique(first, return_inverse=True)[1]
 
 
 def _all_differ(values: Array) -> bool:
