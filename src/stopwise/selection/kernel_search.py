@@ -231,7 +231,8 @@ class Search:
         kernel, lost = best.first.kernel, np.zeros(2)
         for rows in best.sample.parted(FOLDS):
             taught = rows.first(rows.n_rows - rows.n_rows // FOLDS)
-            parts = self._learned(taught, _first_scale(taught.first(self.budget.first_rows), kernel), [best.first], True)
+            start = _first_scale(taught.first(self.budget.first_rows), kernel)
+            parts = self._learned(taught, start, [best.first], True)
             losses = [np.sum(unseen_losses(judge(taught, part), rows), axis=1) for part in parts]
             lost += losses[-1] - losses[0]
         return ones if np.all(lost > 0) else finalists
