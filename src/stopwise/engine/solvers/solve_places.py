@@ -73,6 +73,10 @@ class Place(ABC):
     def sampled(self, *, held: bool) -> ProductSystem | AnchorSystem:
         """Some rows left out: with a `held` matrix, or whichever way fits."""
 
+    @abstractmethod
+    def _free(self) -> float:
+        """Bytes of memory that can still be had there."""
+
     @property
     def _roots(self) -> Array:
         return np.ones(self.problem.n_rows) if self.problem.root_weights is None else self.problem.root_weights
@@ -98,7 +102,7 @@ class Place(ABC):
 
     def _equations(self, gram: RawGram, take: Take, *, single: bool = False) -> Equations:
         problem = self.problem
-        rank = min(self.machine.rank, max(problem.n_rows // 4, 1))
+        rank = self.machine.columns(problem.n_rows, self._free())
         roots = take(self._roots)
         return Equations(gram, take(problem.responses), roots, problem.intercept, rank, problem.seed, single)
 
@@ -127,13 +131,16 @@ class HostPlace(Place):
     def of(self, problem: Problem) -> HostPlace:
         return HostPlace(problem, self.plan)
 
+    def _free(self) -> float:
+        return memory.free_bytes()
+
     @cached_property
     def _held(self) -> Array | None:
         """The Gram matrix in float64 where it and one copy fit, made a tile at a time."""
         problem, kernel, n = self.problem, self.plan.kernel, self.problem.n_rows
         if isinstance(kernel, Precomputed):
             return np.asarray(problem.gram(kernel), dtype=np.float64)
-        if 2 * 8.0 * n**2 >= HELD_SHARE * memory.free_bytes():
+        if 2 * 8.0 * n**2 >= HELD_SHARE * self._free():
             return None
         held, everything = np.empty((n, n)), np.arange(n)
         for rows in np.array_split(everything, -(-n // TILE)):
@@ -156,14 +163,14 @@ class HostPlace(Place):
         return fresh.astype(np.float64, copy=False)
 
     def factors(self) -> FactorSystem:
-        needed, free = 8.0 * self.problem.n_rows**2, memory.free_bytes()
+        needed, free = 8.0 * self.problem.n_rows**2, self._free()
         if needed > 0.9 * free:
             raise self._no_room(needed, free)
         return self._factors(self._matrix, lambda block: self.operator.multiply(block), np.asarray)
 
     def sampled(self, *, held: bool) -> ProductSystem | AnchorSystem:
         needed = half_held_bytes(self.problem.n_rows, single=is_single(self.problem, self.plan))
-        free = memory.free_bytes()
+        free = self._free()
         if needed < HELD_SHARE * free:
             return self._anchored(free)
         if held:
@@ -208,6 +215,10 @@ class DevicePlace(Place):
     def __init__(self, problem: Problem, plan: Plan, device: Device) -> None:
         super().__init__(problem, plan)
         self._device, self.device = device, str(device)
+        self.machine = self.machine.fusing(plan.kernel, problem.covariates.shape[1])
+
+    def _free(self) -> float:
+        return free_bytes(self._device)
 
     def _take(self, values: Array) -> Array:
         return cast(Array, as_tensor(values, self._device).double())
@@ -232,7 +243,7 @@ class DevicePlace(Place):
         return lambda block: operator.cross.product(as_tensor(block, self._device).contiguous()).double()
 
     def factors(self) -> FactorSystem:
-        needed, free = 2 * 8.0 * self.problem.n_rows**2, free_bytes(self._device)
+        needed, free = 2 * 8.0 * self.problem.n_rows**2, self._free()
         if self._device.type == "cuda" and needed > free:
             raise self._no_room(needed, free)
         return self._factors(self._matrix, self.operator.on_device.multiply, self._take)

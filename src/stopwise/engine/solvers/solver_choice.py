@@ -126,14 +126,14 @@ def _cheapest(problem: Problem, plan: Plan) -> tuple[str, str] | None:
     """The engine of least cost that fits into memory, with its cost in words; None where all take too long."""
     n = problem.n_rows
     device = _device_pays(problem, plan)
-    machine = DEVICE if device else HOST
+    machine = DEVICE.fusing(plan.kernel, problem.covariates.shape[1]) if device else HOST
     free = device_free_bytes(cuda.device_for(problem.covariates)) if device else free_bytes()
     square = half_held_bytes(n, single=is_single(problem, plan))
     has_room = not device and square < HELD_SHARE * free
     needed = {
         "dense": math.inf if device else dense_bytes(n, plan.dtype),
         "factor": square if not device and n > machine.every_row else 2 * 8.0 * n**2,
-        "preconditioned": square if has_room else 2.5 * 8.0 * n * min(machine.rank, n // 4),
+        "preconditioned": square if has_room else 0.0,  # it takes as many columns as fit
     }
     seconds = engine_costs(n, machine, has_room=has_room)
     fits = sorted((engine for engine in seconds if needed[engine] < 0.8 * free), key=seconds.__getitem__)
@@ -185,7 +185,8 @@ def _automatic(problem: Problem, plan: Plan) -> tuple[str, str]:
         if cheapest is not None:
             return cheapest
     gpu, why = _gpu(problem, plan, cuda.ROWS)
-    if gpu:
+    # What takes too many products by solves is too rough for a Krylov space.
+    if gpu and (is_tensor(problem.covariates) or n <= KRYLOV_ROWS or not _by_solves(plan)):
         return "cuda", f"{n} rows: products on tiles, {why}"
     if n > KRYLOV_ROWS and not isinstance(plan.kernel, Precomputed):
         return "nystrom", f"{n} rows: landmarks, since products with all pairs of rows would take hours {why}"

@@ -7,7 +7,11 @@ one H200; another machine is faster or slower by about the same factor in every 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from stopwise.kernels import Kernel
+from stopwise.kernels.expressions import AbsoluteDistance
+from stopwise.kernels.forms import form_of, has_form
 
 READINGS, ESTIMATE = 7, 13
 """Penalties at which left-out errors are read: six to eight in practice; and solves of an estimate by descent."""
@@ -22,6 +26,8 @@ DEVICE_ROWS = 3_000
 """From here on a GPU pays: loading torch takes seconds."""
 LEAST_PRODUCTS = 10
 """No solve takes fewer products than this."""
+_PRECONDITIONED, _COLUMN_BYTES = 0.8, 2.5 * 8.0
+"""Of the free memory, what a preconditioner may take; and of each row and column of it, at its peak."""
 UNSEEN = 0.02
 """How far fitted values may be off, relative to the left-out error, before it would be seen there."""
 
@@ -51,14 +57,14 @@ class Machine:
     """Up to here products leave rows out alone, a column for each; beyond, a fold together. At 2,000 rows, one thread:
     6 to 15 s where folds take 2 to 5, and 50 s where their solves come to no end."""
     rank: int
-    """Columns of a preconditioner: as many multiplications as a handful of products with a block of sixteen."""
+    """Columns of a preconditioner, at most: as much work as a handful of products with a block of sixteen."""
     solve: float
     """Seconds that one solve by products may take: penalties that would take longer are not read."""
     middle_rows: int
     """Of many more rows, so many on which a factor reads the stop first, for seconds: a better start saves readings,
     and from few rows a penalty may come out too small, where a solve takes ten times the products."""
     patience: float = 1_000.0
-    """Seconds, by these pessimistic counts, beyond which landmarks (on a GPU: a Krylov space) serve better."""
+    """Seconds, by these pessimistic counts, beyond which landmarks serve better."""
     launch: float = 0.0
     """Of a step of conjugate gradients, whatever its size: a device waits for the host."""
     in_place: float = 0.0
@@ -69,6 +75,24 @@ class Machine:
     def product(self, n_rows: int, *, held: bool) -> float:
         """Seconds of one product of all pairs of rows with a few columns."""
         return self.launch + float(n_rows) ** 2 * (self.held_entry if held else self.entry)
+
+    def fusing(self, kernel: Kernel, n_features: int) -> Machine:
+        """The same device multiplying with a kernel in fused tiles: one takes ten times as long as another.
+
+        Seconds of an entry with sixteen columns, fitted to the rates of `benchmarks/gpu.py` (within a quarter of them).
+        """
+        if not has_form(kernel):
+            return self
+        form = form_of(kernel.core)
+        apart = sum(isinstance(leaf, AbsoluteDistance) for leaf in form.leaves)
+        one_by_one = n_features * (apart + len(form.growths))  # what no matrix product gives
+        by_product = n_features * (len(form.leaves) - apart)
+        kinked = form.rough and not form.separable  # so that distances take three products
+        return replace(self, entry=4.5e-13 + 1.0e-13 * one_by_one + 1.3e-14 * by_product + 9e-13 * kinked)
+
+    def columns(self, n_rows: int, free: float) -> int:
+        """Columns of a preconditioner of so many rows, in so many bytes of free memory."""
+        return max(min(self.rank, n_rows // 4, int(_PRECONDITIONED * free / (_COLUMN_BYTES * n_rows))), 1)
 
     def affordable_products(self, n_rows: int) -> float:
         """Products that one solve may take."""
@@ -96,7 +120,7 @@ DEVICE = Machine(
     eigenpairs=6e-13,
     cholesky=1.05e-14,
     inverse=5.5e-14,
-    entry=3.5e-12,
+    entry=6e-13,
     held_entry=3.5e-12,
     low_rank=6e-14,
     products=300,
@@ -107,6 +131,7 @@ DEVICE = Machine(
     middle_rows=16_000,
     launch=2e-3,
 )
+"""`entry` is of a Gaussian kernel in ten dimensions."""
 
 
 def fold_size(n_rows: int, most: int = FOLD_ROWS) -> int:
