@@ -265,6 +265,12 @@ def main() -> None:
     parser.add_argument("--from", type=Path, nargs="*", dest="source", help="rows of earlier runs, made with --json")
     parser.add_argument("--figure", type=Path)
     options = parser.parse_args()
+    if options.gpu:  # as the other libraries, before any fit is timed
+        started = time.perf_counter()
+        import torch
+
+        torch.zeros(1, device="cuda")
+        print(f"torch and the GPU's context: {time.perf_counter() - started:.1f} s", flush=True)
     if options.rates:
         rates(options.gpu)
         return
