@@ -10,10 +10,45 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 import scipy.linalg
-from scipy.linalg import lapack
+from scipy.linalg import get_lapack_funcs, lapack, solve_triangular
 
 from stopwise._support.arrays import Array
+from stopwise._support.memory import spans
 from stopwise._support.torch import is_tensor, torch
+
+LARGEST = 8192
+"""Rows that one call of LAPACK factors.
+
+OpenBLAS's potrf in several threads writes past its buffers beyond: from 16,000 rows in float64 and 27,000 in float32
+with its kernels for AVX-512, where the process dies (scipy's OpenBLAS 0.3.30).
+"""
+_ROWS = 2048
+"""Rows below a block of the diagonal that are solved at once: copies of them are small beside the block's own."""
+
+
+def factor_lower_half(matrix: Array, largest: int = LARGEST) -> bool:
+    """Put L, L L' = matrix, in the place of its lower half; whether it is positive definite.
+
+    `matrix` is in Fortran's order, float32 or float64. What is above the diagonal is neither read nor written.
+    """
+    n = len(matrix)
+    (potrf,) = get_lapack_funcs(("potrf",), (matrix,))
+    if n <= largest:
+        return not potrf(matrix, lower=True, clean=False, overwrite_a=True)[1]
+    for block in spans(n, largest):
+        first, last = block.start, block.stop
+        left = matrix[block, :first]
+        corner = np.array(matrix[block, block], order="F")
+        corner -= left @ left.T
+        lower, failed = potrf(corner, lower=True, clean=False, overwrite_a=True)
+        if failed:
+            return False
+        np.copyto(matrix[block, block], lower, where=np.tri(last - first, dtype=bool))
+        for rows in spans(n - last, _ROWS):
+            below = matrix[last + rows.start : last + rows.stop]
+            rest = below[:, block].T - left @ below[:, :first].T
+            below[:, block] = solve_triangular(lower, rest, lower=True, overwrite_b=True, check_finite=False).T
+    return True
 
 
 class NumpyLibrary:
@@ -23,18 +58,17 @@ class NumpyLibrary:
 
     def cholesky(self, matrix: Array) -> Array | None:
         """The lower factor L, L L' = matrix, which may be overwritten; None where it is not positive definite."""
-        try:
-            # The transpose of a symmetric matrix is itself, in the order that LAPACK overwrites without a copy.
-            return cast(Array, scipy.linalg.cholesky(matrix.T, lower=True, overwrite_a=True, check_finite=False))
-        except np.linalg.LinAlgError:
+        lower = np.asfortranarray(matrix.T)  # itself where symmetric, and in the order that LAPACK overwrites
+        if not factor_lower_half(lower):
             return None
+        for column in range(1, len(lower)):
+            lower[:column, column] = 0.0
+        return cast(Array, lower)
 
     def solve_lower(self, lower: Array, block: Array, *, transposed: bool = False) -> Array:
         """L^-1 block, or L'^-1 block, in the precision of L."""
         block = np.asarray(block, dtype=lower.dtype)  # a factor in float32 is not copied
-        return cast(
-            Array, scipy.linalg.solve_triangular(lower, block, lower=True, trans=int(transposed), check_finite=False)
-        )
+        return cast(Array, solve_triangular(lower, block, lower=True, trans=int(transposed), check_finite=False))
 
     def inverse(self, matrix: Array) -> tuple[Array, float] | None:
         """The inverse of a matrix, which may be overwritten, and its log determinant; None as for `cholesky`."""

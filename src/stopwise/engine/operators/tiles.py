@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
+from stopwise._support.array_library import factor_lower_half
 from stopwise._support.arrays import Array, Index
 from stopwise._support.memory import row_tiles, spans
 from stopwise._support.threads import blas_threads, thread_count, threads
@@ -108,9 +109,8 @@ class Tiled(KernelOperator):
             squares += block.T @ block
         inner = (inner + inner.T) / 2
         inner.flat[:: rows.size + 1] += _SHIFT * max(float(np.trace(inner)), np.finfo(float).tiny)
-        try:
-            half = scipy.linalg.cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
-        except np.linalg.LinAlgError:
+        half = np.asfortranarray(inner.T)
+        if not factor_lower_half(half):
             return np.zeros(0)
         product = scipy.linalg.solve_triangular(half, squares, lower=True, check_finite=False)
         product = scipy.linalg.solve_triangular(half, product.T, lower=True, check_finite=False)

@@ -12,8 +12,9 @@ from typing import cast
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import get_blas_funcs, get_lapack_funcs
+from scipy.linalg import get_blas_funcs
 
+from stopwise._support.array_library import factor_lower_half
 from stopwise._support.arrays import Array
 from stopwise._support.memory import spans
 from stopwise._support.threads import blas_threads, thread_count, threads
@@ -116,12 +117,11 @@ class HalfHeld(Operator):
 
         def attempt(shift: float) -> tuple[Array | None, float]:
             self._lower_half(roots, constant, scale, penalty + shift)
-            (potrf,) = get_lapack_funcs(("potrf",), (self.square,))
-            lower, failed = potrf(self.square, lower=True, clean=False, overwrite_a=True)
-            if failed and self.dtype != np.float64:
+            found = factor_lower_half(self.square)
+            if not found and self.dtype != np.float64:
                 self.in_float64()
                 return attempt(shift)
-            return None if failed else cast(Array, lower), trace
+            return self.square if found else None, trace
 
         lower, shift = with_least_shift(attempt, penalty)
         return Factor(lower, penalty, constant, scale, shift, self.order)
