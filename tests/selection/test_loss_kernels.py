@@ -95,6 +95,18 @@ def test_levels_of_text_share_one_length_scale_as_under_squares(model):
         assert np.ptp(scales[1:5]) == 0
 
 
+def test_a_sum_of_kernels_is_told_without_a_length_scale_of_its_own(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 3))
+    y = rng.poisson(np.exp(np.sin(2 * X[:, 0]) + 0.5 * np.abs(X[:, 1])))
+    model = sw.KernelGradientRegressor(loss="poisson").fit(X, y)
+    assert "+" in model.selection_.chosen["kernel"]
+    assert model.selection_.chosen["length_scale"] is None
+    assert "nan" not in str(model.selection_)
+    sw.save(model, tmp_path / "m.stopwise")
+    assert sw.load(tmp_path / "m.stopwise").selection_ == model.selection_
+
+
 def test_counts_see_features_as_they_are():
     X, y = buyers(250, 0)
     model = sw.KernelGradientRegressor(loss="poisson").fit(X, y)

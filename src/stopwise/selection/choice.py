@@ -304,7 +304,7 @@ def _told(table: Selection, judged: dict[Kernel, LossPath], best: Kernel, sample
     rows = [
         {
             "kernel": kernel.name,
-            "length_scale": list(np.atleast_1d(getattr(kernel.core, "length_scale", math.nan))),
+            "length_scale": kernel.core.scales.tolist() if isinstance(kernel.core, Stationary) else None,
             "rows": len(sample.y),
             "left_out_loss": path.lowest,
             "score": path.score,
