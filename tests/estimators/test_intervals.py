@@ -361,13 +361,28 @@ def test_rows_left_out_on_a_line_are_left_out_of_the_filter_that_was_fitted(step
     model = sw.KernelGradientRegressor(kernel, filter="flow", rule=rule, solver="line").fit(x, y)
     fitted, rows = model._fitted, np.arange(80)
     line, by_hand = model.uncertainty().posterior, flow_left_out_by_hand(x, y, kernel, step_sum)
-    predicted = model.predict(x)[:, None]
-    found = row_leverages.left_out_on_line(fitted.path, line, fitted.step_sums, rows, predicted)[:, 0]
-    assert np.linalg.norm(found - by_hand) <= 1e-4 * np.linalg.norm(by_hand)
+    found, within = row_leverages.left_out_on_line(fitted.path, line, fitted.step_sums, rows)
+    assert np.linalg.norm(found[:, 0] - by_hand) <= 1e-4 * np.linalg.norm(by_hand)
+    residuals = y - model.predict(x)
+    assert np.linalg.norm(within[:, 0] - residuals) <= 1e-4 * np.linalg.norm(residuals) + 1e-12
     left = row_leverages.rows_left(fitted.path, fitted.step_sums, rows, None, line, x)[:, 0]
     inverse = np.linalg.inv(np.eye(80) + step_sum / 80 * kernel(x))
     ones = inverse.sum(axis=1)
     np.testing.assert_allclose(left, np.diagonal(inverse) - ones**2 / ones.sum(), rtol=1e-4)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_response_that_is_a_sum_of_columns_is_covered_to_its_last_digits(together):
+    """The path's own residuals there are far smaller than what predictions are off by: it held .03."""
+    rng = np.random.default_rng(0)
+    boys, girls = rng.integers(3000, 9000, size=(2, 700))
+    X, y = np.column_stack([rng.integers(1600, 1700, size=700), boys, girls, boys / girls]), (boys + girls) / 1000
+    groups = np.repeat(np.arange(40), 5) if together else None
+    model = sw.KernelGradientRegressor().fit(X[:200], y[:200], groups=groups)
+    lower, upper = model.predict_interval(X[200:], 0.9).T
+    assert np.abs(model.predict(X[200:]) - y[200:]).max() < 1e-10 * y.std()
+    assert np.mean((lower <= y[200:]) & (y[200:] <= upper)) > 0.85
+    assert (upper - lower).max() < 1e-10 * y.std()
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9])

@@ -106,27 +106,28 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
         left, kept = (rows_left(path, at, asked, vectors, known, some) for at in (fitted.step_sums, clock))
     itself = (1 - kept) * noise
     beside = np.zeros_like(variance) if known and vectors is None else variance - itself
-    if errors is not None:
+    scale, within = _scale(noise + beside, itself, kept), None
+    if together is not None:
+        missed = residuals_of_sets(fitted.path, fitted.step_sums, together)[asked]
+        scale, counts = scales_of_sets(fitted.path, clock, together)[asked], shares_of_sets(together)[asked]
+    elif errors is not None:
         missed = errors[asked]
     elif isinstance(known, LinePosterior):
-        predicted = predict_features(fitted, some, None)
-        missed = left_out_on_line(fitted.path, known, fitted.step_sums, asked, predicted)
+        missed, within = left_out_on_line(fitted.path, known, fitted.step_sums, asked)
     else:
         missed = left_out_residuals(fitted.path, fitted.step_sums, asked, vectors)
-    observed = missed / _scale(noise + beside, itself, kept)
-    if together is not None:
-        every = residuals_of_sets(fitted.path, fitted.step_sums, together)
-        missed, observed = every[asked], (every / scales_of_sets(fitted.path, clock, together))[asked]
-        counts = shares_of_sets(together)[asked]
+    within = residuals_of(fitted.path, fitted.step_sums, asked, vectors) if within is None else within
+    lost = _lost_digits(fitted, asked, some, within) if errors is None else 0.0
+    missed = missed + lost
     given = None
     if copies is not None:  # one of them left out, and predicted as a new observation of weight one is
         each = copies[asked, None]
         # Ridge stands for other filters where a row is left out, and less well where its copies stay in.
-        again = without_itself(residuals_of(fitted.path, fitted.step_sums, asked, vectors), 1 - (1 - left) / each)
+        again = without_itself(within, 1 - (1 - left) / each) + lost
         ratios = np.where(each > 1, again, missed) / _scale(1 + beside, itself, 1 - (1 - kept) / each)
         given = Given(ratios, copies[asked])
     by_rows = None if isinstance(fitted.kernel, Precomputed) else some.astype(np.float64, copy=False)
-    calibrations = tuple(_calibrated(by_rows, missed, observed, counts, given, j) for j in range(len(clock)))
+    calibrations = tuple(_calibrated(by_rows, missed, missed / scale, counts, given, j) for j in range(len(clock)))
     return Uncertainty(posterior, calibrations, clock, optimism(fitted), _others(fitted, rows))
 
 
@@ -157,6 +158,19 @@ def _known_errors(path: Path) -> Array | None:
     rows = path.left_out_rows
     errors[rows] = path.left_out.reshape(len(rows), -1) / np.sqrt(path.row_weights[rows, None]) * path.scale
     return errors
+
+
+def _lost_digits(fitted: Fitted, rows: Array, covariates: Array, within: Array) -> Array:
+    """By how much predictions at some rows are off the path's own fit, whose residuals there are `within`; units of y.
+
+    A prediction sums large terms, and a response may follow its features to more digits than that keeps.
+    """
+    path, response = fitted.path, np.asarray(fitted.path.response)
+    taken_out = np.broadcast_to(path.fixed_part(), response.shape)
+    root = np.sqrt(path.row_weights[rows, None])
+    weighted, linear = (values.reshape(len(response), -1)[rows] for values in (response, taken_out))
+    given = path.offset + path.scale * (weighted / root + linear)
+    return cast(Array, given - predict_features(fitted, covariates, None) - within)
 
 
 def _scale(beside: Array, itself: Array, kept: Array) -> Array:

@@ -196,11 +196,8 @@ def shares_of_sets(sets: list[LeftOutSet]) -> Array:
     return shares
 
 
-def left_out_on_line(path: Path, line: LinePosterior, step_sums: Array, rows: Array, predicted: Array) -> Array:
-    """The same of a fit on a line, from passes over all rows: one for each ridge.
-
-    Passes keep digits that predictions lose, so what these differ by at the rows is in the residuals.
-    """
+def left_out_on_line(path: Path, line: LinePosterior, step_sums: Array, rows: Array) -> tuple[Array, Array]:
+    """The same of a fit on a line, from passes over all rows, one for each ridge; and residuals with the row in."""
     columns = []
     for column, at in enumerate(step_sums):
         one = path.column(column)
@@ -208,10 +205,9 @@ def left_out_on_line(path: Path, line: LinePosterior, step_sums: Array, rows: Ar
         fits = [_line_fit(one, line, reading) for reading in ridges.readings.tolist()]
         passed = ridges.sum(np.column_stack([left_out_rows(fit, 0)[rows, 0] for fit in fits]))
         within = ridges.sum(np.column_stack([residual_rows(fit, 0)[rows, 0] for fit in fits]))
-        response = np.asarray(one.response)[rows] / np.sqrt(one.row_weights[rows])
-        told = response - (predicted[:, column] - one.offset) / one.scale
-        columns.append((passed + told - within) * one.scale)
-    return np.column_stack(columns)
+        columns.append(np.stack([passed, within]) * one.scale)
+    left_out, within = np.stack(columns, axis=-1)
+    return left_out, within
 
 
 def _line_fit(path: Path, line: LinePosterior, reading: complex) -> LineFit:
