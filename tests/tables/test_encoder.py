@@ -169,6 +169,15 @@ def test_numbers_with_a_slip_are_not_taken_for_text():
         TableEncoder().fit(frame)
 
 
+@pytest.mark.parametrize("word", ["none", "unknown", "-"])
+def test_text_that_mostly_says_that_there_is_nothing_is_text_and_no_dates(word):
+    frame = pd.DataFrame({"x": range(40), "stance": [word] * 30 + ["yes", "no"] * 5})
+    encoder = TableEncoder().fit(frame)
+    assert [name for name in encoder.get_feature_names_out() if name.startswith("stance")] == [
+        f"stance={level}" for level in sorted({word, "yes", "no"})
+    ]
+
+
 def test_objects_are_read_by_what_they_are():
     frame = pd.DataFrame(
         {

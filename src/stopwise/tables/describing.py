@@ -15,7 +15,7 @@ import numpy.typing as npt
 from stopwise.tables import dates
 from stopwise.tables.encodings import Categories, Dates, Encoding, Floats, Numbers, is_number, numbers_of
 from stopwise.tables.names import quoted, shown
-from stopwise.tables.reading.cells import measure, parse_dates
+from stopwise.tables.reading.cells import GAPS, measure, parse_dates
 from stopwise.tables.table import Column, Kind, Mask, Table, TableError
 
 _WELCH = 1.96
@@ -137,9 +137,9 @@ def _what_it_names(counts: Counter[str], present: int) -> str:
 
 
 def _check_slips(name: str, cells: npt.NDArray[np.object_], counts: Counter[str], what: str) -> None:
-    """Text of which most, but not all, is numbers (or dates) is that with a slip, and no text."""
+    """Text of which most, but not all, is numbers (or dates) is that with a slip, and no text; words for gaps aside."""
     reads = _COULD_BE["dates"] if what == "dates" else is_number
-    first = list(islice(counts, _LOOKED_AT))
+    first = [level for level in islice(counts, _LOOKED_AT) if level not in GAPS]
     if 2 * sum(counts[level] for level in first if reads(level)) <= sum(counts[level] for level in first):
         return
     stray = next((level for level in counts if not reads(level)), None)
