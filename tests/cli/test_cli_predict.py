@@ -218,11 +218,11 @@ def test_memory_does_not_grow_with_the_file(fitted, tmp_path):
     path, frame = fitted
     text = frame[["a", "kind", "b"]].to_csv(index=False).split("\n", 1)
     peaks = []
-    for name, copies in (("small.csv", 200), ("large.csv", 6_000)):
+    for name, copies in (("small.csv", 200), ("large.csv", 3_000)):
         (tmp_path / name).write_text(text[0] + "\n" + text[1] * copies)
         peaks.append(peak_memory(500_000_000, "predict", path, tmp_path / name, "--out", tmp_path / "out.csv", "-q"))
-    assert (tmp_path / "large.csv").stat().st_size > 10_000_000
+    assert (tmp_path / "large.csv").stat().st_size > 5_000_000
     assert peaks[1] < 500_000_000
-    assert peaks[1] < peaks[0] + 30_000_000
+    assert peaks[1] < peaks[0] + 15_000_000
     written = pd.read_csv(tmp_path / "out.csv")["prediction"].to_numpy()
-    assert_equal(path, written.reshape(6_000, 50), np.tile(by_library(path, frame), (6_000, 1)))
+    assert_equal(path, written.reshape(3_000, 50), np.tile(by_library(path, frame), (3_000, 1)))

@@ -84,7 +84,7 @@ def test_balanced_weights_are_those_weights(moons):
     assert np.allclose(one.predict_proba(X), other.predict_proba(X))
 
 
-def curve(n_classes, n=150):
+def curve(n_classes, n=90):
     """Labels that a curve in one covariate makes likely."""
     rng = np.random.default_rng(1)
     X = rng.uniform(size=(n, 1))

@@ -577,22 +577,22 @@ def test_tiny_responses_have_intervals_in_their_units():
 
 @pytest.mark.filterwarnings("ignore::stopwise.exceptions.ExtrapolationWarning")
 @pytest.mark.parametrize("columns", [1, 2])
-@pytest.mark.parametrize("far", [1e155, 1e160, 1e299])
-def test_an_interval_too_wide_to_be_squared_is_refused_with_the_row_that_asks_for_it(far, columns):
+def test_an_interval_too_wide_to_be_squared_is_refused_with_the_row_that_asks_for_it(columns):
     """They were NaN, among a hundred warnings of numpy's."""
     X, y, _ = sample(400)
     model = sw.KernelGradientRegressor().fit(X[:, :columns], y)
     new = np.full((3, columns), 0.5)
     new[1] = 1e100
     assert np.isfinite(model.predict_interval(new)).all()
-    new[1] = far
-    message = re.escape(f"row 1 of X reaches {far:.3g}; leave such rows out")
-    for ask in (model.predict_interval, lambda at: model.predict_interval(at, of="mean")):
+    for far in (1e155, 1e160, 1e299):
+        new[1] = far
+        message = re.escape(f"row 1 of X reaches {far:.3g}; leave such rows out")
+        for ask in (model.predict_interval, lambda at: model.predict_interval(at, of="mean")):
+            with pytest.raises(ValueError, match=message):
+                ask(new)
         with pytest.raises(ValueError, match=message):
-            ask(new)
-    with pytest.raises(ValueError, match=message):
-        model.predict(new, return_std=True)
-    assert np.isfinite(model.predict(new)).all()
+            model.predict(new, return_std=True)
+        assert np.isfinite(model.predict(new)).all()
 
 
 def ratio_left_out(prior, y, weights, inside, filter):

@@ -68,7 +68,7 @@ def test_units_of_y_do_not_matter(sine):
 @pytest.mark.parametrize("loss", ["huber", "quantile", "poisson"])
 def test_weights_are_copies_and_have_no_unit(sine, loss):
     X, _, y = sine
-    X, y = X[:120], np.round(np.abs(y[:120])) if loss == "poisson" else y[:120]
+    X, y = X[:60], np.round(np.abs(y[:60])) if loss == "poisson" else y[:60]
     rng = np.random.default_rng(4)
     times = rng.integers(0, 4, len(y))
     again = rng.permutation(np.repeat(np.arange(len(y)), times))
@@ -84,7 +84,7 @@ def test_weights_are_copies_and_have_no_unit(sine, loss):
 
 
 @pytest.mark.parametrize("settings", [{"loss": "huber"}, {"loss": "quantile"}, {"loss": "quantile", "quantile": 0.9}])
-@pytest.mark.parametrize("noise", [1e-2, 1e-4, 0.0])
+@pytest.mark.parametrize("noise", [1e-2, 0.0])
 def test_data_nearly_free_of_noise_are_fitted_as_closely_as_that(noise, settings):
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (120, 2))

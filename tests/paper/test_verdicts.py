@@ -17,7 +17,7 @@ from stopwise.experiments.published import FIG3
 from stopwise.experiments.setting import descent, fig_setting
 from stopwise.experiments.tally import as_csv, one, pick
 
-SMALL = Config(trials=60, seed=1, sizes=(20, 100))
+SMALL = Config(trials=40, seed=1, sizes=(20, 100))
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_the_rule_is_frail_in_the_radius_and_sturdy_in_the_noise(small):
 
 
 def test_rows_do_not_depend_on_the_company_they_are_run_in(small):
-    alone = run(["rules"], Config(trials=60, seed=1, sizes=(20,)))
+    alone = run(["rules"], replace(SMALL, sizes=(20,)))
     mine = [row for row in pick(small.rows, experiment="rules", n=20) if row.quantity == "mse"]
     assert as_csv(mine) == as_csv([row for row in alone.rows if row.quantity == "mse"])
 

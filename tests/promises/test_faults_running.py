@@ -160,8 +160,10 @@ def test_threads_that_cannot_be_started_are_a_memory_error_with_words(monkeypatc
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr("threading.Thread.start", refuse)
+    rng = np.random.default_rng(0)  # more rows than two tiles hold: of fewer, fewer threads have something to do
+    x, targets = rng.uniform(size=(1_200, 1)), rng.normal(size=1_200)
     with pytest.raises(MemoryError, match="3 threads could not be started: free memory, or set n_jobs=1"):
-        sw.KernelGradientRegressor(KERNEL, solver="krylov", rule="gcv", n_jobs=3).fit(X, y)
+        sw.KernelGradientRegressor(KERNEL, solver="krylov", rule="gcv", n_jobs=3).fit(x, targets)
 
 
 SHORT = {

@@ -26,7 +26,7 @@ MEGABYTE = 2**20
 @pytest.mark.parametrize(
     ("kind", "count", "most"),
     [
-        ("fits", 250, 4 * MEGABYTE),
+        ("fits", 150, 3 * MEGABYTE),
         pytest.param("fits", 10_000, 8 * MEGABYTE, marks=pytest.mark.deep),
         ("refusals", 500, 2 * MEGABYTE),
     ],

@@ -28,7 +28,7 @@ def test_blocks_give_the_factor_of_lapack_and_leave_the_upper_half(dtype, n, lar
 
 
 def test_thousands_of_rows_below_a_block_are_solved_by_parts():
-    matrix = positive(4_500, np.float32, 0)
+    matrix = positive(2_800, np.float32, 0)
     expected = scipy.linalg.cholesky(matrix, lower=True)
     assert factor_lower_half(matrix, 700)
     np.testing.assert_allclose(np.tril(matrix), expected, rtol=0, atol=1e-4 * expected.max())

@@ -50,13 +50,14 @@ class Tiled(KernelOperator):
     def _gram_product(self, block: Array) -> Array:
         block = np.ascontiguousarray(block, dtype=self.dtype)
         tiles = list(spans(self.n_rows, self.tile_rows))
-        shares = [tiles[worker :: self.n_threads] for worker in range(self.n_threads)]
+        workers = min(self.n_threads, len(tiles))
+        shares = [tiles[worker::workers] for worker in range(workers)]
         count_squares = self._square_total is None
         with blas_threads(1):
-            if self.n_threads == 1:
+            if workers == 1:
                 parts = [self._share(shares[0], tiles, block, count_squares)]
             else:
-                with threads(self.n_threads) as pool:
+                with threads(workers) as pool:
                     jobs = [pool.submit(self._share, share, tiles, block, count_squares) for share in shares]
                     parts = [job.result() for job in jobs]
         total, squares = parts[0]
