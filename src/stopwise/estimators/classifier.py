@@ -70,7 +70,7 @@ class KernelGradientClassifier(LearnedState, ClassifierMixin, BaseEstimator):  #
         """Fit to labels of any type.
 
         Of `sample_weight` only ratios count: a weight of 2 is the row twice, 0 is absence, and a row that was written
-        down twice is one observation of twice the weight (see "Weights, copies and intervals" in the docs).
+        down twice is one observation of twice the weight (see "Weights, copies and missing values" in the docs).
         """
         self._validate_params()
         thread_count(self.n_jobs)
