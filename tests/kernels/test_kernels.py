@@ -224,6 +224,23 @@ def test_sums_products_and_scalings_act_entry_by_entry(seed, factor):
     assert both.pair(X[0], Z[0]) == pytest.approx(both(X, Z)[0, 0], rel=1e-12)
 
 
+def test_python_s_sum_adds_kernels():
+    X = draw(3, 6, 2)
+    parts = [k.Gaussian(0.7), k.Linear(), np.float64(0.5) * k.Laplace(0.4)]
+    assert_close(sum(parts)(X), sum(part(X) for part in parts))
+
+
+@pytest.mark.parametrize("other", [gp.RBF(), np.ones(2), np.ones((2, 2)), math.exp], ids=lambda o: type(o).__name__)
+def test_what_is_no_kernel_is_refused_on_either_side(other):
+    """Numpy would go through an array entry by entry, and scikit-learn take our kernel for a number."""
+    ours = k.Gaussian(0.3)
+    for join, part in (lambda a, b: a + b, "sum"), (lambda a, b: a * b, "product"):
+        with pytest.raises(TypeError, match=f"(?s)each part of a {part} must be a kernel, .* a scikit-learn kernel"):
+            join(ours, other)
+        with pytest.raises(TypeError, match=r"a scikit-learn kernel|take a stopwise kernel for a number"):
+            as_kernel(join(other, ours))
+
+
 @pytest.mark.parametrize("degree", [1, 2, 3, 6])
 def test_a_polynomial_kernel_on_the_line_has_rank_degree_plus_one(degree):  # E4
     values = np.linalg.eigvalsh(k.Polynomial(degree=degree)(draw(8, 30, 1, -1, 1)))[::-1]

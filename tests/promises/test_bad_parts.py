@@ -66,13 +66,13 @@ k.Scaled("linear", 2.0) | what is scaled must be a kernel, got 'linear'
 k.Sum(k.Linear(), 1.0) | each part of a sum must be a kernel, got 1.0
 k.Sum(k.Linear(), None) | each part of a sum must be a kernel, got None
 k.Product(k.Linear(), "linear") | each part of a product must be a kernel, got 'linear'
-k.Linear() + "1" | unsupported operand type(s) for +: 'Linear' and 'str'
-k.Linear() + None | unsupported operand type(s) for +: 'Linear' and 'NoneType'
-k.Linear() * [1] | can't multiply sequence by non-int of type 'Linear'
+k.Linear() + "1" | each part of a sum must be a kernel, got '1': sw.kernels.as_kernel makes one from a name,
+k.Linear() + None | each part of a sum must be a kernel, got None
+k.Linear() * [1] | each part of a product must be a kernel, got [1]
 k.Linear() + nan | the value of a constant kernel must be positive and finite, got nan
 k.Linear() * 0 | the factor of a scaled kernel must be positive and finite, got 0.0
 k.Linear() * inf | the factor of a scaled kernel must be positive and finite, got inf
-k.Linear() + 1j | unsupported operand type(s) for +: 'Linear' and 'complex'
+k.Linear() + 1j | each part of a sum must be a kernel, got 1j
 k.Linear() - 1 | unsupported operand type(s) for -: 'Linear' and 'int'
 k.FromCallable(3) | a kernel function must be callable as k(X, Z), got 3
 k.FromCallable("linear") | a kernel function must be callable as k(X, Z), got 'linear'

@@ -120,19 +120,17 @@ class Kernel(ABC):
         prepared = self.prepare(left, origin)
         return self.block(prepared, prepared if others is None else self.prepare(right, origin))
 
-    def __add__(self, other: object) -> Kernel:
-        if isinstance(other, Kernel):
-            return Sum(self, other)
-        if isinstance(other, Real):
-            return Sum(self, Constant(float(other)))
-        return NotImplemented
+    # What is no kernel is refused here: numpy would go through an array entry by entry, and scikit-learn take a kernel
+    # of ours for a number.
+    __array_ufunc__ = None
 
-    def __mul__(self, other: object) -> Kernel:
-        if isinstance(other, Kernel):
-            return Product(self, other)
+    def __add__(self, other: Any) -> Kernel:
         if isinstance(other, Real):
-            return Scaled(self, float(other))
-        return NotImplemented
+            return self if other == 0 else Sum(self, Constant(float(other)))  # 0 is where Python's sum() begins
+        return Sum(self, other)
+
+    def __mul__(self, other: Any) -> Kernel:
+        return Scaled(self, float(other)) if isinstance(other, Real) else Product(self, other)
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -152,7 +150,8 @@ def check_kernel(part: object, what: str) -> None:
     """Raise TypeError unless this part of a kernel is one."""
     if not isinstance(part, Kernel):
         raise TypeError(
-            f"{what} must be a kernel, got {part!r}: sw.kernels.as_kernel makes one from a name or function"
+            f"{what} must be a kernel, got {part!r}: sw.kernels.as_kernel makes one from a name, a function or a "
+            "scikit-learn kernel"
         )
 
 

@@ -65,6 +65,11 @@ class FromSklearn(Kernel):
     def __post_init__(self) -> None:
         if not (callable(self.kernel) and hasattr(self.kernel, "diag")):
             raise TypeError(f"not a kernel of sklearn.gaussian_process.kernels: {self.kernel!r}")
+        if any(isinstance(value, Kernel) for value in self.kernel.get_params().values()):
+            raise TypeError(
+                "scikit-learn's + and * take a stopwise kernel for a number: make a stopwise kernel of the other one "
+                "first, as in sw.kernels.as_kernel(RBF()) + sw.kernels.Gaussian(0.3)"
+            )
         if _without_noise(self.kernel) is None:
             raise ValueError(
                 f"the scikit-learn kernel {self.kernel} is noise alone, which nothing can be predicted from: add a "
@@ -115,7 +120,10 @@ class Precomputed(Kernel):
         raise TypeError("a precomputed kernel has no pair function: its values are the matrix handed over as X")
 
     def block(self, left: Rows, right: Rows) -> Array:
-        raise TypeError("a precomputed kernel cannot be evaluated: its values are the matrix handed over as X")
+        raise TypeError(
+            "a precomputed kernel cannot be evaluated: its values are the matrix handed over as X (in place of its sum "
+            "or product with another kernel, hand over that of the two matrices)"
+        )
 
     def __call__(self, covariates: ArrayLike, others: ArrayLike | None = None) -> Array:
         matrix = as_matrix(covariates)
