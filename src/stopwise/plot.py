@@ -17,6 +17,7 @@ from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.intake import names_of
 from stopwise.estimators.prediction.host import predict_rows
 from stopwise.estimators.prediction.response_groups import response_names
+from stopwise.rules.base import in_steps
 from stopwise.tables import shown
 from stopwise.views.compared import Comparison
 from stopwise.views.curves import Chosen, chosen, has_rows, observed, readings, risks
@@ -79,7 +80,7 @@ def _target(model: Model, y: object, response: int) -> str:
 def _mark(ax: Axes, of: Chosen) -> None:
     """A line at the stop, labelled."""
     if of.stop.step_sum > 0:
-        steps = "" if of.stop.iteration is None else f" ({of.stop.iteration:,} steps)"
+        steps = "" if of.stop.iteration is None else f" ({in_steps(of.stop.iteration)})"
         ax.axvline(of.stop.step_sum, color=_ink(), linewidth=1.0, label=f"stop{steps}")
 
 

@@ -1,7 +1,8 @@
 """Every sentence that `explain` can say, reached by a fit whose numbers make it true."""
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from sklearn.preprocessing import StandardScaler
 
 import stopwise as sw
 from stopwise.rules import explanation
-from stopwise.rules.explanation import explain, rounded
+from stopwise.rules.base import in_steps, rounded
+from stopwise.rules.explanation import explain
 
 KERNEL = sw.kernels.Laplace(0.3)
 
@@ -243,6 +245,36 @@ def test_counts_are_rounded_where_nobody_counts():
     assert rounded(12_345) == "12,345"
     assert rounded(17_541_671_059) == "1.8e10"
     assert rounded(3_000_000) == "3.0e6"
+    assert [in_steps(count) for count in (0, 1, 2_000)] == ["0 steps", "1 step", "2,000 steps"]
+    stop = sw.Stop(1, 0.5, sw.Reason.FIXED)
+    assert "Stopped at 1 step, step_sum 0.5" in stop._repr_html_()
+
+
+@dataclass(frozen=True)
+class Own(sw.rules.Rule):
+    """A rule that is not ours: it stops at a reading, for a reason."""
+
+    at: float
+    reason: sw.Reason
+    name: ClassVar[str] = "own"
+
+    def select(self, path, noise_std=None, data=None):
+        return sw.rules.stop_at(path.filter, self.at, self.reason, threshold=0.5)
+
+
+def test_of_a_rule_that_is_not_ours_only_what_it_said_is_said():
+    X, y = wave()
+    for reason, words in (
+        (sw.Reason.THRESHOLD, ": there the criterion of the rule own has reached its threshold."),
+        (sw.Reason.MINIMUM, ": the criterion of the rule own is smallest there."),
+    ):
+        text = explain(sw.KernelRidgeRegressor(KERNEL, rule=Own(3.0, reason)).fit(X, y))
+        assert text == f"Ridge stopped at an inverse penalty of 3{words}"
+        text = explain(sw.KernelRidgeRegressor(KERNEL, rule=Own(0.0, reason)).fit(X, y))
+        assert (
+            text == f"Ridge took no step: the rule own asks for none, and the estimate is the constant {y.mean():.4g}."
+        )
+    assert "noise" not in sw.Reason.THRESHOLD.value
 
 
 def test_the_default_rule_has_one_name_that_is_accepted():

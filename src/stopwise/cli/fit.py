@@ -140,7 +140,8 @@ def print_summary(result: dict[str, Any], why: str, rows: str | None = None) -> 
     kernel = shown(", ".join(np.ravel(result["kernel"]))) + (" and a linear part" if slopes > 0 else "")
     if result["length_scale"] is not None:
         kernel += f", length scale {number(result['length_scale'])}"
-    steps = f"{number(result['iteration'])} steps, " if result["iteration"] is not None else ""
+    unit = "step" if result["iteration"] == 1 else "steps"
+    steps = "" if result["iteration"] is None else f"{number(result['iteration'])} {unit}, "
     if result.get("loss") is not None:
         quality = [("loss", result["loss"]), ("error", f"left-out loss {number(result['left_out_loss'])} a row")]
         if result["classes"]:

@@ -25,7 +25,7 @@ class Reason(Enum):
 
     CROSSING = "the complexity crossed its threshold"
     MINIMUM = "the risk estimate is smallest here, or as small as the data can tell"
-    THRESHOLD = "the residual fell to the noise level"
+    THRESHOLD = "the residual fell to its threshold"
     FIXED = "the stop was given"
     ZERO = "no step is justified: the estimate is the constant function"
     CAP = "the path ended before the rule asked to stop"
@@ -137,7 +137,7 @@ class Stop:
 
     def _repr_html_(self) -> str:
         """How a notebook shows it: where, why, and the numbers that were compared."""
-        steps = "" if self.iteration is None else f"{self.iteration:,} steps, "
+        steps = "" if self.iteration is None else f"{in_steps(self.iteration)}, "
         known = {name: value for name, value in self.details.items() if name != "train_rows"}
         rows = [(name.replace("_", " "), f"{v:.6g}" if isinstance(v, float) else str(v)) for name, v in known.items()]
         return html_table(f"Stopped at {steps}step_sum {self.step_sum:.6g}: {self.reason.value}.", (), rows)
@@ -145,6 +145,16 @@ class Stop:
     def with_evidence(self, **more: Any) -> Stop:
         """The same stop with more evidence."""
         return replace(self, evidence=replace(self.evidence, **more))
+
+
+def rounded(count: int) -> str:
+    """A count as people read it: whole below a million, two digits above."""
+    return f"{count:,}" if count < 1_000_000 else f"{count:.1e}".replace("e+", "e").replace("e0", "e")
+
+
+def in_steps(iteration: int) -> str:
+    """So many steps, in words."""
+    return f"{rounded(iteration)} step{'' if iteration == 1 else 's'}"
 
 
 class HeldOut(Protocol):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stopwise.path import Path
-from stopwise.rules.base import Reason, Stop
+from stopwise.rules.base import Reason, Stop, in_steps
 
 _MINIMISED = {
     "sure": "Stein's unbiased estimate of the risk",
@@ -21,7 +21,9 @@ _MINIMISED = {
     "evidence": "minus the log of the evidence",
 }
 _READ_NOISE = ("critical", "minimax", "sure", "discrepancy")
-"""Rules that weigh what a step gains against the noise level; the others ask rows that were left out, or the truth."""
+"""Rules that weigh what a step gains against the noise level."""
+_ASK_LEFT_OUT = ("prudent", "leave-block-out")
+"""Rules that ask rows that were left out whether a step predicts them clearly better."""
 _FILTERS = {"descent": "Gradient descent", "flow": "Gradient flow", "nu-method": "The nu-method", "ridge": "Ridge"}
 
 
@@ -59,8 +61,8 @@ def _under_loss(stop: Stop) -> str:
     seen, fit = stop.evidence, f"The fit is the minimiser at a step_sum of {stop.step_sum:.4g}"
     if stop.iteration is not None:
         return (
-            f"Functional descent stopped after {stop.iteration:,} steps (step_sum {stop.step_sum:.4g}), the most that "
-            "the published bound covers at this critical radius."
+            f"Functional descent stopped after {in_steps(stop.iteration)} (step_sum {stop.step_sum:.4g}), the most "
+            "that the published bound covers at this critical radius."
         )
     if stop.reason is Reason.FIXED:
         return f"{fit}, which was given."
@@ -102,15 +104,9 @@ def _where(filter_name: str, stop: Stop) -> str:
     if stop.reason is Reason.ZERO:
         return f"{who} took no step"
     if stop.iteration is not None:
-        steps = f"{rounded(stop.iteration)} step{'' if stop.iteration == 1 else 's'}"
-        return f"{who} stopped after {steps} (step_sum {stop.step_sum:.4g})"
+        return f"{who} stopped after {in_steps(stop.iteration)} (step_sum {stop.step_sum:.4g})"
     clock = "an inverse penalty" if filter_name == "ridge" else "a step_sum"
     return f"{who} stopped at {clock} of {stop.step_sum:.4g}"
-
-
-def rounded(count: int) -> str:
-    """A count as people read it: whole below a million, two digits above."""
-    return f"{count:,}" if count < 1_000_000 else f"{count:.1e}".replace("e+", "e").replace("e0", "e")
 
 
 def _apart(first: float, second: float) -> tuple[str, str]:
@@ -138,6 +134,11 @@ def _crossing(stop: Stop, path: Path) -> str:
     )
 
 
+def _criterion(rule: str | None) -> str:
+    """What a rule reads, in words; of a rule that is not ours, by its name."""
+    return _MINIMISED.get(rule or "?", f"the criterion of the rule {rule or '?'}")
+
+
 def _minimum(stop: Stop, path: Path) -> str:
     seen, rule, ridge = stop.evidence, stop.evidence.rule or "?", path.filter.name == "ridge"
     if seen.lowest_step_sum is not None and seen.allowance is not None:
@@ -150,12 +151,13 @@ def _minimum(stop: Stop, path: Path) -> str:
             f"(at step_sum {seen.lowest_step_sum:.4g}); the data cannot tell the two apart, and the earlier fit is the "
             "simpler one."
         )
-    error = _MINIMISED.get(rule, f"the criterion of the rule {rule}")
-    return f": {error}{'' if ridge or rule != 'loo' else ', by the leverage shortcut,'} is smallest there."
+    return f": {_criterion(rule)}{'' if ridge or rule != 'loo' else ', by the leverage shortcut,'} is smallest there."
 
 
 def _threshold(stop: Stop, path: Path) -> str:
-    seen = stop.details
+    seen, rule = stop.details, stop.evidence.rule
+    if rule is not None and rule != "discrepancy":
+        return f": there {_criterion(rule)} has reached its threshold."
     if not {"residual", "threshold"} <= seen.keys():
         return ": there the residual has come down to the noise level."
     here, level = (float(path.scale) * math.sqrt(seen[key]) for key in ("residual", "threshold"))
@@ -172,10 +174,13 @@ def _zero(stop: Stop, path: Path) -> str:
     if rule in _READ_NOISE:
         why, more = "at this noise level no step is justified", "More rows, another kernel or a smaller noise_std"
     elif rule in _MINIMISED:
-        why = f"{_MINIMISED[rule]} is smallest without any step"
+        why = f"{_criterion(rule)} is smallest without any step"
+    elif rule is not None and rule not in _ASK_LEFT_OUT:
+        why, more = f"the rule {rule} asks for none", ""
     if path.n_fixed > 1:
         return f": the linear part says it all, and beyond it {why}."
-    return f": {why}, and the estimate is the constant {float(path.offset):.4g}. {more} would change that."
+    change = f" {more} would change that." if more else ""
+    return f": {why}, and the estimate is the constant {float(path.offset):.4g}.{change}"
 
 
 _MOST = 0.5

@@ -201,7 +201,7 @@ const Report = (() => {
   const slider = figure("stop"), back = figure("back"), live = figure("live"), menu = figure("response"), others = figure("others");
   let start = null, now = null, later = null;
 
-  const words = (n) => (n.iteration === null ? "" : `${n.iteration.toLocaleString("en")} steps, `) + `step_sum ${short(n.step_sum)}, ${short(n.degrees_of_freedom)} degrees of freedom`;
+  const words = (n) => (n.iteration === null ? "" : `${n.iteration.toLocaleString("en")} step${n.iteration === 1 ? "" : "s"}, `) + `step_sum ${short(n.step_sum)}, ${short(n.degrees_of_freedom)} degrees of freedom`;
 
   function draw() {
     fit(now);
