@@ -41,6 +41,24 @@ def test_the_default_stop_and_its_fit_are_those_of_all_eigenpairs(estimator, nam
     assert line.stop_.certainty.settled
 
 
+@pytest.mark.parametrize("name", ["sobolev1", "sobolev2", "laplace"])
+def test_left_out_errors_around_the_stop_are_those_of_all_eigenpairs(name):
+    """The constant had a place among the eigenvectors, and leverages missed whatever these do not know."""
+    x, y, weights = data()
+    kernel = sw.kernels.Laplace(0.3) if name == "laplace" else name
+    dense, line = (sw.KernelGradientRegressor(kernel, solver=s).fit(x, y, weights) for s in ("dense", "line"))
+    top, trace = dense.eigenvalues_[0], line.path_.spectrum.trace
+    assert line.eigenvalues_[0] == pytest.approx(top, rel=1e-6)
+    assert line.eigenvalues_[1] < 0.9 * top
+    assert line.eigenvalues_.sum() <= trace * (1 + 1e-9)
+    at = line.step_sum_ * np.array([0.1, 1.0, 10.0])
+    told, exact = (np.sqrt(model.path_.leave_one_out_error(at)) for model in (line, dense))
+    np.testing.assert_allclose(told[:2], exact[:2], rtol=1e-3)
+    np.testing.assert_allclose(told[2], exact[2], rtol=0.02)
+    spent = (line.path_.row_counts * (1 - line.path_.leverage_left(at))).sum(axis=1)
+    np.testing.assert_allclose(spent, line.path_.degrees_of_freedom(at) + 1, rtol=1e-6)
+
+
 @pytest.mark.parametrize("filter", ["descent", "flow"])
 @pytest.mark.parametrize("step_sum", [30.0, 1e4, 1e7])
 def test_filters_at_a_given_reading_are_dense_to_1e_8(filter, step_sum):

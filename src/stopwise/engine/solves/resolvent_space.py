@@ -27,6 +27,10 @@ _TOP_KNOWN = 1e-9
 """How well the largest eigenvalue is known before its search ends, relative to itself."""
 
 
+_BEYOND = 2.0
+"""Ritz values are at most the largest eigenvalue, which is known far better than to this factor."""
+
+
 @dataclass(frozen=True)
 class ResolventSpace:
     """Orthonormal `rows` (n, k), Ritz pairs of u on them, and the responses' coordinates (on the host)."""
@@ -49,8 +53,13 @@ class ResolventSpace:
         return np.maximum(self.penalty / self.n_samples * (1 / self.ritz - 1), 0.0)
 
     def path(self, bare: Path, middle: float, trace: float, density: Density) -> Path:
-        """The path around a clock reading, from one that knows the responses and the largest eigenvalue."""
+        """The path around a clock reading, from one that knows the responses and the largest eigenvalue.
+
+        What is left free (the constant beside an intercept) is no direction of K, and u is zero there: rounding lets it
+        into a space that is nearly spent, as a Ritz value far above the largest eigenvalue.
+        """
         order, largest = np.argsort(-self.eigenvalues), bare.spectrum.largest_bound
+        order = order[self.eigenvalues[order] <= _BEYOND * largest]
         spectrum = replace(
             bare.spectrum,
             eigenvalues=np.minimum(self.eigenvalues[order], largest),
