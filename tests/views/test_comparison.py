@@ -58,3 +58,56 @@ def test_what_cannot_be_compared_is_refused_in_words(change, match, rng):
     x, y = rng.uniform(size=(30, 1)), rng.normal(size=30)
     with pytest.raises(ValueError, match=match):
         sw.compare(x, change(y), kernel="gaussian")
+
+
+def wave(rng, n=80):
+    x = np.sort(rng.uniform(size=n))[:, None]
+    return x, np.sin(6 * x[:, 0]) + 0.2 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize(
+    ("rule", "name"),
+    [("gcv", "gcv"), (sw.rules.LeaveBlockOut(8), "leave-block-out, given"), (sw.rules.Prudent(0.0), "prudent, given")],
+    ids=str,
+)
+def test_the_rule_that_was_given_stands_under_its_own_name(rule, name, rng):
+    x, y = wave(rng)
+    by_name = {row.rule: row.step_sum for row in sw.compare(x, y, kernel="gaussian", rule=rule).rows}
+    plain = {row.rule: row.step_sum for row in sw.compare(x, y, kernel="gaussian", rule="prudent").rows}
+    assert by_name.keys() - plain.keys() == {name} - plain.keys()
+    assert by_name[name] == sw.KernelGradientRegressor("gaussian", rule=rule).fit(x, y).step_sum_
+    if not isinstance(rule, sw.rules.LeaveBlockOut):  # which chooses another length scale
+        assert by_name["prudent"] == plain["prudent"]
+
+
+def test_the_rule_that_was_given_stands_under_its_own_name_for_classes(frame):
+    rows = sw.compare(frame[["a"]], frame["label"], kernel="gaussian", rule="loo").rows
+    names = {row.rule: row.step_sum for row in rows}
+    plain = {row.rule: row.step_sum for row in sw.compare(frame[["a"]], frame["label"], kernel="gaussian").rows}
+    assert names["loo"] == pytest.approx(plain["loo"], rel=1e-6)
+    assert names["prudent"] == pytest.approx(plain["prudent"], rel=1e-6)
+
+
+def test_on_a_line_every_row_is_that_of_all_eigenpairs(rng):
+    x, y = wave(rng, 300)
+    line, dense = (sw.compare(x, y, kernel="sobolev1", solver=solver).rows for solver in ("line", "dense"))
+    for one, other in zip(line, dense, strict=True):
+        assert one.rmse_loo == pytest.approx(other.rmse_loo, rel=0.003)
+        assert one.degrees_of_freedom == pytest.approx(other.degrees_of_freedom, rel=0.15), one.rule
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"kernel": "precomputed"}, "a comparison splits rows, and a precomputed matrix is of all of them"),
+        ({"loss": "huber"}, "a comparison is of rules on one path of squares, got loss='huber'"),
+        ({"solver": "nystrom", "n_landmarks": 10}, 'solver="nystrom" has them on landmarks: use "dense" or "krylov"'),
+    ],
+    ids=["a matrix", "a loss", "landmarks"],
+)
+def test_a_fit_that_cannot_be_compared_is_refused_in_words(settings, match, rng):
+    x, y = wave(rng, 40)
+    if settings.get("kernel") == "precomputed":
+        x = sw.kernels.Gaussian(0.2)(x)
+    with pytest.raises(ValueError, match=match):
+        sw.compare(x, y, **{"kernel": "gaussian"} | settings)

@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from stopwise._support.arrays import Array
 from stopwise.estimators import KernelGradientClassifier
+from stopwise.rules import as_rule
 from stopwise.views.compared import Comparison, as_numbers
 
 LOGISTIC = "logistic regression, 5-fold"
@@ -60,12 +61,15 @@ def compare_classes(X: Any, y: Array, *, holdout: float = 0.0, seed: int = 0, **
             found["log_loss_holdout"] = float(log_loss(held_y, p, labels=labels))
             found["accuracy_holdout"] = float(accuracy_score(held_y, labels[np.argmax(p, axis=1)]))
         if (stop := getattr(model, "stop_", None)) is not None:
-            found |= {"iteration": stop.iteration, "step_sum": stop.step_sum, "reason": stop.reason.name}
+            found |= {"iteration": stop.iteration, "step_sum": float(stop.step_sum), "reason": stop.reason.name}
             found["left_out_loss"] = stop.evidence.criterion
         return ClassRow(name, **found)
 
     model = KernelGradientClassifier(random_state=seed, **settings)
-    rows = [judge("prudent", model), judge("loo", clone(model).set_params(kernel=model.kernel_, rule="loo"))]
+    rules, own = {name: as_rule(name) for name in ("prudent", "loo")}, as_rule(model.rule)
+    given = next((name for name, rule in rules.items() if rule == own), f"{own.name}, given")
+    rows = [judge(given, model)]
+    rows += [judge(n, clone(model).set_params(kernel=model.kernel_, rule=r)) for n, r in rules.items() if n != given]
     if len(model.classes_) == 2:  # the theorem is for two classes
         rows.append(judge("critical", KernelGradientClassifier.as_published(model.kernel_)))
     peer = LogisticRegressionCV(scoring="neg_log_loss", max_iter=1000, cv=5)

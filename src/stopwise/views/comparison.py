@@ -20,6 +20,7 @@ from stopwise.estimators.fitted import fitted_of
 from stopwise.estimators.intake import take_responses
 from stopwise.estimators.prediction.host import predict_in_tiles
 from stopwise.filters import Ridge
+from stopwise.kernels import Precomputed
 from stopwise.path import Path
 from stopwise.rules import Critical, Fixed, Reason, Stop, as_rule, clock_grid, stop_at
 from stopwise.views.compared import Comparison, as_numbers
@@ -88,9 +89,11 @@ def _held_out_stop(model: Model, X: Array, y: Array) -> Stop:
 def cross_validated_ridge(model: Model, X: Array, y: Array, seed: int) -> float:
     """The inverse penalty with the smallest error over 5 folds, on the kernel that a model uses."""
     grid = clock_grid(model.path_.along(Ridge()), ratio=1.25)
+    # A path made of solves is one around its stop: elsewhere it would be that of another penalty.
+    near = Fixed(step_sum=model.stop_.step_sum or 1.0)
     errors = np.zeros_like(grid)
     for train, test in KFold(_FOLDS, shuffle=True, random_state=seed).split(X):
-        part = KernelRidgeRegressor(model.kernel_, rule=Fixed(step_sum=1.0), fit_intercept=model.fit_intercept)
+        part = KernelRidgeRegressor(model.kernel_, rule=near, fit_intercept=model.fit_intercept)
         part.set_params(solver=model.solver).fit(X[train], y[train])
         errors += len(test) * _rmse(predict_at(part, X[test], grid), y[test]) ** 2
     return float(grid[int(np.argmin(errors))])
@@ -128,13 +131,31 @@ def compare(X: Any, y: ArrayLike, *, holdout: float = 0.0, seed: int = 0, **sett
     if len(kept) < 2 * _FOLDS:
         raise ValueError(f"a comparison needs at least {2 * _FOLDS} rows to fit to, got {len(kept)}")
     held, kept = np.sort(held), np.sort(kept)
+    kernel = settings.get("kernel")
+    if isinstance(kernel, Precomputed) or (isinstance(kernel, str) and kernel == "precomputed"):
+        raise ValueError("a comparison splits rows, and a precomputed matrix is of all of them: give the kernel itself")
     X = as_numbers(X, y, kept)
     with rows_taken(kept):
         model = KernelGradientRegressor(random_state=seed, **settings).fit(X[kept], y[kept])
+    _check_path(model)
     with warnings.catch_warnings():  # folds are fitted to some rows and thrown away: no doubt of theirs is of interest
         warnings.simplefilter("ignore", TrustWarning)
         rows = _rows(model, X[kept], y[kept], X[held], y[held], seed)
     return Comparison(tuple(rows), model, len(kept), len(held), time.perf_counter() - started)
+
+
+def _check_path(model: Model) -> None:
+    """Raise ValueError where a fit has no path that rules and folds can read at every row."""
+    if not hasattr(model, "path_"):
+        raise ValueError(
+            f"a comparison is of rules on one path of squares, got loss={model.get_params()['loss']!r}: fit with one "
+            "rule after the other instead"
+        )
+    if model.solver_ in ("nystrom", "dask"):
+        raise ValueError(
+            f'a comparison needs weights on every row, and solver="{model.solver_}" has them on landmarks: use "dense" '
+            'or "krylov", or fewer rows'
+        )
 
 
 def _one_response(y: ArrayLike) -> Array:
@@ -159,9 +180,12 @@ def _rows(model: Model, X: Array, y: Array, held_X: Array, held_y: Array, seed: 
 
     path, ridge, used = model.path_, model.path_.along(Ridge()), fitted_of(model).to_features(X)
     sigma = model.noise_std_ / path.scale
-    choices: dict[str, Callable[[], Stop]] = {n: partial(as_rule(r).select, path, sigma) for n, r in RULES.items()}
-    # What the model itself was stopped by also saw which rows repeat; hold-out reads rows, not a path.
-    choices |= {"prudent": lambda: model.stop_, "holdout": lambda: _held_out_stop(model, used, y)}
+    rules = {name: as_rule(rule) for name, rule in RULES.items()}
+    choices: dict[str, Callable[[], Stop]] = {name: partial(rule.select, path, sigma) for name, rule in rules.items()}
+    choices["holdout"] = lambda: _held_out_stop(model, used, y)  # reads rows, not a path
+    # The model's own rule also saw which rows repeat, or share their noise.
+    own = as_rule(model.rule)
+    choices[next((name for name, rule in rules.items() if rule == own), f"{own.name}, given")] = lambda: model.stop_
     rows = [judged(name, path, choose, fits=2 * (name == "holdout")) for name, choose in choices.items()]
 
     def best_ridge() -> Stop:
