@@ -141,6 +141,7 @@ descent(filter=f.GradientDescent(-1.0)) | must be positive and finite, at most m
 descent(filter="ridge", rule=r.Fixed(iteration=3)) | the ridge filter has no iterations: give step_sum
 descent(filter="flow", rule=r.SURE("literal")) | reading="literal" counts iterations: it needs a filter with steps
 sw.KernelGradientRegressor.as_published("cubic") | unknown kernel 'cubic'
+sw.KernelGradientRegressor.as_published("auto") | "auto" is no kernel: it lets an estimator choose one from the data
 sw.KernelGradientRegressor.as_published(KERNEL, noise_std=-1).fit(X, y) | noise_std must be a positive, finite
 sw.KernelGradientRegressor.as_published(KERNEL, schedule=7.0).fit(X, y) | boundedness broken: the largest step size
 sw.KernelGradientRegressor.as_published("gaussian", nothing=1) | unexpected keyword argument 'nothing'

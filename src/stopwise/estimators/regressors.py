@@ -77,7 +77,8 @@ class _KernelRegressor(LearnedState, PredictMixin, BatchesMixin, MultiOutputMixi
             Responses; several get one stop each.
         sample_weight : array-like of shape (n_samples,), optional
             Relative precisions: only their ratios count. A weight of 2 is the row twice, 0 is absence; a row that
-            was written down twice is one observation of twice the precision (see "Weights and copies" in the docs).
+            was written down twice is one observation of twice the precision (see "Weights, copies and
+            missing values" in the docs).
         groups : array-like of shape (n_samples,), optional
             Which rows hang together (one subject's measurements): `rule=sw.rules.LeaveBlockOut()` leaves out a whole
             group at a time, and is the default rule where groups are given. Intervals are then of rows of new groups,

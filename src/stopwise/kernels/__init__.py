@@ -71,6 +71,11 @@ def as_kernel(kernel: object) -> Kernel:
         degree = re.fullmatch(r"polynomial([1-9]\d*)", kernel)
         if degree:
             return Polynomial(int(degree[1]))
+        if kernel == "auto":
+            raise ValueError(
+                '"auto" is no kernel: it lets an estimator choose one from the data (kernel="auto"); name one here, '
+                'such as "gaussian"'
+            )
         known = ", ".join(f'"{name}"' for name in _NAMED)
         names = f'the names are "auto", {known} and "polynomial<degree>"'
         raise ValueError(f"unknown kernel {kernel!r}: {names}{did_you_mean(kernel, ['auto', *_NAMED, *_ALSO])}")
