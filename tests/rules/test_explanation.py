@@ -277,6 +277,41 @@ def test_of_a_rule_that_is_not_ours_only_what_it_said_is_said():
     assert "noise" not in sw.Reason.THRESHOLD.value
 
 
+@dataclass(frozen=True)
+class Nameless(sw.rules.Rule):
+    """What is returned need not be a stop."""
+
+    answer: object
+
+    def select(self, path, noise_std=None, data=None):
+        return self.answer
+
+
+def test_a_rule_that_is_not_ours_has_a_name_and_must_return_a_stop():
+    X, y = wave()
+    stop = sw.rules.stop_at(sw.filters.Ridge(), 3.0, sw.Reason.MINIMUM)
+    assert "the criterion of the rule nameless" in explain(
+        sw.KernelRidgeRegressor(KERNEL, rule=Nameless(stop)).fit(X, y)
+    )
+    with pytest.raises(TypeError, match=r"Nameless.select must return a Stop, as sw.rules.stop_at makes one; got 3.0"):
+        sw.KernelRidgeRegressor(KERNEL, rule=Nameless(3.0)).fit(X, y)
+
+
+def test_without_an_allowance_nothing_is_within_it():
+    X, y = wave()
+    exact = sw.rules.Prudent(allowance=0.0)
+    smallest = {
+        "the leave-one-out error is smallest there.": sw.KernelRidgeRegressor(KERNEL, rule=exact),
+        ": ridge's leave-one-out error is smallest there.": sw.KernelGradientRegressor(KERNEL, rule=exact),
+        "left out is smallest there.": sw.KernelRidgeRegressor(KERNEL, rule=sw.rules.LeaveBlockOut(6, allowance=0.0)),
+        "the smallest on the path.": sw.KernelGradientRegressor(KERNEL, rule=exact, loss="huber"),
+    }
+    for words, model in smallest.items():
+        text = explain(model.fit(X, y))
+        assert words in text
+        assert "standard errors" not in text
+
+
 def test_the_default_rule_has_one_name_that_is_accepted():
     model = sw.KernelRidgeRegressor(KERNEL, rule="prudent").fit(*wave())
     assert model.stop_ == sw.KernelRidgeRegressor(KERNEL).fit(*wave()).stop_

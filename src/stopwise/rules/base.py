@@ -207,6 +207,11 @@ class Rule(ABC):
     reads_clock_only: ClassVar[bool] = False
     """True where the stop was given: nothing but the filter's clock is read, and nothing is chosen on the rows."""
 
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        if not hasattr(cls, "name"):
+            cls.name = cls.__name__.lower()
+
     @property
     def block(self) -> int | None:
         """How many neighbouring rows the rule takes to share their noise; None for independent rows."""
@@ -238,6 +243,10 @@ class Rule(ABC):
     def decide(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
         """`select`, signed: the evidence names the rule that decided."""
         stop = self.select(path, noise_std, data)
+        if not isinstance(stop, Stop):
+            raise TypeError(
+                f"{type(self).__name__}.select must return a Stop, as sw.rules.stop_at makes one; got {stop!r}"
+            )
         return stop if stop.evidence.rule is not None else stop.with_evidence(rule=self.name)
 
     def _noise(self, noise_std: float | None) -> float:

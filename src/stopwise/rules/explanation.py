@@ -71,6 +71,8 @@ def _under_loss(stop: Stop) -> str:
             return "The fit is constant: the response does not vary."
         return "The fit is constant: no minimiser on the path predicts left-out rows better than chance would."
     loss, near = f"left-out loss, {seen.criterion:.4g} a row, is", f"within {seen.allowance:g} standard errors of"
+    if seen.allowance == 0:
+        return f"{fit}, whose {loss} the smallest on the path."
     if seen.lowest_step_sum == stop.step_sum:
         return f"{fit}, whose {loss} the smallest on the path; none earlier comes {near} it."
     at = f"{seen.lowest:.4g} (at step_sum {seen.lowest_step_sum:.4g})"
@@ -144,12 +146,15 @@ def _minimum(stop: Stop, path: Path) -> str:
     if seen.lowest_step_sum is not None and seen.allowance is not None:
         if rule == "leave-block-out" and not ridge and stop.beyond_allowance:
             return ": the error of its own path on blocks or groups of rows left out is smallest there."
-        error = "whose leave-one-out error" if ridge else "of the clock at which ridge's leave-one-out error"
-        error = "whose error on blocks or groups of rows left out" if rule == "leave-block-out" else error
+        blocks = rule == "leave-block-out"
+        error = "error on blocks or groups of rows left out" if blocks else "leave-one-out error"
+        whose, at_which = ("the", "whose") if ridge or blocks else ("ridge's", "of the clock at which ridge's")
+        if seen.allowance == 0:
+            return f": {whose} {error} is smallest there."
         return (
-            f": the earliest point {error} is within {seen.allowance:g} standard errors of the smallest on the path "
-            f"(at step_sum {seen.lowest_step_sum:.4g}); the data cannot tell the two apart, and the earlier fit is the "
-            "simpler one."
+            f": the earliest point {at_which} {error} is within {seen.allowance:g} standard errors of the smallest on "
+            f"the path (at step_sum {seen.lowest_step_sum:.4g}); the data cannot tell the two apart, and the earlier "
+            "fit is the simpler one."
         )
     return f": {_criterion(rule)}{'' if ridge or rule != 'loo' else ', by the leverage shortcut,'} is smallest there."
 
