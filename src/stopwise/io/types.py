@@ -25,7 +25,7 @@ from stopwise.tables.recipe import FittedTable, Recipe
 
 _INSTEAD = "fit with a sw.kernels kernel (they combine by + and *), or keep the Python object with joblib.dump"
 REFUSED: dict[type[Any], str] = {
-    FromCallable: f"a callable kernel is code, and a model file holds none: {_INSTEAD}",
+    FromCallable: f"a callable kernel is code, and a model file holds none: {_INSTEAD} (not of a lambda)",
     FromSklearn: f"a scikit-learn kernel is an object of another library that a model file cannot rebuild: {_INSTEAD}",
     Precomputed: (
         "a precomputed kernel is known by its matrix alone, so the kernel function that predictions need cannot be "
