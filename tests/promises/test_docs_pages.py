@@ -104,6 +104,20 @@ def test_every_public_name_has_an_example(name):
     assert re.search(rf"\b{name}\b", code)
 
 
+def test_every_name_of_the_glossary_is_where_it_says():
+    rows = re.findall(r"^\|(.+)\|$", (ROOT / "GLOSSARY.md").read_text(encoding="utf-8"), re.M)
+    places = 0
+    for row in rows:
+        *_, names, where, _ = (cell.strip() for cell in row.split("|"))
+        for place in re.findall(r"`([^`]+)`", where):
+            file = ROOT / (place if place.startswith("tests/") else f"src/stopwise/{place}")
+            code = "\n".join(part.read_text(encoding="utf-8") for part in sorted(file.rglob("*.py")) or [file])
+            for name in re.findall(r"`([^`]+)`", names):
+                places += 1
+                assert re.search(rf"\b{name.rpartition('.')[-1]}\b", code), f"{name} is not in {place}"
+    assert places > 30
+
+
 def test_the_link_checker_finds_what_is_broken(tmp_path):
     good = '<a href="b.html#place">b</a><img src="a.svg"><a href="https://elsewhere.org">out</a>'
     (tmp_path / "a.html").write_text(good)
