@@ -107,6 +107,15 @@ def test_small_matrices_and_the_choice_of_a_kernel_take_one_thread(monkeypatch):
     assert (blas_for(SMALL), blas_for(SMALL + 1)) == (1, None)
 
 
+def test_the_bins_that_tell_a_line_s_spectrum_take_one_thread(monkeypatch):
+    """On a busy machine two threads waited for each other a hundred times as long as one computes."""
+    bins = seen_in(np.linalg, "eigvalsh", monkeypatch)
+    x = np.linspace(0, 1, 320)[:, None]
+    sw.KernelGradientRegressor("sobolev1", solver="line").fit(x, np.sin(6 * x[:, 0]))
+    assert bins
+    assert set(map(frozenset, bins)) == {frozenset({1})}
+
+
 @pytest.mark.parametrize("outputs", [None, 2])
 @pytest.mark.parametrize("kernel", sorted(KERNELS))
 def test_predictions_on_threads_are_the_product_with_the_whole_matrix(kernel, outputs):

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from stopwise._support.arrays import Array
+from stopwise._support.threads import blas_for, blas_threads
 from stopwise.engine.line.exact_stop import ExactStop
 from stopwise.engine.line.fits import fit_at
 from stopwise.engine.line.merged_rows import LineRows, in_bins, merge_rows
@@ -215,7 +216,8 @@ class _Run:
         binned = in_bins(self.rows, _SPECTRUM_PLACES)
         gram = self.plan.kernel(binned.covariate[:, None])
         matrix = Dense(gram, weights=binned.weights, centred=self.problem.intercept).normalized_gram()
-        values = np.maximum(np.linalg.eigvalsh(matrix)[::-1], 0.0)
+        with blas_threads(blas_for(len(matrix))):
+            values = np.maximum(np.linalg.eigvalsh(matrix)[::-1], 0.0)
         return spread_density(values, max(self.operator.trace, float(values.sum())), self.problem.n_samples)
 
     def _noise(self, path: Path, stop: Stop, column: int) -> float:
