@@ -98,7 +98,7 @@ def draw_boosting(rows: Sequence[Row]) -> dict[str, Figure]:
             axes.errorbar(*with_bars(part), marker="o", color=shade, label=f"{at:.2f}")
         log_log(axes)
         axes.set(xlabel="sample size n", ylabel="mean squared error")
-        axes.set_title(f"{name} loss, stopped after (7n)^kappa steps; bars: 2 standard errors")
+        axes.set_title(f"{name} loss, stopped after (7n)^kappa steps\nbars: 2 standard errors")
         axes.legend(title="kappa")
         out[f"boosting-{name}"] = figure
     return out
