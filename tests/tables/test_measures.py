@@ -302,6 +302,27 @@ def test_one_cell_that_is_no_date_is_named_and_can_be_made_a_gap(stray, tmp_path
     assert fitted(tmp_path, text, "--gap", stray).exit_code == 0
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_what_is_said_to_be_text_has_no_slips(tmp_path, suffix):
+    frame = pd.DataFrame({"code": [f"{at % 40}" if at % 9 else "1A" for at in range(200)], "y": np.arange(200.0) % 7})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    words = ("fit", tmp_path / f"t{suffix}", "--target", "y", "--kernel", "gaussian", "--max-levels", "20")
+    assert "'code' holds numbers, but not in all rows (row 1: '1A')" in run(*words).stderr
+    said = run(*words, "--as", "code=text")
+    assert said.exit_code == 0
+    assert "rarest levels of 'code'" in said.stderr
+
+
+def test_levels_that_may_be_dates_are_made_dates_as_the_note_says(tmp_path):
+    days = [f"2021-03-{at % 9 + 10}" if at % 2 else f"{at % 9 + 10}/03/2021" for at in range(40)]
+    text = "day,y\n" + "".join(f"{day},{at % 7}.5\n" for at, day in enumerate(days))
+    assert "if it is dates, say --as COLUMN=date" in fitted(tmp_path, text).stderr
+    made = fitted(tmp_path, text, "--as", "day=date")
+    assert "text" not in made.stderr
+    assert "dates 'day' (trend, week)" in made.stdout
+
+
 def test_a_zone_follows_a_time_only():
     for cell, how in (("2020-02-31", "year-month"), ("2020-02+01", "year-month"), ("2020-01-01+02", "year-month-day")):
         assert parse_dates([cell], how) is None

@@ -54,6 +54,9 @@ _OPTIONS = {
     "length_scale=": "--length-scale",
     "noise_std=": "--noise-std",
     "hilbert_radius= or another rule": "another --rule",
+    "make all of it dates": "say --as COLUMN=date",
+    "make all of it numbers": "mend those cells or name them with --gap",
+    ": make them dates,": ": say --as COLUMN=date,",
     ", leave them out or give them less sample_weight": " or leave them out",
     ", leave it out or give it less sample_weight": " or leave it out",
 }

@@ -39,6 +39,8 @@ class ColumnType:
     """Further cells that are gaps."""
     unit: str | None = None
     """What stands about every number; "" where that is not known yet."""
+    said: bool = False
+    """Whether an option says so."""
 
     def known(self, cells: Sequence[str]) -> ColumnType:
         """The same with its unit read off the first of these cells that has one."""
@@ -52,7 +54,7 @@ class ColumnType:
         if self.marks:
             cells = ["" if cell in self.marks else cell for cell in cells]
         if self.kind is Kind.TEXT:
-            return text_column(None if cell in MISSING_MARKS else cell for cell in cells)
+            return replace(text_column(None if cell in MISSING_MARKS else cell for cell in cells), said=self.said)
         values = self._parse(cells)
         unit = self.how if self.how in _TIMES else self.unit or ""
         return None if values is None else Column(self.kind, values, unit)
@@ -121,7 +123,7 @@ class Reading:
             types = _by_word(name, word, types)
         elif kind is not None:
             types = _by_kind(kind, types)
-        return Guess([replace(made, marks=self.marks) for made in types])
+        return Guess([replace(made, marks=self.marks, said=word is not None) for made in types])
 
 
 def _by_kind(kind: Kind, types: list[ColumnType]) -> list[ColumnType]:

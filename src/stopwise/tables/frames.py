@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import numbers
 from collections import Counter
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, TypeGuard, cast
 
@@ -60,7 +61,8 @@ def as_column(series: nw.Series[Any], name: str) -> Column:
     if isinstance(kind, nw.Boolean):
         return Column(Kind.BOOLEAN, _floats(series))
     if isinstance(kind, nw.String | nw.Categorical | nw.Enum):
-        return text_column(None if _is_gap(cell) else str(cell) for cell in series.cast(nw.String).to_list())
+        text = text_column(None if _is_gap(cell) else str(cell) for cell in series.cast(nw.String).to_list())
+        return replace(text, said=not isinstance(kind, nw.String))
     if isinstance(kind, nw.Datetime | nw.Date):
         return Column(Kind.DATE, _moments(series))
     if isinstance(kind, nw.Duration):
