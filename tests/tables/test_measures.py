@@ -314,6 +314,19 @@ def test_what_is_said_to_be_text_has_no_slips(tmp_path, suffix):
     assert "rarest levels of 'code'" in said.stderr
 
 
+def test_a_model_that_knows_a_column_to_be_true_or_false_reads_it_as_it_was_said(tmp_path):
+    rows = [f"{'yn'[at % 2]},{at},{at % 2}.5\n" for at in range(20)]
+    model = tmp_path / "m.stopwise"
+    assert fitted(tmp_path, "b,x,y\n" + "".join(rows), "--as", "b=boolean", "--out", model).exit_code == 0
+    found = [run_json("predict", model, write(tmp_path, cells))["prediction"] for cells in ("yn", "10", "tf")]
+    assert found[0] == found[1] == found[2]
+
+
+def write(folder, cells):
+    (folder / "new.csv").write_text("b,x\n" + "".join(f"{cell},5\n" for cell in cells))
+    return folder / "new.csv"
+
+
 def test_levels_that_may_be_dates_are_made_dates_as_the_note_says(tmp_path):
     days = [f"2021-03-{at % 9 + 10}" if at % 2 else f"{at % 9 + 10}/03/2021" for at in range(40)]
     text = "day,y\n" + "".join(f"{day},{at % 7}.5\n" for at, day in enumerate(days))

@@ -171,6 +171,9 @@ def test_columns_are_typed_by_all_their_cells(tmp_path):
         ({"a": "%d %m %Y"}, ["02 01 2020", "03 01 2020"], ["2020-01-02", "2020-01-03"]),
         ({"a": "day/month/year"}, ["02/01/2020", "03/01/2020"], ["2020-01-02", "2020-01-03"]),
         ({"a": "boolean"}, ["yes", "?"], [1.0, None]),
+        ({"a": "boolean"}, ["1", "0"], [1.0, 0.0]),
+        ({"a": "boolean"}, ["Y", "n", "t", "F", "On", "off"], [1.0, 0.0, 1.0, 0.0, 1.0, 0.0]),
+        ({"a": "boolean"}, ["ja", "nein", "VRAI", "FAUX"], [1.0, 0.0, 1.0, 0.0]),
     ],
 )
 def test_what_a_column_is_can_be_said(tmp_path, words, cells, values):

@@ -31,7 +31,8 @@ _WORDS = {"number": Kind.NUMBER, "text": Kind.TEXT, "date": Kind.DATE, "boolean"
 
 @dataclass(frozen=True)
 class ColumnType:
-    """How the cells of a column are read. `how`: a decimal mark, "hours", "days", a date format, or ""."""
+    """How the cells of a column are read. `how`: a decimal mark, "hours", "days", a date format, "said" (of
+    booleans), or ""."""
 
     kind: Kind
     how: str = ""
@@ -65,7 +66,7 @@ class ColumnType:
         if self.kind is Kind.EMPTY:
             return parse_cells(cells, lambda cell: None)
         if self.kind is Kind.BOOLEAN:
-            return parse_cells(cells, as_boolean)
+            return parse_cells(cells, partial(as_boolean, said=self.how == "said"))
         if self.unit is not None:
             return parse_cells(cells, partial(in_unit, decimal=self.how, unit=self.unit))
         return parse_cells(cells, _TIMES[self.how]) if self.how in _TIMES else parse_numbers(cells, self.how)
@@ -131,7 +132,12 @@ def _by_kind(kind: Kind, types: list[ColumnType]) -> list[ColumnType]:
     if kind is Kind.EMPTY:
         return [ColumnType(Kind.TEXT)]
     allowed = {kind, Kind.EMPTY} | ({Kind.NUMBER} if kind is Kind.BOOLEAN else set())
-    return [made for made in types if made.kind in allowed]
+    return [_as_said(made) for made in types if made.kind in allowed]
+
+
+def _as_said(made: ColumnType) -> ColumnType:
+    """A type that is not guessed but known."""
+    return replace(made, how="said") if made.kind is Kind.BOOLEAN else made
 
 
 def _by_word(name: str, word: str, types: list[ColumnType]) -> list[ColumnType]:
@@ -143,7 +149,7 @@ def _by_word(name: str, word: str, types: list[ColumnType]) -> list[ColumnType]:
             f"the column '{shown(name)}' cannot be read as {shown(repr(word))}: choose "
             f"{', '.join(_WORDS)}, a pattern such as %d/%m/%Y, or {', '.join(DATE_FORMATS)}"
         )
-    chosen = [made for made in types if made.kind is _WORDS[word]]
+    chosen = [_as_said(made) for made in types if made.kind is _WORDS[word]]
     return [*chosen, ColumnType(Kind.DATE, "any")] if word == "date" else chosen
 
 

@@ -23,6 +23,15 @@ DOUBTFUL_MARKS = frozenset(
 GAPS = MISSING_MARKS | DOUBTFUL_MARKS
 _GROUP_MARKS = " \u00a0\u202f'\u2019"
 _BOOLEANS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
+_SAID_BOOLEANS = _BOOLEANS | {
+    word: value
+    for words, value in [
+        (("1", "t", "y", "on", "ja", "wahr", "waar", "oui", "vrai", "si", "sí", "vero", "verdadero", "sim"), 1.0),
+        (("0", "f", "n", "off", "nein", "falsch", "nee", "onwaar", "non", "faux", "falso", "não"), 0.0),
+    ]
+    for word in words
+}
+"""What is read as true or false where somebody says that a column is that: most are words, letters or numbers else."""
 
 
 @cache
@@ -117,9 +126,9 @@ def in_unit(cell: str, decimal: str, unit: str) -> float | None:
     return found[0] if found is not None and found[1] == unit else None
 
 
-def as_boolean(cell: str) -> float | None:
-    """1 for true, 0 for false, or None."""
-    return _BOOLEANS.get(cell.lower())
+def as_boolean(cell: str, *, said: bool = False) -> float | None:
+    """1 for true, 0 for false, or None; more words are that in a column that is `said` to be true or false."""
+    return (_SAID_BOOLEANS if said else _BOOLEANS).get(cell.lower())
 
 
 # ---- dates ----------------------------------------------------------------------------------------------------------
