@@ -214,6 +214,19 @@ def test_a_last_row_of_sums_is_left_out_and_said():
         assert prepare(other, Roles("y"), ["a"]).target.tolist() == [*y, 9.0]
 
 
+def test_the_word_before_the_sums_of_a_last_row_makes_no_text_of_dates_or_numbers(tmp_path, rng):
+    """They were levels of text, one a day."""
+    x, y = rng.uniform(1, 9, 40).round(1), rng.uniform(1, 9, 40).round(1)
+    rows = [f"2021-03-{at % 9 + 10};{at},5;{x[at]};{y[at]}\n".replace(".", ",") for at in range(40)]
+    last = f"Total;Sum;{x.sum():.1f};{y.sum():.1f}\n".replace(".", ",")
+    summed = fitted(tmp_path, "day;size;x;y\n" + "".join(rows) + last)
+    assert summed.stderr.count("the last row is left out: it holds the sums of the others") == 1
+    without = fitted(tmp_path, "day;size;x;y\n" + "".join(rows))
+    columns = [line for line in without.stdout.splitlines() if "columns " in line or "data " in line]
+    assert "2 of numbers, dates 'day' (trend, week)" in columns[0]
+    assert columns == [line for line in summed.stdout.splitlines() if "columns " in line or "data " in line]
+
+
 def test_long_numbers_that_may_name_rows_are_pointed_out(tmp_path, rng):
     rows = "".join(f"{9007199254740993 + 2 * at},{x:.3f},{x**2:.3f}\n" for at, x in enumerate(rng.normal(size=30)))
     (tmp_path / "t.csv").write_text("account,x,y\n" + rows)

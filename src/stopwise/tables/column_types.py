@@ -110,11 +110,15 @@ def _first_stray(kind: ColumnType, cells: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class Reading:
-    """What the caller says of columns: kinds by name (from a model), words by name (from options), marks of gaps."""
+    """What the caller says of columns: kinds by name (from a model), words by name (from options), marks of gaps.
+
+    `labels` by name: what stands in a row of sums where others have a value, which is a gap there.
+    """
 
     kinds: Mapping[str, Kind] = field(default_factory=dict)
     words: Mapping[str, str] = field(default_factory=dict)
     marks: frozenset[str] = frozenset()
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def guess(self, name: str, decimal: str) -> Guess:
         """What this column may be before any cell is seen."""
@@ -124,7 +128,8 @@ class Reading:
             types = _by_word(name, word, types)
         elif kind is not None:
             types = _by_kind(kind, types)
-        return Guess([replace(made, marks=self.marks, said=word is not None) for made in types])
+        marks = self.marks | ({self.labels[name]} if name in self.labels else set())
+        return Guess([replace(made, marks=marks, said=word is not None) for made in types])
 
 
 def _by_kind(kind: Kind, types: list[ColumnType]) -> list[ColumnType]:

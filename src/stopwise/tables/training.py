@@ -132,6 +132,15 @@ def _last_sums_up(table: Table, names: Sequence[str]) -> bool:
     return all(abs(values[-1] - np.nansum(values[:-1])) <= _rounding_of_sum(values) for values in columns)
 
 
+def labels_of_sums(table: Table, names: Sequence[str]) -> dict[str, str]:
+    """What a row of sums has in columns that look like text, and no other row there: Total among dates, say."""
+    text = [name for name in names if table.columns[name].kind is Kind.TEXT] if len(table) else []
+    if not text or not _last_sums_up(table, names):
+        return {}
+    cells = {name: table.columns[name].values.tolist() for name in text}
+    return {name: held[-1] for name, held in cells.items() if held[-1] is not None and held.count(held[-1]) == 1}
+
+
 def _rounding_of_sum(values: Array) -> float:
     """How far the sum of numbers as they are written may be from that of the numbers before they were rounded."""
     known = np.abs(values[~np.isnan(values)])
