@@ -105,6 +105,27 @@ def test_durations_are_read_as_python_and_pandas_write_them(seconds):
         assert as_days(str(span)) == pytest.approx(seconds / 86_400)
 
 
+@pytest.mark.parametrize("day", [dt.date(2020, 12, 28) + dt.timedelta(days=37 * at) for at in range(20)])
+def test_weeks_are_those_of_the_calendar_and_begin_on_monday(day):
+    year, week, weekday = day.isocalendar()
+    monday = np.datetime64(day - dt.timedelta(days=weekday - 1))
+    for cell in (f"{year}-W{week:02d}", f"{year}W{week:02d}"):
+        assert parse_dates([cell], "year week")[0] == monday
+    assert parse_dates([f"{year}-W{week:02d}-{weekday}"], "year week")[0] == np.datetime64(day)
+    assert parse_dates([f"{year}-W{week:02d}"], "%G-W%V")[0] == monday
+    for pattern in ("%Y-W%W", "%Y-W%U"):  # the week that begins on Monday, and the one that begins on Sunday
+        begins = monday if pattern[-1] == "W" or weekday < 7 else monday + 7
+        assert parse_dates([day.strftime(pattern)], pattern)[0] == begins or day.strftime("%W") == "00"
+    assert parse_dates(["2021-W53"], "year week") is None
+
+
+def test_a_pattern_that_reads_no_date_says_why(tmp_path):
+    for pattern, words in (("%Q", "'Q' is a bad directive"), ("%Y-W%V", "Use the ISO year '%G' instead")):
+        said = fitted(tmp_path, "when,y\n2021-W02,1\n2021-W03,2\n", "--as", f"when={pattern}").stderr
+        assert f"no date can be read by the pattern '{pattern}'" in said
+        assert words in said
+
+
 def test_quarters_begin_in_their_first_month():
     cells = [f"{2000 + at // 4} Q{at % 4 + 1}" for at in range(8)]
     months = [f"{2000 + at // 4}-{at % 4 * 3 + 1:02d}" for at in range(8)]

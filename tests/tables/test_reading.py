@@ -298,6 +298,17 @@ def test_dates_whose_day_could_be_their_month_are_said(tmp_path):
         assert str(read(tmp_path / "u.csv").columns["when"].values[0]).startswith("2020-02-01")
 
 
+def test_times_of_several_zones_are_said(tmp_path):
+    def moments(*zones):
+        rows = "".join(f"2021-03-01 1{at}:30{zone},{at}\n" for at, zone in enumerate(zones))
+        return read(write(tmp_path / "t.csv", f"when,y\n{rows}")).columns["when"].values.tolist()
+
+    words = r"times in 'when' are of several zones \(\+02:00, UTC\), and are read as clocks there showed them"
+    with pytest.warns(UserWarning, match=words):
+        several = moments("+02:00", "Z", "+02:00")
+    assert several == moments("Z", "+00:00", " GMT") == moments(" CET", " CET", " CET") == moments("", "", "")
+
+
 def test_a_target_that_is_true_or_false_is_said_to_be_fitted_as_numbers():
     table = Table({"a": Column(Kind.NUMBER, np.arange(3.0)), "y": Column(Kind.BOOLEAN, np.array([0.0, 1.0, 1.0]))})
     training = prepare(table, Roles("y"), ["a"])

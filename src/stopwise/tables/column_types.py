@@ -13,13 +13,16 @@ import numpy.typing as npt
 from stopwise.tables.names import shown
 from stopwise.tables.reading.cells import (
     DATE_FORMATS,
+    GAPS,
     MISSING_MARKS,
     as_boolean,
+    fault_of_pattern,
     in_unit,
     measure,
     parse_cells,
     parse_dates,
     parse_numbers,
+    zone_of,
 )
 from stopwise.tables.reading.times import as_days, as_hours
 from stopwise.tables.table import Column, Kind, TableError, text_column
@@ -92,12 +95,16 @@ class Guess:
     possible: list[ColumnType]
     stray: str = ""
     """The first cell that forbade what was wanted, and where."""
+    zones: set[str] = field(default_factory=set)
+    """What stands behind the times of a column that may be dates."""
 
     def see(self, cells: Sequence[str], line: int) -> None:
         """Strike out what these cells, which begin at this row, are not."""
         different = list(dict.fromkeys(cells))
         before = [made.known(different) for made in self.possible]
         self.possible = [made for made in before if made.kind is Kind.TEXT or made.read(different) is not None]
+        if self.possible and self.possible[0].kind is Kind.DATE:
+            self.zones.update(zone_of(cell) for cell in different if cell not in GAPS)
         if before and not self.possible:
             at = max(_first_stray(made, cells) for made in before)
             self.stray = f"row {line + at + 1:,}: '{shown(cells[at])}'"
@@ -147,6 +154,8 @@ def _as_said(made: ColumnType) -> ColumnType:
 
 def _by_word(name: str, word: str, types: list[ColumnType]) -> list[ColumnType]:
     """As an option says: a kind, or a pattern of dates with a % in it. Dates of one column may be written unlike."""
+    if "%" in word and (fault := fault_of_pattern(word)):
+        raise TableError(f"no date can be read by the pattern {shown(repr(word))}: {shown(fault, 300)}")
     if "%" in word or word in DATE_FORMATS:
         return [ColumnType(Kind.DATE, word)]
     if word not in _WORDS:
@@ -162,7 +171,7 @@ def settle(name: str, guess: Guess, reading: Reading) -> ColumnType:
     """The type that every cell allowed, or an error that names the first cell that does not fit."""
     word, kind = reading.words.get(name), reading.kinds.get(name)
     if guess.possible:
-        for doubt in _doubts(shown(name), kind is not None, *guess.possible):
+        for doubt in _doubts(shown(name), kind is not None, guess.zones, *guess.possible):
             warnings.warn(doubt, UserWarning, stacklevel=2)
         return guess.possible[0]
     if word is not None:
@@ -174,12 +183,15 @@ def settle(name: str, guess: Guess, reading: Reading) -> ColumnType:
     raise TableError(f"the column '{shown(name)}' must hold {what}, but {guess.stray} is not")
 
 
-def _doubts(name: str, known: bool, found: ColumnType, *others: ColumnType) -> Iterator[str]:
+def _doubts(name: str, known: bool, zones: set[str], found: ColumnType, *others: ColumnType) -> Iterator[str]:
     """What a reader should know of how a column is read, and how to say otherwise; `known`: a model says its kind."""
     dates = {made.how for made in others if made.kind is Kind.DATE}
     either = dates & (_EITHER - {found.how}) if found.how in _EITHER else ()
     for other in either:
         yield f"dates in '{name}' are read as {found.how}, and each could be {other}: if so, say --as '{name}={other}'"
+    if found.kind is Kind.DATE and len(zones) > 1:
+        several = ", ".join(shown(zone or "none") for zone in sorted(zones)[:4])
+        yield f"times in '{name}' are of several zones ({several}), and are read as clocks there showed them"
     if not known and (found.unit or found.how == "days"):
         what = f"numbers of '{shown(found.unit)}'" if found.unit else "durations, in days"
         yield f"'{name}' is read as {what}: if it is text, say --as '{name}=text'"
