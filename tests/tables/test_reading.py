@@ -139,6 +139,15 @@ def test_a_table_that_cannot_be_read_says_why_on_one_line(content, message, tmp_
     assert "\n" not in str(problem.value)
 
 
+@pytest.mark.parametrize("given", [{}, {"encoding": "utf-8"}, {"encoding": "utf-16"}])
+def test_text_in_an_encoding_that_is_not_found_says_which_option_names_it(tmp_path, given):
+    path = tmp_path / "t.csv"
+    path.write_bytes("高,y\n1,2\n3,4\n".encode("shift_jis"))
+    with pytest.raises(TableError, match="its text is in another encoding: say which, such as --encoding"):
+        read(path, **given)
+    assert read(path, encoding="shift_jis").names == ["高", "y"]
+
+
 def test_leading_blank_lines_do_not_make_the_header_a_row(tmp_path):
     assert read(write(tmp_path / "t.csv", "\n\n\na,y\n1,2\n3,4\n")).columns["a"].values.tolist() == [1, 3]
 
