@@ -176,7 +176,8 @@ def test_numbers_with_a_slip_are_not_taken_for_text():
             [*"12345" * 8, "5+"],
             r"'x' holds numbers, but not in all rows \(row 41: '5\+'\), and is used as text of 6 lev",
         ),
-        (["2021-01-02", "03/01/2021"] * 9, "'x' holds dates, such as '2021-01-02', '03/01/2021', and is used as text"),
+        (["2021-01-02", "03/01/2021", "4 Jan 2021"] * 9, "'x' holds dates, such as '2021-01-02', '03/01/2021', and is"),
+        (["1.5", "2,5", "3.5"] * 9, "'x' holds numbers, such as '1.5', '2,5', and is used as text of 3 levels"),
     ],
 )
 def test_levels_that_may_be_numbers_or_dates_are_spoken_of_unless_said_to_be_text(cells, words):

@@ -161,15 +161,21 @@ def _check_slips(name: str, cells: npt.NDArray[np.object_], counts: Counter[str]
 
 
 def _doubt(name: str, cells: npt.NDArray[np.object_], counts: Counter[str]) -> None:
-    """Say of levels that they may be dates that are written unlike, or numbers with a slip: they lose their order."""
-    dates, _ = _slip(counts, "dates")
-    _, stray = _slip(counts, "numbers")
-    if not dates and stray is None:
-        return
-    what = "dates" if dates else "numbers"
-    how = f"such as {quoted(list(counts)[:2])}" if dates else f"but not in all rows ({_place(cells, str(stray))})"
-    used = f"and is used as text of {len(counts):,} levels: if it is {what}, make all of it {what}"
-    warnings.warn(f"'{shown(name)}' holds {what}, {how}, {used}", UserWarning, stacklevel=calling_level())
+    """Say of levels that they may be numbers or dates, written unlike or with a slip: as levels they lose their order.
+
+    Two levels have no order to lose.
+    """
+    for what in ("dates", "numbers"):
+        most, stray = _slip(counts, what)
+        if most and len(counts) > 2:
+            how = (
+                f"such as {quoted(list(counts)[:2])}"
+                if stray is None
+                else f"but not in all rows ({_place(cells, stray)})"
+            )
+            used = f"and is used as text of {len(counts):,} levels: if it is {what}, make all of it {what}"
+            warnings.warn(f"'{shown(name)}' holds {what}, {how}, {used}", UserWarning, stacklevel=calling_level())
+            return
 
 
 def _place(cells: npt.NDArray[np.object_], level: str) -> str:
