@@ -27,6 +27,7 @@ from stopwise.tables import (
     shown,
     told_apart,
 )
+from stopwise.tables.frames import as_table
 
 NASTY = ["<script>alert(1)</script>", 'say "hi", twice', "two\nlines", "🎈" + "x" * 10_000, "[red]a[/red]", "\x1b[31m"]
 
@@ -169,6 +170,26 @@ def test_columns_are_typed_by_all_their_cells(tmp_path):
     table = read(write(tmp_path / "t.csv", late))
     assert table.columns["a"].kind is Kind.TEXT
     assert table.columns["a"].values[-1] == "x"
+
+
+@pytest.mark.parametrize("gap", [None, 7])
+def test_long_whole_numbers_in_parquet_are_numbers_and_keep_their_digits_as_text(tmp_path, gap):
+    """Numbers of accounts past 2^53 made the file one that cannot be read."""
+    table = pa.table({"id": pa.array([2**60 + 1, gap, 5], pa.int64()), "y": [1.0, 2.0, 3.0]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    known = np.array([2.0**60, np.nan if gap is None else gap, 5.0])
+    np.testing.assert_array_equal(read(tmp_path / "t.parquet").columns["id"].values, known)
+    np.testing.assert_array_equal(as_table(table).columns["id"].values, known)
+    names = read(tmp_path / "t.parquet", reading=Reading(words={"id": "text"})).columns["id"]
+    assert names.values.tolist() == [str(2**60 + 1), None if gap is None else str(gap), "5"]
+
+
+def test_dates_in_a_spreadsheet_are_written_as_text_without_idle_zeros(tmp_path):
+    days = pd.to_datetime(["2021-01-02T00:00", "2021-01-03T04:05"])
+    pd.DataFrame({"day": days, "y": [1, 2]}).to_excel(tmp_path / "t.xlsx", index=False)
+    named = read(tmp_path / "t.xlsx", reading=Reading(words={"day": "text"})).columns["day"]
+    assert named.values.tolist() == ["2021-01-02", "2021-01-03T04:05:00"]
+    np.testing.assert_array_equal(read(tmp_path / "t.xlsx").columns["day"].values, days.to_numpy("datetime64[us]"))
 
 
 @pytest.mark.parametrize(

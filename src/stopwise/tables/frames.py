@@ -73,7 +73,10 @@ def as_column(series: nw.Series[Any], name: str) -> Column:
 
 
 def _floats(series: nw.Series[Any]) -> npt.NDArray[np.float64]:
-    return np.array(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+    values = np.asarray(series.to_numpy())
+    if values.dtype.kind not in "iuf":  # numbers of pandas' or Python's own kinds; of integers Arrow refuses long ones
+        values = series.cast(nw.Float64).to_numpy()
+    return np.array(values, dtype=np.float64)
 
 
 def _moments(series: nw.Series[Any]) -> npt.NDArray[np.datetime64]:

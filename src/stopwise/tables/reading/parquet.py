@@ -63,8 +63,18 @@ class ParquetSource:
         """The columns of these types, so many rows at a time."""
         with arrow_errors(self.label):
             for batch in self._file().iter_batches(rows, columns=list(types), use_threads=False):
-                table = as_table(arrow("reading Parquet").Table.from_batches([batch]))
+                table = as_table(_exact(batch, types))
                 yield Table({name: _fitting(table.columns[name], made, name) for name, made in types.items()})
+
+
+def _exact(batch: Any, types: Mapping[str, ColumnType]) -> Any:
+    """Rows as an Arrow table, whole numbers that are wanted as text written out: as floats they would lose digits."""
+    pa = arrow("reading Parquet")
+    table = pa.Table.from_batches([batch])
+    for at, field in enumerate(table.schema):
+        if types[field.name].kind is Kind.TEXT and pa.types.is_integer(field.type):
+            table = table.set_column(at, field.name, table.column(at).cast(pa.string()))
+    return table
 
 
 def _fitting(column: Column, made: ColumnType, name: str) -> Column:
