@@ -231,6 +231,16 @@ def test_cells_that_mean_nothing_can_be_named(tmp_path):
     assert read(path, reading=Reading(marks=frozenset(["-9999"]))).columns["a"].missing.tolist() == [True, False]
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".xlsx"])
+def test_a_code_for_nothing_is_that_in_every_kind_of_file_and_however_it_is_written(tmp_path, suffix):
+    frame = pd.DataFrame({"a": [1.5, -9999.0, 3.0], "k": ["u", "-9999", "v"], "y": [1.0, 2.0, -9999.0]})
+    write = {".csv": frame.to_csv, ".parquet": frame.to_parquet, ".xlsx": frame.to_excel}
+    write[suffix](tmp_path / f"t{suffix}", index=False)
+    table = read(tmp_path / f"t{suffix}", reading=Reading(marks=frozenset({"-9999"}), words={"k": "text"}))
+    missing = {name: column.missing.tolist() for name, column in table.columns.items()}
+    assert missing == {"a": [False, True, False], "k": [False, True, False], "y": [False, False, True]}
+
+
 def test_a_table_without_a_header_has_numbered_columns(tmp_path):
     assert read(write(tmp_path / "t.csv", "1,2\n3,4\n"), expected=()).names == ["column_1", "column_2"]
 

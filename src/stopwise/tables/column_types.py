@@ -16,6 +16,7 @@ from stopwise.tables.reading.cells import (
     GAPS,
     MISSING_MARKS,
     as_boolean,
+    as_number,
     fault_of_pattern,
     in_unit,
     measure,
@@ -61,7 +62,18 @@ class ColumnType:
             return replace(text_column(None if cell in MISSING_MARKS else cell for cell in cells), said=self.said)
         values = self._parse(cells)
         unit = self.how if self.how in _TIMES else self.unit or ""
-        return None if values is None else Column(self.kind, values, unit)
+        return None if values is None else self.with_gaps(Column(self.kind, values, unit))
+
+    def with_gaps(self, column: Column) -> Column:
+        """The column with gaps where an option says that a cell means none: -9999 is that as -9999.00, too."""
+        if self.marks and column.kind is Kind.TEXT:
+            cells = text_column(None if cell in self.marks else cell for cell in column.values)
+            return replace(cells, said=column.said)
+        if self.marks and column.kind is Kind.NUMBER:
+            read = [as_number(mark, "," if self.how == "," else ".") for mark in self.marks]
+            none = np.isin(column.as_numbers, [value for value in read if value is not None])
+            return replace(column, values=np.where(none, np.nan, column.as_numbers))
+        return column
 
     def _parse(self, cells: Sequence[str]) -> npt.NDArray[np.float64] | npt.NDArray[np.datetime64] | None:
         if self.kind is Kind.DATE:

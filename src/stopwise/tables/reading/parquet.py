@@ -57,14 +57,16 @@ class ParquetSource:
         own = {name: column.kind for name, column in empty.columns.items()}
         said = {name: reading.guess(name, ".").possible[-1].kind for name in chosen if name in reading.words}
         kinds = {**own, **reading.kinds, **said}
-        return {name: ColumnType(kinds[name], said=name in said) for name in chosen}
+        return {name: ColumnType(kinds[name], marks=reading.marks, said=name in said) for name in chosen}
 
     def batches(self, types: Mapping[str, ColumnType], rows: int = BATCH) -> Iterator[Table]:
         """The columns of these types, so many rows at a time."""
         with arrow_errors(self.label):
             for batch in self._file().iter_batches(rows, columns=list(types), use_threads=False):
                 table = as_table(_exact(batch, types))
-                yield Table({name: _fitting(table.columns[name], made, name) for name, made in types.items()})
+                yield Table(
+                    {name: made.with_gaps(_fitting(table.columns[name], made, name)) for name, made in types.items()}
+                )
 
 
 def _exact(batch: Any, types: Mapping[str, ColumnType]) -> Any:
