@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from commands import run
 from stopwise.tables import (
     Asked,
     Column,
@@ -239,6 +240,19 @@ def test_a_code_for_nothing_is_that_in_every_kind_of_file_and_however_it_is_writ
     table = read(tmp_path / f"t{suffix}", reading=Reading(marks=frozenset({"-9999"}), words={"k": "text"}))
     missing = {name: column.missing.tolist() for name, column in table.columns.items()}
     assert missing == {"a": [False, True, False], "k": [False, True, False], "y": [False, False, True]}
+
+
+def test_numbers_that_may_mean_that_there_is_none_are_pointed_out(tmp_path):
+    x = [f"{at % 7}.5" for at in range(40)]
+    plain = "x,d,y\n" + "".join(f"{cell},{at % 2},{at % 9}\n" for at, cell in enumerate(x))
+    coded = plain.replace("\n3.5,", "\n-999,").replace(",8\n", ",1e5\n")
+    notes = [run("fit", write(tmp_path / "t.csv", text), "--target", "y").stderr for text in (plain, coded)]
+    assert "holds" not in notes[0]
+    for name, code, count in (("x", "-999", 6), ("y", "100000", 4)):
+        words = f"'{name}' holds {code} in {count} rows, further from its other values than these are from one another"
+        assert f"{words}: if it means no value, say --gap {code}" in notes[1].replace("\n", " ")
+    named = ("--gap", "-999", "--gap", "100000")
+    assert "holds" not in run("fit", tmp_path / "t.csv", "--target", "y", *named).stderr
 
 
 def test_a_table_without_a_header_has_numbered_columns(tmp_path):

@@ -101,6 +101,7 @@ def prepare(table: Table, roles: Roles, chosen: Sequence[str], missing: str = "i
     if answer.kind is Kind.BOOLEAN:
         said = f"'{shown(roles.target)}' is true or false: it is fitted as the numbers 1 and 0"
         notes = (f"{said}; for a classifier with probabilities say --as '{shown(roles.target)}=text'", *notes)
+    notes += _codes(table.select([*chosen, roles.target]))
     notes += _naming(table, [] if roles.features or len(chosen) < 2 else chosen)
     notes += ("the last row is left out: it holds the sums of the others",) if summary else ()
     return Training(table.select(chosen).take(~leave), response[~leave], roles, np.flatnonzero(~leave), notes)
@@ -122,6 +123,29 @@ def _how_it_names(values: Array) -> str:
     known = values[~np.isnan(values)]
     long = known.size > 0 and (known == np.round(known)).all() and np.abs(known).min() >= _LONG_NUMBER
     return "has whole numbers of 16 digits and more for its rows" if long else ""
+
+
+def _codes(table: Table) -> tuple[str, ...]:
+    """Notes on numbers that may be codes for no value, such as -9999."""
+    found = {name: _code(column.as_numbers) for name, column in table.columns.items() if column.kind is Kind.NUMBER}
+    far = "further from its other values than these are from one another: if it means no value, say --gap"
+    return tuple(
+        f"'{shown(name)}' holds {code[0]:.15g} in {code[1]:,} rows, {far} {code[0]:.15g}"
+        for name, code in found.items()
+        if code
+    )
+
+
+def _code(values: Array) -> tuple[float, int] | None:
+    """A value at an end that stands in several rows, further from all others than these spread, and in how many."""
+    different, counts = np.unique(values[np.isfinite(values)], return_counts=True)
+    if len(different) < 4:  # two others spread as far as they happen to lie
+        return None
+    halves = different / 2  # so that differences are no larger than the largest number
+    for end, others in ((-1, halves[:-1]), (0, halves[1:])):
+        if counts[end] > 1 and np.abs(others - halves[end]).min() > np.ptp(others):
+            return float(different[end]), int(counts[end])
+    return None
 
 
 def _last_sums_up(table: Table, names: Sequence[str]) -> bool:
