@@ -171,6 +171,20 @@ def test_a_sobolev_model_leaves_rows_beyond_its_interval_blank(tmp_path):
     assert (printed["outside"], printed["unpredicted"]) == (1, 1)
 
 
+def test_rows_without_a_prediction_are_told_by_their_reason(tmp_path):
+    x = np.linspace(10, 20, 30)
+    pd.DataFrame({"x": x, "y": np.sin(x)}).to_csv(tmp_path / "t.csv", index=False)
+    model = tmp_path / "m.stopwise"
+    assert run("fit", tmp_path / "t.csv", "--target", "y", "--kernel", "sobolev2", "--out", model).exit_code == 0
+    pd.DataFrame({"x": [12.0, 25.0, np.nan]}).to_csv(tmp_path / "new.csv", index=False)
+    beyond = "1 of 3 rows lie where the kernel is not defined and have no prediction"
+    filled = run_json("predict", model, tmp_path / "new.csv")
+    assert filled["warnings"][1:] == ["1 of 3 rows have missing values, which are filled in", beyond]
+    blank = run_json("predict", model, tmp_path / "new.csv", "--missing", "drop")
+    assert blank["warnings"][1:] == ["1 of 3 rows have missing values and no prediction", beyond]
+    assert (filled["unpredicted"], blank["unpredicted"]) == (1, 2)
+
+
 def test_models_from_python_predict_by_name_by_position_and_for_several_responses(tmp_path, rng):
     X = pd.DataFrame(rng.uniform(size=(30, 2)), columns=["a", "b"])
     Y = np.column_stack([X["a"], X["b"]])

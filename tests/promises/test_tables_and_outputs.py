@@ -97,6 +97,38 @@ def test_a_name_that_says_something_else_is_refused_before_the_work(folder, name
     assert not (folder / name).exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("fit --out p.csv", "a model is written as .stopwise, and 'p.csv' ends in .csv"),
+        ("fit --out m", "a model is written as .stopwise, and 'm' ends in no ending"),
+        ("fit --out -", "- is standard output, and a model is written to a file: name one ending in .stopwise"),
+        ("fit --report r.pdf", "a report is written as .html or .htm, and 'r.pdf' ends in .pdf"),
+        ("compare --figure c.html", "a figure is written as .png or .svg or .pdf, and 'c.html' ends in .html"),
+    ],
+)
+def test_models_reports_and_figures_of_another_name_are_refused_before_the_work(folder, words, said):
+    command, option, name = words.split()
+    result = run(command, "t.csv", "--target", "nobody asks yet", option, name)
+    assert (result.exit_code, result.stderr) == (2, f"stopwise: {said}\n")
+    assert not (folder / name).exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "start"), [("fit --out", b"{"), ("fit --report", b"<"), ("compare --figure", b"PNG")]
+)
+def test_a_pipe_is_written_to_and_stays_a_pipe(folder, words, start):
+    """It became a file, and whoever read it waited."""
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["timeout", "60", "cat", pipe], stdout=subprocess.PIPE)
+    command, option = words.split()
+    result = run(command, "t.csv", "--target", "y", "--kernel", "gaussian", option, pipe)
+    assert pipe.is_fifo()
+    assert start in reader.communicate()[0][:60]
+    assert result.exit_code == 0, result.stderr
+
+
 def test_the_same_predictions_are_the_same_bytes_when_packed(folder):
     for name in ("one.csv.gz", "two.csv.gz"):
         assert run("predict", "m.stopwise", "t.csv", "--out", name).exit_code == 0

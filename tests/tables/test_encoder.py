@@ -169,6 +169,24 @@ def test_numbers_with_a_slip_are_not_taken_for_text():
         TableEncoder().fit(frame)
 
 
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (
+            [*"12345" * 8, "5+"],
+            r"'x' holds numbers, but not in all rows \(row 41: '5\+'\), and is used as text of 6 lev",
+        ),
+        (["2021-01-02", "03/01/2021", "4 Jan 2021"] * 9, "'x' holds dates, such as '2021-01-02', '03/01/2021', and is"),
+        (["1.5", "2,5", "3.5"] * 9, "'x' holds numbers, such as '1.5', '2,5', and is used as text of 3 levels"),
+    ],
+)
+def test_levels_that_may_be_numbers_or_dates_are_spoken_of_unless_said_to_be_text(cells, words):
+    with pytest.warns(UserWarning, match=words):
+        TableEncoder().fit(pd.DataFrame({"x": cells}))
+    said = TableEncoder().fit(pd.DataFrame({"x": cells}, dtype="category"))
+    assert len(said.get_feature_names_out()) == len(set(cells))
+
+
 @pytest.mark.parametrize("word", ["none", "unknown", "-"])
 def test_text_that_mostly_says_that_there_is_nothing_is_text_and_no_dates(word):
     frame = pd.DataFrame({"x": range(40), "stance": [word] * 30 + ["yes", "no"] * 5})

@@ -105,6 +105,27 @@ def test_durations_are_read_as_python_and_pandas_write_them(seconds):
         assert as_days(str(span)) == pytest.approx(seconds / 86_400)
 
 
+@pytest.mark.parametrize("day", [dt.date(2020, 12, 28) + dt.timedelta(days=37 * at) for at in range(20)])
+def test_weeks_are_those_of_the_calendar_and_begin_on_monday(day):
+    year, week, weekday = day.isocalendar()
+    monday = np.datetime64(day - dt.timedelta(days=weekday - 1))
+    for cell in (f"{year}-W{week:02d}", f"{year}W{week:02d}"):
+        assert parse_dates([cell], "year week")[0] == monday
+    assert parse_dates([f"{year}-W{week:02d}-{weekday}"], "year week")[0] == np.datetime64(day)
+    assert parse_dates([f"{year}-W{week:02d}"], "%G-W%V")[0] == monday
+    for pattern in ("%Y-W%W", "%Y-W%U"):  # the week that begins on Monday, and the one that begins on Sunday
+        begins = monday if pattern[-1] == "W" or weekday < 7 else monday + 7
+        assert parse_dates([day.strftime(pattern)], pattern)[0] == begins or day.strftime("%W") == "00"
+    assert parse_dates(["2021-W53"], "year week") is None
+
+
+def test_a_pattern_that_reads_no_date_says_why(tmp_path):
+    for pattern, words in (("%Q", "'Q' is a bad directive"), ("%Y-W%V", "Use the ISO year '%G' instead")):
+        said = fitted(tmp_path, "when,y\n2021-W02,1\n2021-W03,2\n", "--as", f"when={pattern}").stderr
+        assert f"no date can be read by the pattern '{pattern}'" in said
+        assert words in said
+
+
 def test_quarters_begin_in_their_first_month():
     cells = [f"{2000 + at // 4} Q{at % 4 + 1}" for at in range(8)]
     months = [f"{2000 + at // 4}-{at % 4 * 3 + 1:02d}" for at in range(8)]
@@ -214,6 +235,19 @@ def test_a_last_row_of_sums_is_left_out_and_said():
         assert prepare(other, Roles("y"), ["a"]).target.tolist() == [*y, 9.0]
 
 
+def test_the_word_before_the_sums_of_a_last_row_makes_no_text_of_dates_or_numbers(tmp_path, rng):
+    """They were levels of text, one a day."""
+    x, y = rng.uniform(1, 9, 40).round(1), rng.uniform(1, 9, 40).round(1)
+    rows = [f"2021-03-{at % 9 + 10};{at},5;{x[at]};{y[at]}\n".replace(".", ",") for at in range(40)]
+    last = f"Total;Sum;{x.sum():.1f};{y.sum():.1f}\n".replace(".", ",")
+    summed = fitted(tmp_path, "day;size;x;y\n" + "".join(rows) + last)
+    assert summed.stderr.count("the last row is left out: it holds the sums of the others") == 1
+    without = fitted(tmp_path, "day;size;x;y\n" + "".join(rows))
+    columns = [line for line in without.stdout.splitlines() if "columns " in line or "data " in line]
+    assert "2 of numbers, dates 'day' (trend, week)" in columns[0]
+    assert columns == [line for line in summed.stdout.splitlines() if "columns " in line or "data " in line]
+
+
 def test_long_numbers_that_may_name_rows_are_pointed_out(tmp_path, rng):
     rows = "".join(f"{9007199254740993 + 2 * at},{x:.3f},{x**2:.3f}\n" for at, x in enumerate(rng.normal(size=30)))
     (tmp_path / "t.csv").write_text("account,x,y\n" + rows)
@@ -300,6 +334,40 @@ def test_one_cell_that_is_no_date_is_named_and_can_be_made_a_gap(stray, tmp_path
     assert f"'when' holds dates, but not in all rows (row 10: '{stray}')" in fitted(tmp_path, text).stderr
     assert f"(row 10: '{stray}'): mend that cell" in fitted(tmp_path, text, "--as", "when=date").stderr
     assert fitted(tmp_path, text, "--gap", stray).exit_code == 0
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_what_is_said_to_be_text_has_no_slips(tmp_path, suffix):
+    frame = pd.DataFrame({"code": [f"{at % 40}" if at % 9 else "1A" for at in range(200)], "y": np.arange(200.0) % 7})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    words = ("fit", tmp_path / f"t{suffix}", "--target", "y", "--kernel", "gaussian", "--max-levels", "20")
+    assert "'code' holds numbers, but not in all rows (row 1: '1A')" in run(*words).stderr
+    said = run(*words, "--as", "code=text")
+    assert said.exit_code == 0
+    assert "rarest levels of 'code'" in said.stderr
+
+
+def test_a_model_that_knows_a_column_to_be_true_or_false_reads_it_as_it_was_said(tmp_path):
+    rows = [f"{'yn'[at % 2]},{at},{at % 2}.5\n" for at in range(20)]
+    model = tmp_path / "m.stopwise"
+    assert fitted(tmp_path, "b,x,y\n" + "".join(rows), "--as", "b=boolean", "--out", model).exit_code == 0
+    found = [run_json("predict", model, write(tmp_path, cells))["prediction"] for cells in ("yn", "10", "tf")]
+    assert found[0] == found[1] == found[2]
+
+
+def write(folder, cells):
+    (folder / "new.csv").write_text("b,x\n" + "".join(f"{cell},5\n" for cell in cells))
+    return folder / "new.csv"
+
+
+def test_levels_that_may_be_dates_are_made_dates_as_the_note_says(tmp_path):
+    days = [f"2021-03-{at % 9 + 10}" if at % 2 else f"{at % 9 + 10}/03/2021" for at in range(40)]
+    text = "day,y\n" + "".join(f"{day},{at % 7}.5\n" for at, day in enumerate(days))
+    assert "if it is dates, say --as COLUMN=date" in fitted(tmp_path, text).stderr
+    made = fitted(tmp_path, text, "--as", "day=date")
+    assert "text" not in made.stderr
+    assert "dates 'day' (trend, week)" in made.stdout
 
 
 def test_a_zone_follows_a_time_only():

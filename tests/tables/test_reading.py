@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from commands import run
 from stopwise.tables import (
     Asked,
     Column,
@@ -27,6 +28,7 @@ from stopwise.tables import (
     shown,
     told_apart,
 )
+from stopwise.tables.frames import as_table
 
 NASTY = ["<script>alert(1)</script>", 'say "hi", twice', "two\nlines", "🎈" + "x" * 10_000, "[red]a[/red]", "\x1b[31m"]
 
@@ -139,6 +141,15 @@ def test_a_table_that_cannot_be_read_says_why_on_one_line(content, message, tmp_
     assert "\n" not in str(problem.value)
 
 
+@pytest.mark.parametrize("given", [{}, {"encoding": "utf-8"}, {"encoding": "utf-16"}])
+def test_text_in_an_encoding_that_is_not_found_says_which_option_names_it(tmp_path, given):
+    path = tmp_path / "t.csv"
+    path.write_bytes("高,y\n1,2\n3,4\n".encode("shift_jis"))
+    with pytest.raises(TableError, match="its text is in another encoding: say which, such as --encoding"):
+        read(path, **given)
+    assert read(path, encoding="shift_jis").names == ["高", "y"]
+
+
 def test_leading_blank_lines_do_not_make_the_header_a_row(tmp_path):
     assert read(write(tmp_path / "t.csv", "\n\n\na,y\n1,2\n3,4\n")).columns["a"].values.tolist() == [1, 3]
 
@@ -162,6 +173,26 @@ def test_columns_are_typed_by_all_their_cells(tmp_path):
     assert table.columns["a"].values[-1] == "x"
 
 
+@pytest.mark.parametrize("gap", [None, 7])
+def test_long_whole_numbers_in_parquet_are_numbers_and_keep_their_digits_as_text(tmp_path, gap):
+    """Numbers of accounts past 2^53 made the file one that cannot be read."""
+    table = pa.table({"id": pa.array([2**60 + 1, gap, 5], pa.int64()), "y": [1.0, 2.0, 3.0]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    known = np.array([2.0**60, np.nan if gap is None else gap, 5.0])
+    np.testing.assert_array_equal(read(tmp_path / "t.parquet").columns["id"].values, known)
+    np.testing.assert_array_equal(as_table(table).columns["id"].values, known)
+    names = read(tmp_path / "t.parquet", reading=Reading(words={"id": "text"})).columns["id"]
+    assert names.values.tolist() == [str(2**60 + 1), None if gap is None else str(gap), "5"]
+
+
+def test_dates_in_a_spreadsheet_are_written_as_text_without_idle_zeros(tmp_path):
+    days = pd.to_datetime(["2021-01-02T00:00", "2021-01-03T04:05"])
+    pd.DataFrame({"day": days, "y": [1, 2]}).to_excel(tmp_path / "t.xlsx", index=False)
+    named = read(tmp_path / "t.xlsx", reading=Reading(words={"day": "text"})).columns["day"]
+    assert named.values.tolist() == ["2021-01-02", "2021-01-03T04:05:00"]
+    np.testing.assert_array_equal(read(tmp_path / "t.xlsx").columns["day"].values, days.to_numpy("datetime64[us]"))
+
+
 @pytest.mark.parametrize(
     ("words", "cells", "values"),
     [
@@ -171,6 +202,9 @@ def test_columns_are_typed_by_all_their_cells(tmp_path):
         ({"a": "%d %m %Y"}, ["02 01 2020", "03 01 2020"], ["2020-01-02", "2020-01-03"]),
         ({"a": "day/month/year"}, ["02/01/2020", "03/01/2020"], ["2020-01-02", "2020-01-03"]),
         ({"a": "boolean"}, ["yes", "?"], [1.0, None]),
+        ({"a": "boolean"}, ["1", "0"], [1.0, 0.0]),
+        ({"a": "boolean"}, ["Y", "n", "t", "F", "On", "off"], [1.0, 0.0, 1.0, 0.0, 1.0, 0.0]),
+        ({"a": "boolean"}, ["ja", "nein", "VRAI", "FAUX"], [1.0, 0.0, 1.0, 0.0]),
     ],
 )
 def test_what_a_column_is_can_be_said(tmp_path, words, cells, values):
@@ -196,6 +230,29 @@ def test_the_first_cell_that_is_not_what_was_said_is_named(tmp_path, word, befor
 def test_cells_that_mean_nothing_can_be_named(tmp_path):
     path = write(tmp_path / "t.csv", "a,y\n-9999,1\n2,3\n")
     assert read(path, reading=Reading(marks=frozenset(["-9999"]))).columns["a"].missing.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".xlsx"])
+def test_a_code_for_nothing_is_that_in_every_kind_of_file_and_however_it_is_written(tmp_path, suffix):
+    frame = pd.DataFrame({"a": [1.5, -9999.0, 3.0], "k": ["u", "-9999", "v"], "y": [1.0, 2.0, -9999.0]})
+    write = {".csv": frame.to_csv, ".parquet": frame.to_parquet, ".xlsx": frame.to_excel}
+    write[suffix](tmp_path / f"t{suffix}", index=False)
+    table = read(tmp_path / f"t{suffix}", reading=Reading(marks=frozenset({"-9999"}), words={"k": "text"}))
+    missing = {name: column.missing.tolist() for name, column in table.columns.items()}
+    assert missing == {"a": [False, True, False], "k": [False, True, False], "y": [False, False, True]}
+
+
+def test_numbers_that_may_mean_that_there_is_none_are_pointed_out(tmp_path):
+    x = [f"{at % 7}.5" for at in range(40)]
+    plain = "x,d,y\n" + "".join(f"{cell},{at % 2},{at % 9}\n" for at, cell in enumerate(x))
+    coded = plain.replace("\n3.5,", "\n-999,").replace(",8\n", ",1e5\n")
+    notes = [run("fit", write(tmp_path / "t.csv", text), "--target", "y").stderr for text in (plain, coded)]
+    assert "holds" not in notes[0]
+    for name, code, count in (("x", "-999", 6), ("y", "100000", 4)):
+        words = f"'{name}' holds {code} in {count} rows, further from its other values than these are from one another"
+        assert f"{words}: if it means no value, say --gap {code}" in notes[1].replace("\n", " ")
+    named = ("--gap", "-999", "--gap", "100000")
+    assert "holds" not in run("fit", tmp_path / "t.csv", "--target", "y", *named).stderr
 
 
 def test_a_table_without_a_header_has_numbered_columns(tmp_path):
@@ -293,6 +350,17 @@ def test_dates_whose_day_could_be_their_month_are_said(tmp_path):
     (tmp_path / "u.csv").write_text("when;y\n01/02/2020;1,5\n03/04/2020;2,5\n")
     with pytest.warns(UserWarning, match="are read as day/month/year"):
         assert str(read(tmp_path / "u.csv").columns["when"].values[0]).startswith("2020-02-01")
+
+
+def test_times_of_several_zones_are_said(tmp_path):
+    def moments(*zones):
+        rows = "".join(f"2021-03-01 1{at}:30{zone},{at}\n" for at, zone in enumerate(zones))
+        return read(write(tmp_path / "t.csv", f"when,y\n{rows}")).columns["when"].values.tolist()
+
+    words = r"times in 'when' are of several zones \(\+02:00, UTC\), and are read as clocks there showed them"
+    with pytest.warns(UserWarning, match=words):
+        several = moments("+02:00", "Z", "+02:00")
+    assert several == moments("Z", "+00:00", " GMT") == moments(" CET", " CET", " CET") == moments("", "", "")
 
 
 def test_a_target_that_is_true_or_false_is_said_to_be_fitted_as_numbers():

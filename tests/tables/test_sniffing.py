@@ -61,6 +61,8 @@ def test_each_guess_can_be_overruled(found, given, attribute, value):
         ({"decimal": ";"}, "decimal mark must be"),
         ({"quote": "x"}, "quote mark must be"),
         ({"encoding": "klingon"}, "no encoding is named"),
+        ({"encoding": "zlib"}, "no encoding is named 'zlib'"),
+        ({"encoding": "idna"}, "no encoding is named 'idna'"),
     ],
 )
 def test_what_cannot_be_is_refused(given, words):

@@ -105,6 +105,8 @@ def fit(data: Path | None, out: Path | None, report: Path | None, as_json: bool,
     """
     started = time.perf_counter()
     options.check_agreement(data, given, out, report)
+    options.check_named(out, "a model", ".stopwise")
+    options.check_named(report, "a report", ".html", ".htm")
     if given["quantile"] is not None and given["loss"] != "quantile":
         raise click.UsageError(f"--quantile is for --loss quantile, and --loss is {given['loss']}: leave one out")
     if report:

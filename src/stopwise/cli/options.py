@@ -15,7 +15,7 @@ from stopwise.estimators.regressors import SOLVERS
 from stopwise.filters import _NAMED as NAMED_FILTERS
 from stopwise.kernels import Kernel, Sobolev, Stationary, as_kernel
 from stopwise.rules import _NAMED as NAMED_RULES
-from stopwise.tables import FORMATS, input_files
+from stopwise.tables import FORMATS, input_files, shown
 
 F = TypeVar("F", bound=Callable[..., Any])
 RULES = tuple(sorted(NAMED_RULES))
@@ -109,6 +109,17 @@ def check_agreement(data: Path | None, given: dict[str, Any], *outputs: Path | N
     solver = given["solver"]
     if given["landmarks"] is not None and solver not in ("auto", "nystrom", "dask"):
         raise click.UsageError(f"--landmarks is for --solver nystrom or dask, and --solver is {solver}: leave one out")
+
+
+def check_named(path: Path | None, what: str, *endings: str) -> None:
+    """An output is what its name says, or is refused before the work; pipes and devices say nothing."""
+    if str(path) == "-":
+        raise click.UsageError(
+            f"- is standard output, and {what} is written to a file: name one ending in {endings[0]}"
+        )
+    if path is not None and not is_stream(path) and path.suffix.lower() not in endings:
+        said = path.suffix or "no ending"
+        raise click.UsageError(f"{what} is written as {' or '.join(endings)}, and '{shown(path.name)}' ends in {said}")
 
 
 def check_outputs(inputs: Sequence[Path], *outputs: Path | None) -> None:

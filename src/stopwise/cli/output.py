@@ -54,6 +54,9 @@ _OPTIONS = {
     "length_scale=": "--length-scale",
     "noise_std=": "--noise-std",
     "hilbert_radius= or another rule": "another --rule",
+    "make all of it dates": "say --as COLUMN=date",
+    "make all of it numbers": "mend those cells or name them with --gap",
+    ": make them dates,": ": say --as COLUMN=date,",
     ", leave them out or give them less sample_weight": " or leave them out",
     ", leave it out or give it less sample_weight": " or leave it out",
 }
@@ -75,8 +78,16 @@ class Tally:
     outside: int = 0
     missing: int = 0
     unseen: int = 0
-    unpredicted: int = 0
+    unfilled: int = 0
+    """Rows without a prediction because they have a gap."""
+    undefined: int = 0
+    """Rows without a prediction because they lie where the kernel ends."""
     features: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def unpredicted(self) -> int:
+        """Rows without a prediction, whatever the reason."""
+        return self.unfilled + self.undefined
 
     def sentences(self) -> list[str]:
         """What a reader should know, in words."""
@@ -84,8 +95,9 @@ class Tally:
         found = {
             f"lie outside the range of the training data (extrapolation): {where}": self.outside,
             "have text never seen in training, which counts as none of the known levels": self.unseen,
-            "have missing values, which are filled in": 0 if self.unpredicted else self.missing,
-            "have missing values and no prediction": self.unpredicted,
+            "have missing values, which are filled in": self.missing - self.unfilled,
+            "have missing values and no prediction": self.unfilled,
+            "lie where the kernel is not defined and have no prediction": self.undefined,
         }
         return [f"{count:,} of {self.rows:,} rows {words}" for words, count in found.items() if count]
 

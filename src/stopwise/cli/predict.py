@@ -101,8 +101,10 @@ class Predictor:
         if self.missing == "drop":
             usable &= ~encoded.missing
         self._count(encoded.matrix, encoded.missing, encoded.unseen, usable)
-        usable[usable] = self._in_domain(encoded.matrix[usable])
-        self.tally.unpredicted += int((~usable).sum())
+        self.tally.unfilled += int((~usable).sum())
+        inside = self._in_domain(encoded.matrix[usable])
+        self.tally.undefined += int((~inside).sum())
+        usable[usable] = inside
         return self._named_rows(names, self._columns(encoded.matrix, usable))
 
     def _named_rows(self, written: Table, columns: dict[str, Array]) -> dict[str, Cells]:

@@ -21,6 +21,7 @@ from stopwise.tables import (
     Roles,
     TableEncoder,
     Training,
+    labels_of_sums,
     open_tables,
     prepare,
     quoted,
@@ -172,5 +173,8 @@ def _read(data: Path | None, example: str | None, columns: Columns, writing: Wri
         names = tables.names()
         roles = columns.roles(names, tables.row_names())
         chosen = roles.chosen(names)
-        table = tables.whole(writing.reading(names), [roles.target, *chosen])
+        reading, wanted = writing.reading(names), [roles.target, *chosen]
+        table = tables.whole(reading, wanted)
+        if labels := labels_of_sums(table, wanted):
+            table = tables.whole(replace(reading, labels=labels), wanted)
         return prepare(table, roles, chosen, writing.gaps_are), tables.found

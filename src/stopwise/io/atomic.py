@@ -6,6 +6,7 @@ import re
 import secrets
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -98,11 +99,15 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary path beside the target; on success its content takes the target's place in one step.
 
     Whatever goes wrong before that, the target is as it was and nothing is left beside it (after kill -9, nothing
-    once the same target is written again). A pipe or device is written to as it stands: there is nothing to replace.
+    once the same target is written again). What a pipe or device is to hold is copied into it: it is never replaced.
     """
-    target = Path(os.path.realpath(checked_name(path)))
-    if target.exists() and not target.is_file() and not target.is_dir():
-        yield target
+    name = checked_name(path)
+    target = Path(os.path.realpath(name))
+    if os.path.exists(name) and not os.path.isfile(name) and not os.path.isdir(name):
+        with tempfile.TemporaryDirectory(prefix="stopwise-") as folder:
+            yield (made := Path(folder) / "written")
+            with open(made, "rb") as content, open(name, "wb") as stream:
+                shutil.copyfileobj(content, stream)
         return
     if target.is_dir():
         raise IsADirectoryError(f"{target} is a folder: name a file")

@@ -8,7 +8,7 @@ from stopwise.tables.reading.readers import FORMATS, Asked, Tables, input_files,
 from stopwise.tables.reading.sniffing import Given
 from stopwise.tables.recipe import EncodedFrame, FittedTable, Recipe
 from stopwise.tables.table import Column, Kind, Table, TableError
-from stopwise.tables.training import MISSING, Roles, Training, prepare
+from stopwise.tables.training import MISSING, Roles, Training, labels_of_sums, prepare
 
 __all__ = [
     "FORMATS",
@@ -30,6 +30,7 @@ __all__ = [
     "Tables",
     "Training",
     "input_files",
+    "labels_of_sums",
     "open_tables",
     "prepare",
     "quoted",

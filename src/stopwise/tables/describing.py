@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from stopwise._support.checks import calling_level
 from stopwise.tables import dates
 from stopwise.tables.encodings import Categories, Dates, Encoding, Floats, Numbers, is_number, numbers_of
 from stopwise.tables.names import quoted, shown
@@ -89,13 +91,17 @@ def _categories(name: str, column: Column, choices: Choices) -> tuple[Encoding, 
     cells = cast("npt.NDArray[np.object_]", column.values)
     counts = Counter(cell for cell in cells if cell is not None)
     present, gaps = counts.total(), len(cells) - counts.total()
-    _check_slips(name, cells, counts, "dates")
+    if not column.said:
+        _check_slips(name, cells, counts, "dates")
     if len(counts) <= choices.max_levels and not _names_rows(counts, present):
         if len(counts) == 1 and not gaps:
             return f"it is always '{shown(next(iter(counts)))}'"
+        if not column.said:
+            _doubt(name, cells, counts)
         return Categories(name, tuple(sorted(counts)), flag=gaps > 0), 0
-    _check_slips(name, cells, counts, "numbers")
-    naming = _what_it_names(counts, present) if _names_rows(counts, present) else ""
+    if not column.said:
+        _check_slips(name, cells, counts, "numbers")
+    naming = _what_it_names(counts, present, column.said) if _names_rows(counts, present) else ""
     if choices.many == "error":
         many = f"has {len(counts):,} levels, more than {choices.max_levels}: pool the rare ones, raise the number or"
         raise TableError(f"the text column '{shown(name)}' {naming + ':' if naming else many} leave it out")
@@ -127,24 +133,51 @@ _COULD_BE: Mapping[str, Callable[[str], bool]] = {
 }
 
 
-def _what_it_names(counts: Counter[str], present: int) -> str:
+def _what_it_names(counts: Counter[str], present: int, said: bool) -> str:
     """Of text that names rows: how much of it there is, or that most of it could be numbers or dates."""
-    for what, reads in _COULD_BE.items():
+    for what, reads in {} if said else _COULD_BE.items():
         found = [level for level in counts if reads(level)]
         if 2 * len(found) > len(counts):
             return f"holds {what} as text, such as {quoted(found[:2])}: make them {what}, or write them all alike"
     return f"names rows: {len(counts):,} values in {present:,} rows, such as '{shown(next(iter(counts)))}'"
 
 
-def _check_slips(name: str, cells: npt.NDArray[np.object_], counts: Counter[str], what: str) -> None:
-    """Text of which most, but not all, is numbers (or dates) is that with a slip, and no text; words for gaps aside."""
+def _slip(counts: Counter[str], what: str) -> tuple[bool, str | None]:
+    """Whether most cells of a text column are numbers (or dates), words for gaps aside, and the first that is not."""
     reads = _COULD_BE["dates"] if what == "dates" else is_number
     first = [level for level in islice(counts, _LOOKED_AT) if level not in GAPS]
-    if 2 * sum(counts[level] for level in first if reads(level)) <= sum(counts[level] for level in first):
-        return
-    stray = next((level for level in counts if not reads(level)), None)
+    most = 2 * sum(counts[level] for level in first if reads(level)) > sum(counts[level] for level in first)
+    return most, next((level for level in counts if not reads(level)), None) if most else None
+
+
+def _check_slips(name: str, cells: npt.NDArray[np.object_], counts: Counter[str], what: str) -> None:
+    """Text of which most, but not all, is numbers (or dates) is that with a slip, and no text."""
+    _, stray = _slip(counts, what)
     if stray is not None:
         raise TableError(
-            f"the column '{shown(name)}' holds {what}, but not in all rows (row {list(cells).index(stray) + 1:,}: "
-            f"'{shown(stray)}'): mend those, make them gaps, or leave the column out"
+            f"the column '{shown(name)}' holds {what}, but not in all rows ({_place(cells, stray)}): mend those, make "
+            "them gaps, or leave the column out"
         )
+
+
+def _doubt(name: str, cells: npt.NDArray[np.object_], counts: Counter[str]) -> None:
+    """Say of levels that they may be numbers or dates, written unlike or with a slip: as levels they lose their order.
+
+    Two levels have no order to lose.
+    """
+    for what in ("dates", "numbers"):
+        most, stray = _slip(counts, what)
+        if most and len(counts) > 2:
+            how = (
+                f"such as {quoted(list(counts)[:2])}"
+                if stray is None
+                else f"but not in all rows ({_place(cells, stray)})"
+            )
+            used = f"and is used as text of {len(counts):,} levels: if it is {what}, make all of it {what}"
+            warnings.warn(f"'{shown(name)}' holds {what}, {how}, {used}", UserWarning, stacklevel=calling_level())
+            return
+
+
+def _place(cells: npt.NDArray[np.object_], level: str) -> str:
+    """Where a level is first met, and what it is."""
+    return f"row {list(cells).index(level) + 1:,}: '{shown(level)}'"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import numbers
 from collections import Counter
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, TypeGuard, cast
 
@@ -60,7 +61,8 @@ def as_column(series: nw.Series[Any], name: str) -> Column:
     if isinstance(kind, nw.Boolean):
         return Column(Kind.BOOLEAN, _floats(series))
     if isinstance(kind, nw.String | nw.Categorical | nw.Enum):
-        return text_column(None if _is_gap(cell) else str(cell) for cell in series.cast(nw.String).to_list())
+        text = text_column(None if _is_gap(cell) else str(cell) for cell in series.cast(nw.String).to_list())
+        return replace(text, said=not isinstance(kind, nw.String))
     if isinstance(kind, nw.Datetime | nw.Date):
         return Column(Kind.DATE, _moments(series))
     if isinstance(kind, nw.Duration):
@@ -71,7 +73,10 @@ def as_column(series: nw.Series[Any], name: str) -> Column:
 
 
 def _floats(series: nw.Series[Any]) -> npt.NDArray[np.float64]:
-    return np.array(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+    values = np.asarray(series.to_numpy())
+    if values.dtype.kind not in "iuf":  # numbers of pandas' or Python's own kinds; of integers Arrow refuses long ones
+        values = series.cast(nw.Float64).to_numpy()
+    return np.array(values, dtype=np.float64)
 
 
 def _moments(series: nw.Series[Any]) -> npt.NDArray[np.datetime64]:

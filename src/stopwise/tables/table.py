@@ -42,6 +42,8 @@ class Column:
     values: Values
     unit: str = ""
     """What numbers count, such as "kg", "hours" or "days"; "" where nobody said."""
+    said: bool = False
+    """Whether somebody said that this is text: cells that look like numbers or dates are then no slips."""
 
     def __len__(self) -> int:
         return len(self.values)

@@ -101,6 +101,7 @@ def prepare(table: Table, roles: Roles, chosen: Sequence[str], missing: str = "i
     if answer.kind is Kind.BOOLEAN:
         said = f"'{shown(roles.target)}' is true or false: it is fitted as the numbers 1 and 0"
         notes = (f"{said}; for a classifier with probabilities say --as '{shown(roles.target)}=text'", *notes)
+    notes += _codes(table.select([*chosen, roles.target]))
     notes += _naming(table, [] if roles.features or len(chosen) < 2 else chosen)
     notes += ("the last row is left out: it holds the sums of the others",) if summary else ()
     return Training(table.select(chosen).take(~leave), response[~leave], roles, np.flatnonzero(~leave), notes)
@@ -124,12 +125,44 @@ def _how_it_names(values: Array) -> str:
     return "has whole numbers of 16 digits and more for its rows" if long else ""
 
 
+def _codes(table: Table) -> tuple[str, ...]:
+    """Notes on numbers that may be codes for no value, such as -9999."""
+    found = {name: _code(column.as_numbers) for name, column in table.columns.items() if column.kind is Kind.NUMBER}
+    far = "further from its other values than these are from one another: if it means no value, say --gap"
+    return tuple(
+        f"'{shown(name)}' holds {code[0]:.15g} in {code[1]:,} rows, {far} {code[0]:.15g}"
+        for name, code in found.items()
+        if code
+    )
+
+
+def _code(values: Array) -> tuple[float, int] | None:
+    """A value at an end that stands in several rows, further from all others than these spread, and in how many."""
+    different, counts = np.unique(values[np.isfinite(values)], return_counts=True)
+    if len(different) < 4:  # two others spread as far as they happen to lie
+        return None
+    halves = different / 2  # so that differences are no larger than the largest number
+    for end, others in ((-1, halves[:-1]), (0, halves[1:])):
+        if counts[end] > 1 and np.abs(others - halves[end]).min() > np.ptp(others):
+            return float(different[end]), int(counts[end])
+    return None
+
+
 def _last_sums_up(table: Table, names: Sequence[str]) -> bool:
     """Whether the last row holds the sums of all others in every column of numbers: in two at least, of three rows."""
     columns = [values for values in _numbers(table, names).values() if not np.isnan(values[-1]) and values.any()]
     if len(columns) < 2 or len(table) < 4 or any(np.nanmax(np.abs(values)) >= _LONG_NUMBER for values in columns):
         return False
     return all(abs(values[-1] - np.nansum(values[:-1])) <= _rounding_of_sum(values) for values in columns)
+
+
+def labels_of_sums(table: Table, names: Sequence[str]) -> dict[str, str]:
+    """What a row of sums has in columns that look like text, and no other row there: Total among dates, say."""
+    text = [name for name in names if table.columns[name].kind is Kind.TEXT] if len(table) else []
+    if not text or not _last_sums_up(table, names):
+        return {}
+    cells = {name: table.columns[name].values.tolist() for name in text}
+    return {name: held[-1] for name, held in cells.items() if held[-1] is not None and held.count(held[-1]) == 1}
 
 
 def _rounding_of_sum(values: Array) -> float:

@@ -23,6 +23,15 @@ DOUBTFUL_MARKS = frozenset(
 GAPS = MISSING_MARKS | DOUBTFUL_MARKS
 _GROUP_MARKS = " \u00a0\u202f'\u2019"
 _BOOLEANS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
+_SAID_BOOLEANS = _BOOLEANS | {
+    word: value
+    for words, value in [
+        (("1", "t", "y", "on", "ja", "wahr", "waar", "oui", "vrai", "si", "sí", "vero", "verdadero", "sim"), 1.0),
+        (("0", "f", "n", "off", "nein", "falsch", "nee", "onwaar", "non", "faux", "falso", "não"), 0.0),
+    ]
+    for word in words
+}
+"""What is read as true or false where somebody says that a column is that: most are words, letters or numbers else."""
 
 
 @cache
@@ -117,9 +126,9 @@ def in_unit(cell: str, decimal: str, unit: str) -> float | None:
     return found[0] if found is not None and found[1] == unit else None
 
 
-def as_boolean(cell: str) -> float | None:
-    """1 for true, 0 for false, or None."""
-    return _BOOLEANS.get(cell.lower())
+def as_boolean(cell: str, *, said: bool = False) -> float | None:
+    """1 for true, 0 for false, or None; more words are that in a column that is `said` to be true or false."""
+    return (_SAID_BOOLEANS if said else _BOOLEANS).get(cell.lower())
 
 
 # ---- dates ----------------------------------------------------------------------------------------------------------
@@ -134,8 +143,9 @@ _MONTHS = {
     for name in names.split()
 }
 _CLOCK = r"[T ,]\s*(?P<H>\d{1,2}):(?P<M>\d{2})(?::(?P<S>\d{2}(?:[.,]\d{1,9})?))?\s?(?P<half>[AaPp]\.?[Mm]\.?)?"
-_TIME = rf"(?:{_CLOCK}(?:\s?[+-]\d{{2}}:?(?:\d{{2}})?)?)?\s?(?:Z|UTC)?"
-"""A zone in hours follows a time only: behind a month it would be a day."""
+_ZONE = r"\s?(?P<zone>[+-]\d{2}:?(?:\d{2})?|[A-Z]{3,4})"
+_TIME = rf"(?:{_CLOCK}(?:{_ZONE})?)?\s?(?:Z|UTC)?"
+"""A zone in hours or by name follows a time only: behind a month it would be a day."""
 _YEAR, _SHORT = r"(?P<y>\d{4})", r"(?P<y>\d{4}|\d{2})"
 _MONTH, _DAY, _WORD = r"(?P<m>\d{1,2})", r"(?P<d>\d{1,2})", r"(?P<m>[A-Za-z]{3,9})\.?"
 
@@ -146,6 +156,8 @@ def iso_date(form: re.Pattern[str], cell: str) -> str | None:
     if found is None:
         return None
     part = found.groupdict()
+    if part.get("week") is not None:
+        return _week(part)
     month = part.get("m") or str(3 * int(part.get("quarter") or 1) - 2)
     number = month if month.isdigit() else _MONTHS.get(month.lower())
     if number is None:
@@ -155,6 +167,22 @@ def iso_date(form: re.Pattern[str], cell: str) -> str | None:
         return f"{dt.date(int(year), int(number), day).isoformat()}{_clock(part)}"
     except ValueError:  # such as 31 February
         return None
+
+
+def _week(part: dict[str, str | None]) -> str | None:
+    """A week as ISO 8601 counts them, which is its Monday where no day is named."""
+    try:
+        day = dt.date.fromisocalendar(int(part["y"] or 0), int(part["week"] or 0), int(part["weekday"] or 1))
+    except ValueError:  # such as week 60
+        return None
+    return f"{day.isoformat()}{_clock(part)}"
+
+
+def zone_of(cell: str) -> str:
+    """The zone behind a time, "UTC" for all names of that; "" where there is none."""
+    found = _ZONED.search(cell)
+    zone = "" if found is None else found["zone"] or "Z"
+    return "UTC" if zone in ("Z", "GMT") or zone.strip("+-0:") == "" != zone else zone
 
 
 def _full_year(text: str) -> str:
@@ -183,9 +211,13 @@ DATE_FORMATS = {
         "year-month": rf"{_YEAR}[-/]{_MONTH}",
         "year quarter": rf"{_YEAR}[-/ ]?[Qq](?P<quarter>[1-4])",
         "quarter year": rf"[Qq](?P<quarter>[1-4])[-/ ]?{_YEAR}",
+        "year week": rf"{_YEAR}-?[Ww](?P<week>\d{{2}})(?:-?(?P<weekday>[1-7]))?",
     }.items()
 }
 """By name, in order of preference; where month and day could be either, the file's other habits decide."""
+
+
+_ZONED = re.compile(rf"{_CLOCK}(?:{_ZONE}|\s?Z)$", re.ASCII)
 
 
 def parse_dates(cells: Sequence[str], how: str) -> npt.NDArray[np.datetime64] | None:
@@ -231,6 +263,24 @@ def _first_iso(forms: Sequence[re.Pattern[str]], cell: str) -> str | None:
 
 def _by_pattern(pattern: str, cell: str) -> str | None:
     try:
-        return dt.datetime.strptime(cell, pattern).replace(tzinfo=None).isoformat()
+        return _moment(cell, pattern).isoformat()
     except ValueError:
         return None
+
+
+def _moment(cell: str, pattern: str) -> dt.datetime:
+    """What a cell spells by a pattern; a week without its day is its Monday, where Python would leave the week out."""
+    asked = set(re.findall(r"%(.)", pattern))
+    if asked & set("UVW") and not asked & set("aAuw"):
+        cell, pattern = f"{cell} 1", f"{pattern} %u"
+    return dt.datetime.strptime(cell, pattern).replace(tzinfo=None)
+
+
+def fault_of_pattern(pattern: str) -> str:
+    """Why no date can be read by this pattern, or ""."""
+    example = dt.datetime(2020, 1, 6, 11, 30, 15, tzinfo=dt.UTC)
+    try:
+        _moment(example.strftime(pattern), pattern)
+    except ValueError as problem:
+        return str(problem)
+    return ""

@@ -149,6 +149,8 @@ def plain_errors(label: str) -> Iterator[None]:
         raise
     except _UNREADABLE as problem:
         why = shown(str(problem).strip() or "it is cut off", 300)
+        if isinstance(problem, UnicodeError):
+            why += "; its text is in another encoding: say which, such as --encoding cp1251 or shift_jis"
         raise TableError(f"{label} cannot be read as a table: {why}") from problem
     except OSError as problem:
         if problem.errno is not None:

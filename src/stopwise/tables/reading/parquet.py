@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,24 +56,38 @@ class ParquetSource:
             empty = as_table(file.schema_arrow.empty_table().select(chosen))
         own = {name: column.kind for name, column in empty.columns.items()}
         said = {name: reading.guess(name, ".").possible[-1].kind for name in chosen if name in reading.words}
-        return {name: ColumnType(said.get(name) or reading.kinds.get(name) or own[name]) for name in chosen}
+        kinds = {**own, **reading.kinds, **said}
+        return {name: ColumnType(kinds[name], marks=reading.marks, said=name in said) for name in chosen}
 
     def batches(self, types: Mapping[str, ColumnType], rows: int = BATCH) -> Iterator[Table]:
         """The columns of these types, so many rows at a time."""
         with arrow_errors(self.label):
             for batch in self._file().iter_batches(rows, columns=list(types), use_threads=False):
-                table = as_table(arrow("reading Parquet").Table.from_batches([batch]))
-                yield Table({name: _fitting(table.columns[name], kind.kind, name) for name, kind in types.items()})
+                table = as_table(_exact(batch, types))
+                yield Table(
+                    {name: made.with_gaps(_fitting(table.columns[name], made, name)) for name, made in types.items()}
+                )
 
 
-def _fitting(column: Column, kind: Kind, name: str) -> Column:
+def _exact(batch: Any, types: Mapping[str, ColumnType]) -> Any:
+    """Rows as an Arrow table, whole numbers that are wanted as text written out: as floats they would lose digits."""
+    pa = arrow("reading Parquet")
+    table = pa.Table.from_batches([batch])
+    for at, field in enumerate(table.schema):
+        if types[field.name].kind is Kind.TEXT and pa.types.is_integer(field.type):
+            table = table.set_column(at, field.name, table.column(at).cast(pa.string()))
+    return table
+
+
+def _fitting(column: Column, made: ColumnType, name: str) -> Column:
     """The column as a kind that it can be read as."""
+    kind, column = made.kind, replace(column, said=column.said or made.said)
     if column.kind is kind or kind is Kind.EMPTY or {column.kind, kind} == {Kind.NUMBER, Kind.BOOLEAN}:
         return column
     if column.missing.all():
         return empty_column(kind, len(column))
     if kind is Kind.TEXT:
-        return as_text(column)
+        return replace(as_text(column), said=made.said)
     raise TableError(f"the column '{shown(name)}' must hold {kind.value}, but it holds {column.kind.value}")
 
 

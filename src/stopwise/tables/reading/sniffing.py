@@ -59,9 +59,10 @@ class Given:
             raise TableError(f"a separator must be one character, such as ';' or '\\t', got {shown(repr(mark))}")
         if self.encoding is not None:
             try:
-                codecs.lookup(self.encoding)
-            except LookupError:
-                raise TableError(f"no encoding is named {shown(repr(self.encoding))}: try utf-8 or cp1252") from None
+                b"a".decode(self.encoding, errors="replace")
+            except (LookupError, ValueError):  # such as zlib, which is no encoding of text
+                told = shown(repr(self.encoding))
+                raise TableError(f"no encoding is named {told}: try utf-8 or cp1252") from None
 
 
 @dataclass(frozen=True)

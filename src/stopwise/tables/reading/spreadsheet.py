@@ -81,7 +81,7 @@ def _text(cell: object) -> str:
     if isinstance(cell, bool):
         return "true" if cell else "false"
     if isinstance(cell, dt.datetime):
-        return cell.isoformat(sep=" ", timespec="microseconds")
+        return cell.isoformat().removesuffix("T00:00:00")
     if isinstance(cell, dt.timedelta):
         return repr(cell.total_seconds() / DAY)
     return repr(cell) if isinstance(cell, int | float) else str(cell).strip()
