@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 
@@ -35,6 +35,11 @@ class Filter(ABC):
     name: ClassVar[str]
     default_constant: ClassVar[float] = TWO_E
     """The constant of the stopping inequality that this filter's own shrinkage bound gives."""
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        if "name" not in vars(cls):
+            cls.name = cls.__name__.lower()
 
     def bind(self, largest_eigenvalue: float) -> Filter:
         """The filter made ready for a spectrum whose eigenvalues are at most `largest_eigenvalue`."""

@@ -297,6 +297,26 @@ def test_a_rule_that_is_not_ours_has_a_name_and_must_return_a_stop():
         sw.KernelRidgeRegressor(KERNEL, rule=Nameless(3.0)).fit(X, y)
 
 
+@dataclass(frozen=True)
+class Twice(sw.filters.Filter):
+    """Ridge of what ridge leaves, each at half the clock."""
+
+    def _shrinkage(self, eigenvalues, step_sum):
+        return 1 / (1 + step_sum * eigenvalues / 2) ** 2
+
+    def _gain(self, eigenvalues, step_sum):
+        return 1 - self._shrinkage(eigenvalues, step_sum)
+
+
+def test_a_filter_that_is_not_ours_is_called_by_its_name():
+    X, y = wave(n=40)
+    model = sw.KernelGradientRegressor(KERNEL, filter=Twice(), rule=sw.rules.Fixed(step_sum=50.0)).fit(X, y)
+    assert explain(model).startswith("The filter twice stopped at a step_sum of 50: the stop was given")
+    ridge = sw.KernelRidgeRegressor(KERNEL, rule=sw.rules.Fixed(step_sum=25.0))
+    once = ridge.fit(X, y).predict(X)
+    np.testing.assert_allclose(model.predict(X), once + ridge.fit(X, y - once).predict(X), atol=1e-12)
+
+
 def test_without_an_allowance_nothing_is_within_it():
     X, y = wave()
     exact = sw.rules.Prudent(allowance=0.0)

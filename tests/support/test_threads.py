@@ -108,7 +108,7 @@ def test_small_matrices_and_the_choice_of_a_kernel_take_one_thread(monkeypatch):
 
 
 def test_the_bins_that_tell_a_line_s_spectrum_take_one_thread(monkeypatch):
-    """On a busy machine two threads waited for each other a hundred times as long as one computes."""
+    """Beside other processes two threads waited for each other up to a hundred times as long as one computes."""
     bins = seen_in(np.linalg, "eigvalsh", monkeypatch)
     x = np.linspace(0, 1, 320)[:, None]
     sw.KernelGradientRegressor("sobolev1", solver="line").fit(x, np.sin(6 * x[:, 0]))

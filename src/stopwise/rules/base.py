@@ -209,7 +209,7 @@ class Rule(ABC):
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
-        if not hasattr(cls, "name"):
+        if "name" not in vars(cls):
             cls.name = cls.__name__.lower()
 
     @property

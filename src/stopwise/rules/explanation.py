@@ -24,7 +24,13 @@ _READ_NOISE = ("critical", "minimax", "sure", "discrepancy")
 """Rules that weigh what a step gains against the noise level."""
 _ASK_LEFT_OUT = ("prudent", "leave-block-out")
 """Rules that ask rows that were left out whether a step predicts them clearly better."""
-_FILTERS = {"descent": "Gradient descent", "flow": "Gradient flow", "nu-method": "The nu-method", "ridge": "Ridge"}
+_FILTERS = {
+    "descent": "Gradient descent",
+    "flow": "Gradient flow",
+    "nu-method": "The nu-method",
+    "ridge": "Ridge",
+    "cutoff": "The spectral cut-off",
+}
 
 
 def explain(model: Any) -> str:
@@ -102,7 +108,7 @@ def _landmarks(stop: Stop) -> str:
 
 
 def _where(filter_name: str, stop: Stop) -> str:
-    who = _FILTERS.get(filter_name, "The spectral cut-off")
+    who = _FILTERS.get(filter_name, f"The filter {filter_name}")
     if stop.reason is Reason.ZERO:
         return f"{who} took no step"
     if stop.iteration is not None:
