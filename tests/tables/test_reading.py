@@ -301,6 +301,19 @@ def test_rows_with_gaps_are_filled_or_left_out_and_named(missing, kept, notes):
     assert training.notes == notes
 
 
+@pytest.mark.parametrize(
+    ("cells", "missing", "why"),
+    [
+        (["1,", "2,", "3,4"], "impute", r"1 of 3 can be used \(2 of 3 rows left out: no 'y' \(rows 1, 2\)\)"),
+        ([",1", ",2", "3,4"], "drop", r"1 of 3 can be used \(2 of 3 rows left out for missing values \(rows 1, 2\)\)"),
+    ],
+)
+def test_too_few_rows_say_why_the_others_are_of_no_use(tmp_path, cells, missing, why):
+    table = read(write(tmp_path / "t.csv", "\n".join(["a,y", *cells])))
+    with pytest.raises(TableError, match=why):
+        prepare(table, Roles("y"), ["a"], missing)
+
+
 def test_rows_with_gaps_can_be_refused():
     with pytest.raises(TableError, match=r"2 of 4 rows have missing values \(rows 2, 4\), in 'a', 'y'"):
         prepare(numbers(**GAPPY), Roles("y"), ["a", "b"], "refuse")

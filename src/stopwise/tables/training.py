@@ -92,9 +92,9 @@ def prepare(table: Table, roles: Roles, chosen: Sequence[str], missing: str = "i
         _refuse(holes, unknown, roles.target)
     leave = gaps | unknown if missing == "drop" else unknown
     left = len(table) - int(leave.sum())
-    if left < 2:
-        raise TableError(f"a fit needs at least 2 rows; {left} of {len(table)} can be used")
     notes = _notes(unknown, gaps, missing, roles.target)
+    if left < 2:
+        raise TableError(f"a fit needs at least 2 rows; {left} of {len(table)} can be used ({'; '.join(notes)})")
     if classes:
         count = len(set(response[~leave].tolist()))
         notes = (f"'{shown(roles.target)}' holds text: a classifier of its {count} values is fitted", *notes)
