@@ -25,7 +25,7 @@ _INTERPOLATING_NOISE, _INTERPOLATING_FREEDOM, _INTERPOLATING_ROWS = 1e-3, 0.95, 
 """Noise below this share of y's spread, with more than this share of all degrees of freedom spent, is interpolation;
 of fewer rows than this, interpolation says nothing."""
 _FALL = {"short": 0.05, "long": 0.25}
-"""How much the score may still fall in the last step; at the long end a straight truth makes it fall for ever."""
+"""How much the score may still fall beyond; at the long end a straight truth makes it fall for ever."""
 _TAIL, _TAIL_SHARE, _TAIL_ROWS = 0.01, 0.5, 100
 """Tails are heavy where the largest 1% of the residuals hold more than half of their squares, of 100 rows or more."""
 _MOST_WORK = 2e10
