@@ -27,6 +27,8 @@ COPIES = 0.5
 """Rows of equal X that agree in y beyond chance more often than this are copies (p1 - p0 > COPIES (1 - p0))."""
 _QUERIES, _NEIGHBOURS = 1_000, 20_000
 """Groups of equal X whose nearest other rows are looked up, and among how many distinct rows."""
+_DRAWN = 1_000_000
+"""Rows that are drawn anew, to see whether they meet, at most."""
 _UNKNOWN = 0.1
 """What left-out rows do not know of the function over the noise, as a ratio of variances, in the mean over rows:
 df / (n - df), here one degree of freedom in eleven observations. Where it is more, a row of great weight still counts
@@ -78,13 +80,11 @@ def left_out_weights(weights: Array, counts: Array | None = None) -> Array:
 
 
 def find_observations(
-    covariates: Rows, responses: Array, weights: Array | None = None, *, square: bool = False, labels: bool = False
+    covariates: Rows, responses: Array, weights: Array | None = None, *, square: bool = False
 ) -> Observations:
     """The observations in rows (n, d) with responses (n, q) and weights (n,), which may be zero.
 
     `square`: covariates are a kernel matrix, whose rows are points.
-    `labels`: responses are classes. Where labels are nearly certain rows of equal X agree whether copied or not, and
-    only X can tell: copies have twins that its columns, each shuffled among the rows of a class, would not have.
     """
     given = np.ones(len(responses)) if weights is None else np.asarray(weights, dtype=np.float64)
     kept, n_given = np.flatnonzero(given > 0), len(given)
@@ -99,7 +99,7 @@ def find_observations(
     times = given if np.all(given == np.floor(given)) else np.ones(len(given))
     seen = _without_repeats(np.bincount(same, weights=times))
     agreement = _agreement(covariates, same_x, same_y, same, seen)
-    if agreement is None or (agreement > COPIES and not (labels and _meet_by_chance(covariates, same_x, same_y))):
+    if agreement is None or (agreement > COPIES and (square or not _meet_by_chance(covariates, responses, times))):
         return _assemble(kept, n_given, same, given, np.ones(int(same.max()) + 1), agreement)
     if times is not given:  # rows that differ in precision are left out one by one
         same = _paired(same, _numbered(given[:, None]))
@@ -229,16 +229,43 @@ def _agreement(covariates: Rows, same_x: Array, same_y: Array, same: Array, seen
     return (inside - near) / (1 - near) if near < 1 else 0.0
 
 
-def _meet_by_chance(covariates: Rows, same_x: Array, classes: Array) -> bool:
-    """Whether at least half as many rows would share their X with another one if every column were shuffled alone.
+def _meet_by_chance(covariates: Rows, responses: Array, times: Array) -> bool:
+    """Whether rows (each seen so many times) would agree in X and in y about as often if nothing had been copied.
 
-    It is shuffled among the rows of a class. One column is the same shuffled, and tells nothing: never.
+    Where a response of few values is nearly certain rows of equal X agree whether copied or not, and only X can tell.
+    Its columns are shuffled, each by itself among the rows of one response; a single column is drawn evenly from the
+    steps that its values lie on. Copies have twins that rows drawn anew have not.
     """
-    rng, rows = np.random.default_rng(0), np.array(on_host(covariates))
-    for of_class in (classes == number for number in np.unique(classes)):
-        rows[of_class] = rng.permuted(rows[of_class], axis=0)
-    found, by_chance = (int((np.bincount(same)[same] > 1).sum()) for same in (same_x, _numbered(rows)))
-    return rows.shape[1] > 1 and by_chance > (1 - COPIES) * found
+    total = float(times.sum())
+    if _meeting_on_steps(responses, total) <= 1 - COPIES:
+        return False
+    seen = np.searchsorted(np.cumsum(times), (np.arange(size := int(min(total, _DRAWN))) + 0.5) * (total / size))
+    rows, classes = on_host(covariates)[seen], _numbered(responses[seen])
+    rows = rows[:, np.ptp(rows, axis=0) > 0]
+    found = _meeting(_numbered(rows)) if rows.shape[1] else 1.0
+    if rows.shape[1] < 2:
+        return _meeting_on_steps(rows, total) > (1 - COPIES) * found
+    rng, own = np.random.default_rng(0), np.argsort(classes, kind="stable")
+    anew = np.empty_like(rows)
+    for old, new in zip(rows.T, anew.T, strict=True):
+        new[own] = old[np.lexsort((rng.random(size), classes))]
+    return _meeting(_numbered(anew)) > (1 - COPIES) * found
+
+
+def _meeting(numbers: Array) -> float:
+    """The share of rows whose number another one has."""
+    return float(np.mean(np.bincount(numbers)[numbers] > 1))
+
+
+def _meeting_on_steps(rows: Array, n_rows: float) -> float:
+    """The share of so many rows that would meet another one, every column drawn evenly from the steps between its
+    smallest and its largest value; a step is the smallest gap."""
+    places = 1.0
+    for column in rows.T:
+        values = np.unique(column)
+        if values.size > 1:
+            places *= 1 + float((values[-1] / 2 - values[0] / 2) / (np.diff(values / 2).min() or np.inf))
+    return -math.expm1((n_rows - 1) * math.log1p(-1 / places)) if places > 1 else 1.0
 
 
 def _nearest_other(covariates: Rows, same_x: Array, asked: Array) -> Array:

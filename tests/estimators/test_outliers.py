@@ -79,6 +79,23 @@ def test_an_outlier_is_off_by_more_than_the_responses_spread(off):
     assert any("row 77 (" in str(warning.message) for warning in caught) == (off > 1)
 
 
+@pytest.mark.parametrize("kind", ["0/1", "counts", "ratings"])
+def test_the_rare_values_of_a_response_on_steps_are_no_outliers_but_one_far_off_its_steps_is(kind):
+    rng = np.random.default_rng(1)
+    X, few = rng.uniform(size=(400, 2)), rng.permutation(400)[:12]
+    y = rng.poisson(0.03, size=400).astype(float) if kind == "counts" else np.zeros(400)
+    if kind != "counts":
+        y[few] = 1.0
+    if kind == "ratings":
+        y[few[:3]] = 2.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sw.KernelGradientRegressor().fit(X, 3 + y)
+    y[77] = -999.0
+    with pytest.warns(TrustWarning, match=r"row 77 \(counted"):
+        sw.KernelGradientRegressor().fit(X, 3 + y)
+
+
 def test_extrapolation_is_said_once_and_only_where_it_matters():
     X, y, rng = wave()
     model = sw.KernelGradientRegressor(sw.kernels.Gaussian(0.2)).fit(X, y)

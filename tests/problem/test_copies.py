@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import stopwise as sw
 from stopwise.copies import Observations, equal_rows, find_observations, left_out_weights
 
 
@@ -149,8 +150,48 @@ def test_nearly_certain_labels_on_a_grid_are_observations_and_rows_written_down_
     rng = np.random.default_rng(0)
     grid = rng.integers(0, 4, (300, 3)).astype(float)
     labels = (grid[:, 0] + grid[:, 1] > 3) ^ (rng.uniform(size=300) < wrong)
-    assert find_observations(grid, labels[:, None].astype(float), labels=True).n_observations == 300
+    assert find_observations(grid, labels[:, None].astype(float)).n_observations == 300
     X = rng.normal(size=(300, 3))
     labels = (X[:, 0] > 0) ^ (rng.uniform(size=300) < wrong)
     some = np.append(np.arange(300), rng.permutation(300)[:60])
-    assert find_observations(X[some], labels[some, None].astype(float), labels=True).n_observations == 300
+    assert find_observations(X[some], labels[some, None].astype(float)).n_observations == 300
+
+
+def two_groups(wrong=0.05, n=60):
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 2, size=n)
+    return group, (group ^ (rng.uniform(size=n) < wrong)).astype(float)[:, None], rng
+
+
+@pytest.mark.parametrize("wrong", [0.0, 0.05])
+@pytest.mark.parametrize("columns", [lambda g: g[:, None], lambda g: np.eye(2)[g], lambda g: np.c_[g, np.ones(len(g))]])
+def test_rows_of_few_groups_whose_response_is_nearly_certain_are_observations(columns, wrong):
+    group, y, _ = two_groups(wrong)
+    X = columns(group).astype(float)
+    found = find_observations(X, y)
+    assert found.agreement > 0.5
+    assert found.n_observations == 60
+    weights = 1.0 + np.arange(60) % 3
+    rows = np.repeat(np.arange(60), weights.astype(int))
+    same(find_observations(X, y, weights), find_observations(X[rows], y[rows]), X, X[rows])
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_rows_written_down_again_are_copies_where_x_or_y_would_not_repeat_by_itself(beside):
+    """A class by a measured feature, and a measured response by day; a constant column tells nothing of either."""
+    rng = np.random.default_rng(0)
+    some = np.append(np.arange(200), rng.permutation(200)[:60])
+    feature, day = rng.normal(size=(200, 1)), np.arange(200.0)[:, None]
+    for X, y in ((feature, (feature > 0).astype(float)), (day, np.sin(day / 9) + rng.normal(size=(200, 1)))):
+        table = np.column_stack([X, np.ones(200)]) if beside else X
+        assert find_observations(table[some], y[some]).n_observations == 200
+
+
+def test_shares_of_two_groups_are_learned_by_regressor_and_classifier():
+    group, y, _ = two_groups()
+    X = group[:, None].astype(float)
+    shares = np.array([y[group == g].mean() for g in (0, 1)])
+    fitted = sw.KernelGradientRegressor().fit(X, y[:, 0]).predict([[0.0], [1.0]])
+    np.testing.assert_allclose(fitted, shares, atol=0.02)
+    proba = sw.KernelGradientClassifier().fit(X, y[:, 0]).predict_proba([[0.0], [1.0]])[:, 1]
+    np.testing.assert_allclose(proba, shares, atol=0.1)

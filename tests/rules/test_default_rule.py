@@ -264,3 +264,21 @@ def test_a_score_that_still_falls_at_the_edge_is_doubted():
     for edge, fall, doubted in (("short", 0.2, True), ("short", 0.01, False), ("long", 0.5, True), (None, 1.0, False)):
         table = Selection((), (), "", n_samples=100.0, at_edge=edge, edge_fall=fall)
         assert any(f"still falling at the {edge} end" in line for line in doubts(table, nothing)) == doubted
+
+
+def test_the_edge_is_doubted_by_what_lies_beyond_the_learned_length_scale():
+    """Levels that no length scale tells apart any better, and a line: learning went as far as there was a reason to."""
+    rng = np.random.default_rng(0)
+    first, second = rng.integers(0, 6, size=200), rng.integers(0, 4, size=200)
+    levels = np.column_stack([np.eye(6)[first], np.eye(4)[second]])
+    cells = rng.normal(size=(6, 4))[first, second] + 0.3 * rng.normal(size=200)
+    x = rng.normal(size=(40, 1))
+    for X, y in ((levels, cells), (x, x[:, 0] + 0.3 * rng.normal(size=40))):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", TrustWarning)
+            found = sw.KernelGradientRegressor().fit(X, y).selection_
+        assert found.at_edge is not None
+        assert found.edge_fall < 0.02
+    X = np.random.default_rng(1).normal(size=(60, 3))
+    with pytest.warns(TrustWarning, match="still falling at the long end"):
+        sw.KernelGradientRegressor().fit(X, X[:, 0] ** 2 + X[:, 1] * X[:, 2])

@@ -51,6 +51,33 @@ def test_the_default_rule_says_that_it_is_earlier_than_the_smallest():
     assert errors[0] >= errors[1]
 
 
+def test_a_default_stop_at_the_smallest_error_is_not_said_to_be_earlier():
+    X, y = wave()
+    ridge = sw.KernelRidgeRegressor(KERNEL, rule=sw.rules.Prudent(allowance=0.0)).fit(X, y)
+    assert said(ridge)[0].endswith(": the point whose leave-one-out error is smallest.")
+    far = sw.KernelGradientRegressor(KERNEL).fit(X, y)
+    assert far.stop_.step_sum < 0.9 * far.stop_.evidence.lowest_step_sum
+    near = replace(far.stop_.evidence, lowest_step_sum=far.stop_.step_sum * 1.0002)
+    text = explain(_with(far, replace(far.stop_, evidence=near)))
+    assert "the point of the clock at which ridge's leave-one-out error is smallest; none earlier comes within" in text
+    assert "cannot tell" not in text
+
+
+@pytest.mark.parametrize("estimator", [sw.KernelGradientRegressor, sw.KernelRidgeRegressor])
+def test_the_default_rule_at_the_end_of_the_path_tells_the_error_and_asks_for_no_noise_level(estimator):
+    X = np.random.default_rng(0).uniform(size=(60, 2))
+    model = estimator(sw.kernels.Gaussian(8.0)).fit(X, np.sin(5 * X[:, 0]) * np.cos(3 * X[:, 1]))
+    text, stop = said(model)
+    assert stop.reason is sw.Reason.CAP
+    told = float(re.search(r"leave-one-out error is smallest, ([\d.e+-]+) \(root mean square\)", text)[1])
+    ridge = model.path_.along(sw.filters.Ridge())
+    here, before = np.sqrt(ridge.leave_one_out_error(stop.step_sum * np.array([1.0, 0.1]))) * ridge.scale
+    assert told == pytest.approx(here, rel=0.05)
+    assert told < before
+    assert "noise" not in text
+    assert "cannot fit" not in text
+
+
 @pytest.mark.parametrize(("rule", "words"), [("gcv", "generalised cross-validation"), ("loo", "leave-one-out error")])
 def test_a_minimum_is_smaller_than_its_neighbours(rule, words):
     model = sw.KernelRidgeRegressor(KERNEL, rule=rule).fit(*wave())
@@ -227,6 +254,20 @@ def test_fits_under_a_loss_are_explained_by_their_own_numbers():
     assert explain(_Stopped(constant)).startswith("The fit is constant")
 
 
+def test_a_fit_under_a_loss_that_an_interpolated_loss_stopped_is_not_said_to_be_within_the_allowance():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(80, 2))
+    y = np.sin(5 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=80)
+    stop = sw.KernelGradientRegressor(KERNEL, loss="huber").fit(X, y).stop_
+    above = stop.evidence.lowest + 0.6 * stop.evidence.standard_error
+    later = replace(stop, step_sum=1.1 * stop.evidence.lowest_step_sum)
+    for told in (later, replace(stop, evidence=replace(stop.evidence, criterion=above))):
+        text = explain(_Stopped(told))
+        assert "interpolated between the fits that were made, is within 0.5 standard errors of the smallest" in text
+        assert f"here it is {told.evidence.criterion:.4g} a row" in text
+        assert "the earliest whose left-out loss, 0" not in text
+
+
 def test_an_unsettled_spectrum_and_noise_that_varies_are_said():
     X, y = wave(n=300)
     model = sw.KernelRidgeRegressor(KERNEL).fit(X, y)
@@ -321,9 +362,9 @@ def test_without_an_allowance_nothing_is_within_it():
     X, y = wave()
     exact = sw.rules.Prudent(allowance=0.0)
     smallest = {
-        "the leave-one-out error is smallest there.": sw.KernelRidgeRegressor(KERNEL, rule=exact),
-        ": ridge's leave-one-out error is smallest there.": sw.KernelGradientRegressor(KERNEL, rule=exact),
-        "left out is smallest there.": sw.KernelRidgeRegressor(KERNEL, rule=sw.rules.LeaveBlockOut(6, allowance=0.0)),
+        ": the point whose leave-one-out error is smallest.": sw.KernelRidgeRegressor(KERNEL, rule=exact),
+        ": the point of the clock at which ridge's leave-one-out error is smallest.": sw.KernelGradientRegressor(KERNEL, rule=exact),
+        "left out is smallest.": sw.KernelRidgeRegressor(KERNEL, rule=sw.rules.LeaveBlockOut(6, allowance=0.0)),
         "the smallest on the path.": sw.KernelGradientRegressor(KERNEL, rule=exact, loss="huber"),
     }
     for words, model in smallest.items():

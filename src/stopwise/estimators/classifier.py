@@ -85,7 +85,7 @@ class KernelGradientClassifier(LearnedState, ClassifierMixin, BaseEstimator):  #
         classes, codes = np.unique(take_labels(y), return_inverse=True)
         intake = take_rows(self, on_host(X), codes.astype(np.float64), on_host(sample_weight))
         totals = np.bincount(codes, intake.weights)
-        intake = intake.observations(square=intake.is_gram(self.kernel_parameter()), labels=True)
+        intake = intake.observations(square=intake.is_gram(self.kernel_parameter()))
         counted, codes = np.unique(intake.responses[:, 0].astype(int), return_inverse=True)
         classes, weights = classes[counted], intake.weights
         check_classes(classes, np.bincount(codes, intake.counts), totals[counted])

@@ -25,7 +25,7 @@ _INTERPOLATING_NOISE, _INTERPOLATING_FREEDOM, _INTERPOLATING_ROWS = 1e-3, 0.95, 
 """Noise below this share of y's spread, with more than this share of all degrees of freedom spent, is interpolation;
 of fewer rows than this, interpolation says nothing."""
 _FALL = {"short": 0.05, "long": 0.25}
-"""How much the score may still fall in the last step; at the long end a straight truth makes it fall for ever."""
+"""How much the score may still fall beyond; at the long end a straight truth makes it fall for ever."""
 _TAIL, _TAIL_SHARE, _TAIL_ROWS = 0.01, 0.5, 100
 """Tails are heavy where the largest 1% of the residuals hold more than half of their squares, of 100 rows or more."""
 _MOST_WORK = 2e10
@@ -35,8 +35,12 @@ _VISIBLE = 0.05
 left out is right to interpolate, and rows that are further off are counted where outliers are looked for."""
 _OUTLYING, _OUTLIER_SHARE, _OUTLIER_ROWS = 8.0, 0.05, 20
 """Standard deviations from which on a row is an outlier, the share of rows that may be, and of how many at least."""
+_STEPS = 1.5
+"""Steps between the values of a response (0/1, ratings, counts) within which a rare value is no outlier."""
 _MEDIAN = 0.6745
 """The median of a standard normal number's magnitude."""
+_ROUNDING = 1e-9
+"""A gap between two responses below this share of their range is rounding."""
 _LEAST_LEVELS = 512
 """A column that varies over fewer steps of its own rounding than this has lost digits that a fit would miss."""
 
@@ -162,17 +166,28 @@ def outliers(path: Path, step_sum: float) -> Array:
 def _standing_apart(path: Path, rows: Array, residuals: Array) -> Array:
     """Those of some rows, the furthest first, whose residual is beyond noise of the others' level, after a gap.
 
-    They are off by more than the responses' own spread: a constant would predict them better.
+    They are off by more than the responses' own spread: a constant would predict them better. And by more than a step
+    where responses lie on steps: the few ones of a response that is mostly 0 are no faults of it.
     """
     ratios = residuals if path.counts is None else residuals / np.sqrt(path.counts[rows])
     level = float(np.median(ratios)) / _MEDIAN
     spread = math.sqrt(float(path.energy) / path.n_samples) * np.sqrt(path.row_weights[rows])
     bound = np.maximum(_OUTLYING * level, _VISIBLE * spread)
+    bound = np.maximum(bound, _STEPS * _step_of(path) * np.sqrt(path.row_weights[rows]))
     beyond = ratios > bound
     few = level > 0 and beyond.sum() <= _OUTLIER_SHARE * ratios.size
     apart = np.count_nonzero(ratios > bound / 2) < 2 * beyond.sum()
     found = np.flatnonzero(beyond & (ratios > spread))
     return rows[found[np.argsort(-ratios[found])]] if few and apart else rows[:0]
+
+
+def _step_of(path: Path) -> float:
+    """The smallest gap between two values of the responses, problem units, but for rounding."""
+    weighted = np.asarray(path.response, dtype=np.float64)
+    values = (weighted if path.root_weights is None else weighted / path.root_weights) + path.fixed_part()
+    gaps = np.diff(np.sort(values))
+    seen = gaps[gaps > _ROUNDING * np.ptp(values)]
+    return float(seen.min()) if seen.size else 0.0
 
 
 def outlier_lines(path: Path, stop: Stop, kept_rows: Array | None) -> list[str]:

@@ -186,9 +186,9 @@ class Intake(Columns):
             )
         return replace(self, subjects=numbers)
 
-    def observations(self, *, square: bool = False, labels: bool = False) -> Intake:
+    def observations(self, *, square: bool = False) -> Intake:
         """One row for every different observation; `square`: covariates are a matrix between all pairs of rows."""
-        found = find_observations(self.covariates, self.responses, self.weights, square=square, labels=labels)
+        found = find_observations(self.covariates, self.responses, self.weights, square=square)
         if found.is_table:
             return replace(self, weights=found.weights, counts=found.counts, weight_unit=found.unit)
         kept = found.first

@@ -108,7 +108,7 @@ def _along_clock(model: Model, rows: ShownRows, fitted: LossFitted) -> list[tupl
     """Fits with the model's kernel at readings in order, its own stop among them, each row left out by formula."""
     some = rows.take(np.sort(np.random.default_rng(0).permutation(len(rows))[:_CLOCK_ROWS]))
     used = fitted.to_features(some.features)
-    found = find_observations(used, some.responses, some.weights, labels=True)
+    found = find_observations(used, some.responses, some.weights)
     weights = np.ones(len(found.first)) if found.weights is None else found.weights
     merged = LossRows(used[found.first], some.responses[found.first, 0], weights, found.counts).in_order()
     count = model.n_landmarks if isinstance(model.n_landmarks, int) else None

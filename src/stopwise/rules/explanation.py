@@ -24,6 +24,8 @@ _READ_NOISE = ("critical", "minimax", "sure", "discrepancy")
 """Rules that weigh what a step gains against the noise level."""
 _ASK_LEFT_OUT = ("prudent", "leave-block-out")
 """Rules that ask rows that were left out whether a step predicts them clearly better."""
+_SAME = 1e-3
+"""Clock readings that differ by less than this share are one: descent stops at whole steps."""
 _FILTERS = {
     "descent": "Gradient descent",
     "flow": "Gradient flow",
@@ -82,6 +84,11 @@ def _under_loss(stop: Stop) -> str:
     if seen.lowest_step_sum == stop.step_sum:
         return f"{fit}, whose {loss} the smallest on the path; none earlier comes {near} it."
     at = f"{seen.lowest:.4g} (at step_sum {seen.lowest_step_sum:.4g})"
+    if stop.beyond_allowance or stop.step_sum > (seen.lowest_step_sum or 0.0):
+        return (
+            f"{fit}: the earliest whose left-out loss, interpolated between the fits that were made, is {near} the "
+            f"smallest; here it is {seen.criterion:.4g} a row, and the smallest of a fit {at}."
+        )
     return f"{fit}: the earliest whose {loss} {near} the smallest, {at}."
 
 
@@ -147,20 +154,25 @@ def _criterion(rule: str | None) -> str:
     return _MINIMISED.get(rule or "?", f"the criterion of the rule {rule or '?'}")
 
 
+def _left_out_error(stop: Stop, path: Path) -> str:
+    """What the rules call small that allow for standard errors."""
+    if stop.evidence.rule == "leave-block-out":
+        return "error on blocks or groups of rows left out"
+    return "leave-one-out error" if path.filter.name == "ridge" else "ridge's leave-one-out error"
+
+
 def _minimum(stop: Stop, path: Path) -> str:
     seen, rule, ridge = stop.evidence, stop.evidence.rule or "?", path.filter.name == "ridge"
     if seen.lowest_step_sum is not None and seen.allowance is not None:
         if rule == "leave-block-out" and not ridge and stop.beyond_allowance:
             return ": the error of its own path on blocks or groups of rows left out is smallest there."
-        blocks = rule == "leave-block-out"
-        error = "error on blocks or groups of rows left out" if blocks else "leave-one-out error"
-        whose, at_which = ("the", "whose") if ridge or blocks else ("ridge's", "of the clock at which ridge's")
-        if seen.allowance == 0:
-            return f": {whose} {error} is smallest there."
+        own, near = _left_out_error(stop, path), f"within {seen.allowance:g} standard errors of"
+        error = f"of the clock at which {own}" if own.startswith("ridge") else f"whose {own}"
+        if seen.lowest_step_sum <= stop.step_sum * (1 + _SAME):
+            return f": the point {error} is smallest{f'; none earlier comes {near} it' if seen.allowance else ''}."
         return (
-            f": the earliest point {at_which} {error} is within {seen.allowance:g} standard errors of the smallest on "
-            f"the path (at step_sum {seen.lowest_step_sum:.4g}); the data cannot tell the two apart, and the earlier "
-            "fit is the simpler one."
+            f": the earliest point {error} is {near} the smallest on the path (at step_sum "
+            f"{seen.lowest_step_sum:.4g}); the data cannot tell the two apart, and the earlier fit is the simpler one."
         )
     return f": {_criterion(rule)}{'' if ridge or rule != 'loo' else ', by the leverage shortcut,'} is smallest there."
 
@@ -206,10 +218,17 @@ def _cap(stop: Stop, path: Path) -> str:
             f", where the path ends: a step_sum of {stop.evidence.asked_step_sum:.3g} was asked for, past which "
             f"rounding would make predictions ({spent})."
         )
+    if stop.evidence.criterion is not None and stop.evidence.allowance is not None:
+        own, error = _left_out_error(stop, path), float(path.scale) * math.sqrt(max(stop.evidence.criterion, 0.0))
+        return (
+            f", where the path ends, with {spent}: there {'' if own.startswith('ridge') else 'the '}{own} is smallest, "
+            f"{error:.2g} (root mean square)."
+        )
     if used > _MOST * n:
+        other = "is the noise level given too small" if stop.evidence.rule in _READ_NOISE else "do rows repeat"
         return (
             f", where the path ends, with {spent}: the rule never asked to stop, and the fit runs near the points. Is "
-            "there so little noise, or is the noise level given too small?"
+            f"there so little noise, or {other}?"
         )
     left = float(path.residual_norm(stop.step_sum))
     return (

@@ -271,8 +271,7 @@ def _first_scale(sample: Sample, kernel: Stationary) -> Part:
     tried = [judge(sample, part_at(kernel, unit * 2.0**power)) for power in range(low, high + 1, 2)]
     at = min(range(len(tried)), key=lambda i: (round(tried[i].score, 9), -i))
     end = {0: "short", len(tried) - 1: "long"}.get(at)
-    fall = tried[1 if at == 0 else at - 1].score - tried[at].score if end else 0.0
-    return replace(part_at(kernel, tried[at].first.scales, tried[at].row_ratio), edge=(end, fall))
+    return replace(part_at(kernel, tried[at].first.scales, tried[at].row_ratio), edge=end)
 
 
 def _by_odds(finalists: Sequence[Candidate]) -> Candidate:

@@ -55,8 +55,8 @@ class Part:
     value: float = math.inf
     per_feature: bool = False
     share: float = 1.0
-    edge: tuple[str | None, float] = (None, 0.0)
-    """The end of the grid that the first length scale lies at, if any, and how much the score still fell towards it."""
+    edge: str | None = None
+    """The end of the grid that the first length scale lay at ("short" or "long"), if any."""
 
     def gram(self, sample: Sample) -> Values:
         """The kernel matrix of a sample, times the share."""

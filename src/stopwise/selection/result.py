@@ -10,7 +10,7 @@ from typing import Any
 from stopwise._support.html_table import html_table, text_table
 from stopwise.problem import Problem
 from stopwise.sample import Features
-from stopwise.selection.candidates import Candidate
+from stopwise.selection.candidates import Candidate, judge
 
 Row = dict[str, Any]
 _SHOWN = (
@@ -52,9 +52,9 @@ class Selection(Sequence[Row]):
     linear: bool = False
     """Whether a linear part is left unpenalised."""
     at_edge: str | None = None
-    """The end of the length scales tried ("short" or "long") at which the best one lies; None inside."""
+    """The end of the length scales tried ("short" or "long") that the best one was learned from; None inside."""
     edge_fall: float = 0.0
-    """How much the score still fell in the last step towards that end."""
+    """How much lower the score is one doubling beyond the best, in that direction."""
 
     def __len__(self) -> int:
         return len(self.tried)
@@ -99,8 +99,20 @@ def describe(problem: Problem, features: Features, best: Candidate, tried: Seque
     unit = problem.spread() if problem.responses.shape[1] == 1 else 1.0
     rows = [_row(c, best, features, unit) for c in [best, *(c for c in tried if c is not best)]]
     counts = sample.n_rows, sample.n_distinct, problem.n_samples
-    edge = (None, 0.0) if best.per_feature else best.first.edge
-    return Selection(tuple(rows), table, sentence(rows), *counts, sample.linear, *edge)
+    return Selection(tuple(rows), table, sentence(rows), *counts, sample.linear, *_edge(best))
+
+
+def _edge(best: Candidate) -> tuple[str | None, float]:
+    """The end of the grid that the best was learned from, and how much lower the score is beyond the best.
+
+    Learning leaves the grid: only what is beyond the length scales that it found was not looked at.
+    """
+    end = None if best.per_feature else best.first.edge
+    if end is None:
+        return None, 0.0
+    further = 2.0 if end == "long" else 0.5
+    beyond = judge(best.sample, *(replace(part, scales=further * part.scales) for part in best.parts))
+    return end, best.score - beyond.score
 
 
 def _row(candidate: Candidate, best: Candidate, features: Features, unit: float) -> Row:
