@@ -1,12 +1,12 @@
 """Does every engine stop where all eigenpairs stop, and is what it says of its own arithmetic true?
 
-    python benchmarks/engines.py [--problems 60] [--rows 2000] [--folder FOLDER_OF_CSV_GZ] [--engines factor ...] [--jobs 2]
+    python benchmarks/engines.py [--problems 60] [--rows 2000] [--folder FOLDER_OF_CSV_GZ] [--engines factor ...]
     python benchmarks/engines.py --problems 200 --rows 500 --engines factor preconditioned products
 
-Random problems (rough or smooth, quiet or loud, one to four covariates, three kernels) and, with `--folder`, twelve real
-tables with the kernel that the default chooses. `lost` is the exact left-out error at an engine's stop over that at the
-stop by all eigenpairs, less one; `regret` what the engine says arithmetic may lose. `device` is the GPU's code on torch's
-CPU, `products` preconditioned solves with no room for a matrix, `landmarks` as many landmarks as rows.
+Random problems (rough or smooth, quiet or loud, one to four covariates, three kernels) and, with `--folder`, twelve
+real tables with the kernel that the default chooses. `lost` is the exact left-out error at an engine's stop over that
+at the stop by all eigenpairs, less one; `regret` what the engine says arithmetic may lose. `device` is the GPU's code
+on torch's CPU, `products` preconditioned solves with no room for a matrix, `landmarks` as many landmarks as rows.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def real_lines(file: Path, n: int, engines: list[str]) -> list[dict[str, object]
 
 
 def show(lines: list[dict[str, object]]) -> None:
-    """A line for each engine: the worst and the median loss, how often the bound is exceeded, and by what it is wide."""
+    """A line for each engine: the worst and the median loss, how often the bound is exceeded, and how wide it is."""
     print(f"{'engine':15s} problems  worst loss  beyond regret  regret / |loss|, median  not settled")
     for name in dict.fromkeys(line["engine"] for line in lines):
         of = [line for line in lines if line["engine"] == name]

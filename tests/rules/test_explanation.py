@@ -363,7 +363,7 @@ def test_without_an_allowance_nothing_is_within_it():
     exact = sw.rules.Prudent(allowance=0.0)
     smallest = {
         ": the point whose leave-one-out error is smallest.": sw.KernelRidgeRegressor(KERNEL, rule=exact),
-        ": the point of the clock at which ridge's leave-one-out error is smallest.": sw.KernelGradientRegressor(KERNEL, rule=exact),
+        "at which ridge's leave-one-out error is smallest.": sw.KernelGradientRegressor(KERNEL, rule=exact),
         "left out is smallest.": sw.KernelRidgeRegressor(KERNEL, rule=sw.rules.LeaveBlockOut(6, allowance=0.0)),
         "the smallest on the path.": sw.KernelGradientRegressor(KERNEL, rule=exact, loss="huber"),
     }

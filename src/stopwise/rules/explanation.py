@@ -24,8 +24,6 @@ _READ_NOISE = ("critical", "minimax", "sure", "discrepancy")
 """Rules that weigh what a step gains against the noise level."""
 _ASK_LEFT_OUT = ("prudent", "leave-block-out")
 """Rules that ask rows that were left out whether a step predicts them clearly better."""
-_SAME = 1e-3
-"""Clock readings that differ by less than this share are one: descent stops at whole steps."""
 _FILTERS = {
     "descent": "Gradient descent",
     "flow": "Gradient flow",
@@ -168,7 +166,7 @@ def _minimum(stop: Stop, path: Path) -> str:
             return ": the error of its own path on blocks or groups of rows left out is smallest there."
         own, near = _left_out_error(stop, path), f"within {seen.allowance:g} standard errors of"
         error = f"of the clock at which {own}" if own.startswith("ridge") else f"whose {own}"
-        if seen.lowest_step_sum <= stop.step_sum * (1 + _SAME):
+        if path.filter.snap(np.asarray(seen.lowest_step_sum)) <= stop.step_sum:  # descent stops at whole steps
             return f": the point {error} is smallest{f'; none earlier comes {near} it' if seen.allowance else ''}."
         return (
             f": the earliest point {error} is {near} the smallest on the path (at step_sum "
