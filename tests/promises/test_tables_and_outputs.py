@@ -101,7 +101,8 @@ def test_a_name_that_says_something_else_is_refused_before_the_work(folder, name
     ("words", "said"),
     [
         ("fit --out p.csv", "a model is written as .stopwise, and 'p.csv' ends in .csv"),
-        ("fit --out m", "a model is written as .stopwise, and 'm' ends in no ending"),
+        ("fit --out m.stopwise.gz", "a model is written as .stopwise, and 'm.stopwise.gz' ends in .gz"),
+        ("compare --figure c", "a figure is written as .png or .svg or .pdf, and 'c' ends in no ending"),
         ("fit --out -", "- is standard output, and a model is written to a file: name one ending in .stopwise"),
         ("fit --report r.pdf", "a report is written as .html or .htm, and 'r.pdf' ends in .pdf"),
         ("compare --figure c.html", "a figure is written as .png or .svg or .pdf, and 'c.html' ends in .html"),
@@ -112,6 +113,12 @@ def test_models_reports_and_figures_of_another_name_are_refused_before_the_work(
     result = run(command, "t.csv", "--target", "nobody asks yet", option, name)
     assert (result.exit_code, result.stderr) == (2, f"stopwise: {said}\n")
     assert not (folder / name).exists()
+
+
+@pytest.mark.parametrize("name", ["m", "model.v2", "my.model"])
+def test_a_model_may_have_any_name_that_says_nothing_else(folder, name):
+    assert run("fit", "t.csv", "--target", "y", "--kernel", "gaussian", "--out", name).exit_code == 0
+    assert run("info", name).exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def as_object(comparison: Comparison, target: str, figure: Path | None, notes: N
 def compare(data: Path | None, holdout: float, figure: Path | None, as_json: bool, quiet: bool, **given: Any) -> None:
     """Where each rule stops on one path, beside cross-validated ridge: stop, error and cost."""
     options.check_agreement(data, given, figure)
-    options.check_named(figure, "a figure", ".png", ".svg", ".pdf")
+    options.check_named(figure, "a figure", ".png", ".svg", ".pdf", needed=True)
     if figure:
         optional("stopwise.plot", "--figure", "report")
     notes = Notes(quiet=quiet or as_json)

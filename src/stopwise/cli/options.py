@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
+from mimetypes import MimeTypes
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -111,13 +112,18 @@ def check_agreement(data: Path | None, given: dict[str, Any], *outputs: Path | N
         raise click.UsageError(f"--landmarks is for --solver nystrom or dask, and --solver is {solver}: leave one out")
 
 
-def check_named(path: Path | None, what: str, *endings: str) -> None:
-    """An output is what its name says, or is refused before the work; pipes and devices say nothing."""
+def check_named(path: Path | None, what: str, *endings: str, needed: bool = False) -> None:
+    """An output is what its name says, or is refused before the work; pipes, devices and most endings say nothing.
+
+    `needed`: where the ending decides what is written, it must be one of these.
+    """
     if str(path) == "-":
         raise click.UsageError(
             f"- is standard output, and {what} is written to a file: name one ending in {endings[0]}"
         )
-    if path is not None and not is_stream(path) and path.suffix.lower() not in endings:
+    if path is None or is_stream(path) or path.suffix.lower() in endings:
+        return
+    if needed or any(MimeTypes().guess_type(path.name)):
         said = path.suffix or "no ending"
         raise click.UsageError(f"{what} is written as {' or '.join(endings)}, and '{shown(path.name)}' ends in {said}")
 
