@@ -19,7 +19,7 @@ from stopwise._support.memory import row_tiles
 from stopwise.exceptions import StopwiseWarning
 from stopwise.filters import Ridge
 from stopwise.path import Path
-from stopwise.rules.base import Data, Reason, Rule, Stop, clock_grid, stop_at
+from stopwise.rules.base import Data, Reason, Rule, Stop, check_allowance, clock_grid, stop_at
 
 _ALONE = 0.5
 """Share of leave-one-out's degrees of freedom below which rows are said to hang together."""
@@ -159,8 +159,7 @@ class LeaveBlockOut(Rule):
     def __post_init__(self) -> None:
         if self.size is not None and not (is_finite(self.size) and self.size >= 1 and self.size == int(self.size)):
             raise ValueError(f"size must be a whole number of rows, at least 1; got {self.size!r}")
-        if not (is_finite(self.allowance) and self.allowance >= 0):
-            raise ValueError(f"allowance must be a number of at least 0 standard errors, got {self.allowance!r}")
+        check_allowance(self.allowance)
 
     @property
     def block(self) -> int | None:
