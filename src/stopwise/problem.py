@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.torch import on_host
 from stopwise.copies import left_out_weights
+from stopwise.filters import Filter
 from stopwise.kernels import Kernel, Precomputed
+from stopwise.path import Path, make_path
+from stopwise.spectrum import Spectrum
 
 NOTHING = 1e-7
 """Features in their standard deviations: columns and directions that vary by less are sums of others, up to the digits
@@ -180,6 +183,23 @@ class Problem:
             mean = float(np.average(diagonal.astype(np.float64), weights=self.weights))
             known = self.__dict__["_kernel_scale"] = kernel, mean
         return known[1] if known[1] > 0 else 1.0
+
+    def path(self, spectrum: Spectrum, filter: Filter) -> Path:
+        """The path of all responses along a filter, on a spectrum with eigenvectors by row."""
+        return make_path(spectrum, filter, self.responses, **self.path_fields)
+
+    @property
+    def path_fields(self) -> dict[str, Any]:
+        """What any path of these responses knows of the rows, and of the way back to the units of y."""
+        return {
+            "intercept": self.intercept,
+            "root_weights": self.root_weights,
+            "fixed": self.fixed,
+            "level": self.level,
+            "counts": self.counts,
+            "scale": self.scale,
+            "offset": self.offset,
+        }
 
     def random_rows(self, count: int) -> Array:
         """The first `count` of a random order of all rows, ascending: a larger sample holds the smaller one."""

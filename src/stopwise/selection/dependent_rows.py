@@ -18,7 +18,7 @@ from stopwise.engine.spectrum.eigenpairs import dense_spectrum
 from stopwise.filters import Ridge
 from stopwise.kernels import Constant, Kernel
 from stopwise.kernels.stationary import Stationary
-from stopwise.path import Path, make_path
+from stopwise.path import Path
 from stopwise.problem import Problem
 from stopwise.rules.base import Data
 from stopwise.rules.left_out_blocks import LeftOutSet, Paired, by_block, least_error, sets_of
@@ -124,15 +124,7 @@ def _part_in_sets(problem: Problem) -> tuple[Problem, list[LeftOutSet]]:
 def _errors(problem: Problem, sets: list[LeftOutSet], kernel: Kernel) -> tuple[Array, float]:
     """Squared errors of each set at the best penalty, over responses of variance one; and the freedom there."""
     operator = Dense(problem.gram(kernel), weights=problem.weights, centred=problem.intercept, fixed=problem.fixed)
-    path = make_path(
-        dense_spectrum(operator),
-        Ridge(),
-        problem.responses,
-        intercept=problem.intercept,
-        root_weights=problem.root_weights,
-        fixed=problem.fixed,
-        counts=problem.counts,
-    )
+    path = problem.path(dense_spectrum(operator), Ridge())
     found = [_least(path.column(j), sets) for j in range(path.n_responses) if float(path.column(j).energy) > 0]
     return np.sum([errors for errors, _ in found], axis=0), sum(freedom for _, freedom in found)
 

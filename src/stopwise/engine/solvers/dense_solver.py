@@ -107,21 +107,6 @@ def finish(
     return with_weights(problem, stopped, stops, weights, sigmas, solver, mean_row)
 
 
-def problem_path(problem: Problem, plan: Plan, spectrum: Spectrum) -> Path:
-    return make_path(
-        spectrum,
-        plan.filter,
-        problem.responses,
-        intercept=problem.intercept,
-        root_weights=problem.root_weights,
-        fixed=problem.fixed,
-        level=problem.level,
-        counts=problem.counts,
-        scale=problem.scale,
-        offset=problem.offset,
-    )
-
-
 class DenseSolver:
     """The whole matrix and all its eigenpairs: the reference."""
 
@@ -132,7 +117,7 @@ class DenseSolver:
             gram = problem.gram(plan.kernel).astype(plan.dtype, copy=False)
             own = not isinstance(plan.kernel, Precomputed)
             operator = Dense(gram, weights=problem.weights, centred=problem.intercept, fixed=problem.fixed, own=own)
-            path = problem_path(problem, plan, dense_spectrum(operator))
+            path = problem.path(dense_spectrum(operator), plan.filter)
             decided = _decided(problem, plan, path)
             if plan.rule.keeps_training_part:
                 return self._without_refit(problem, plan, *decided)
@@ -144,7 +129,7 @@ class DenseSolver:
         assert train is not None
         part = problem.subset(train, plan.kernel)
         operator = Dense(part.gram(plan.kernel), weights=part.weights, centred=part.intercept)
-        path = problem_path(part, plan, dense_spectrum(operator))
+        path = part.path(dense_spectrum(operator), plan.filter)
         solution = finish(part, path, stops, sigmas, self.name, operator.mean_row)
         offset = problem.offset + problem.scale * solution.path.offset
         return replace(
@@ -159,5 +144,5 @@ class DenseSolver:
 
 def refit_dense(problem: Problem, plan: Plan, spectrum: Spectrum, mean_row: Array | None) -> Solution:
     """New responses on eigenvectors that are known already."""
-    path = problem_path(problem, plan, spectrum)
+    path = problem.path(spectrum, plan.filter)
     return finish(problem, path, *_decided(problem, plan, path), DenseSolver.name, mean_row)
