@@ -7,8 +7,9 @@ ridge on blocks or groups left out whole, each at its own best penalty.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from stopwise.path import Path
 from stopwise.problem import Problem
 from stopwise.rules.base import Data
 from stopwise.rules.left_out_blocks import LeftOutSet, Paired, by_block, least_error, sets_of
-from stopwise.selection.result import Row, Selection
+from stopwise.selection.result import Row, Selection, row_of
 
 LONGER_SCALES = (1.0, 3.0, 10.0, 30.0, 100.0)
 """Times the best scale of single rows. Noise shared by a hundredth of the rows can make that a hundredth too short."""
@@ -45,26 +46,15 @@ class Judged:
 
     def told(self, before: Selection, unit: float) -> Selection:
         """The table of a search with these kernels before all others; `unit` of y is a standard deviation."""
-        rows = [self._row(k, unit) for k in sorted(range(len(self.kernels)), key=lambda k: k != self.best)]
-        others = [{**row, "chosen": False} for row in before]
+        rows = []
+        for k, kernel in enumerate(self.kernels):
+            error, freedom = float(self.errors[k]), float(self.freedom[k])
+            scores = {"left_out_rmse": unit * math.sqrt(error), "degrees_of_freedom": freedom, "score": error}
+            rows.append(row_of(kernel, self.n_rows, k == self.best, scores, per_feature=False))
         name, count = self.kernels[self.best].name, len(self.kernels)
         reason = f"{name} predicts rows that are left out together as well as any of {count} kernels, most simply"
         features = tuple(_with_scales(before.features, self.kernels[self.best].core))
-        return replace(before, tried=(*rows, *others), features=features, reason=reason, at_edge=None)
-
-    def _row(self, k: int, unit: float) -> Row:
-        core = self.kernels[k].core
-        lengths = core.scales.tolist() if isinstance(core, Stationary) else None
-        return {
-            "kernel": self.kernels[k].name,
-            "per_feature": False,
-            "length_scale": lengths,
-            "rows": self.n_rows,
-            "left_out_rmse": unit * float(np.sqrt(self.errors[k])),
-            "degrees_of_freedom": float(self.freedom[k]),
-            "score": float(self.errors[k]),
-            "chosen": k == self.best,
-        }
+        return before.below(rows, reason, features=features, at_edge=None)
 
 
 def _with_scales(features: Sequence[Row], core: Kernel) -> Iterator[Row]:
