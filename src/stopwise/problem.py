@@ -15,6 +15,7 @@ from stopwise.copies import left_out_weights
 from stopwise.filters import Filter
 from stopwise.kernels import Kernel, Precomputed
 from stopwise.path import Path, make_path
+from stopwise.rules.base import Data
 from stopwise.spectrum import Spectrum
 
 NOTHING = 1e-7
@@ -113,6 +114,11 @@ class Problem:
     @property
     def n_rows(self) -> int:
         return len(self.covariates)
+
+    @property
+    def data(self) -> Data:
+        """Which rows belong together, and in which order they stand."""
+        return Data(self.n_rows, subjects=self.subjects, order=self.order)
 
     @property
     def n_samples(self) -> float:

@@ -21,7 +21,6 @@ from stopwise.kernels import Constant, Kernel
 from stopwise.kernels.stationary import Stationary
 from stopwise.path import Path
 from stopwise.problem import Problem
-from stopwise.rules.base import Data
 from stopwise.rules.left_out_blocks import LeftOutSet, Paired, by_block, least_error, sets_of
 from stopwise.selection.result import Row, Selection, row_of
 
@@ -107,8 +106,7 @@ def _part_in_sets(problem: Problem) -> tuple[Problem, list[LeftOutSet]]:
         problem = problem.subset(problem.random_rows(JUDGED_ROWS), Constant())
         problem = problem if trend is None else problem.with_trend(trend.sloped)
     block = max(1, round(share * (problem.block or 1)))
-    data = Data(problem.n_rows, subjects=problem.subjects, order=problem.order)
-    return problem, sets_of(problem.n_rows, block, data) or []
+    return problem, sets_of(problem.data, block) or []
 
 
 def _errors(problem: Problem, sets: list[LeftOutSet], kernel: Kernel) -> tuple[Array, float]:

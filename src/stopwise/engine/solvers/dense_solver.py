@@ -17,7 +17,7 @@ from stopwise.kernels import Precomputed
 from stopwise.noise import sample_of
 from stopwise.path import Path, make_path
 from stopwise.problem import Problem
-from stopwise.rules import Certainty, Data, Stop
+from stopwise.rules import Certainty, Stop
 from stopwise.rules.left_out_blocks import sets_of, shared_noise_variance
 from stopwise.spectrum import Spectrum
 
@@ -64,7 +64,7 @@ def noise_of(problem: Problem, plan: Plan, path: Path | None, column: int) -> fl
     if plan.noise_given is not None:
         return plan.noise_given / scale
     if plan.noise.needs_sets and path is not None and path.spectrum.complete:
-        sets = sets_of(problem.n_rows, problem.block, _rows_of(problem))
+        sets = sets_of(problem.data, problem.block)
         if sets is not None:
             return math.sqrt(shared_noise_variance(path, sets))
     if not plan.noise.needs_rows:
@@ -73,16 +73,11 @@ def noise_of(problem: Problem, plan: Plan, path: Path | None, column: int) -> fl
     return plan.noise.estimate_from(sample, path) / scale
 
 
-def _rows_of(problem: Problem) -> Data:
-    """Which rows belong together, and in which order they stand."""
-    return Data(problem.n_rows, subjects=problem.subjects, order=problem.order)
-
-
 def decide(problem: Problem, plan: Plan, path: Path, column: int) -> tuple[Stop, float]:
     """The stop of one response on its own path, and the noise level it was decided with (problem units)."""
     sigma = noise_of(problem, plan, path, column)
     data = replace(
-        _rows_of(problem),
+        problem.data,
         split=lambda train, test: held_out(problem, plan, column, train, test),
         seed=problem.seed,
         kernel_scale=problem.kernel_scale(plan.kernel),

@@ -138,7 +138,7 @@ def left_out_sets(fitted: Fitted) -> list[LeftOutSet] | None:
     if not has_all_pairs(path) or path.counts is not None:
         return None
     rows = len(path.row_weights)
-    return sets_of(rows, fitted.rule.block, Data(rows, subjects=fitted.subjects, order=row_order(fitted.covariates)))
+    return sets_of(Data(rows, subjects=fitted.subjects, order=row_order(fitted.covariates)), fitted.rule.block)
 
 
 def residuals_of_sets(path: Path, step_sums: Array, sets: list[LeftOutSet]) -> Array:
