@@ -71,6 +71,11 @@ def make_trend(covariates: Array, weights: Array | None, sloped: Array | None = 
     return Trend(centre, spread, mixing)
 
 
+def random_order(n_rows: int, seed: int) -> Array:
+    """Rows in a random order, of which samples are the first: a larger one holds the smaller."""
+    return np.random.default_rng([20160716, seed]).permutation(n_rows)
+
+
 def row_order(covariates: Array) -> Array | None:
     """Rows in the order of their only covariate; None for several."""
     x = on_host(covariates)
@@ -209,8 +214,7 @@ class Problem:
 
     def random_rows(self, count: int) -> Array:
         """The first `count` of a random order of all rows, ascending: a larger sample holds the smaller one."""
-        order = np.random.default_rng([20160716, self.seed]).permutation(self.n_rows)
-        return np.sort(order[:count])
+        return np.sort(random_order(self.n_rows, self.seed)[:count])
 
     def subset(self, rows: Array, kernel: Kernel) -> Problem:
         """The same problem on some of the rows, centred anew; still in this problem's units."""

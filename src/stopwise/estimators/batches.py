@@ -319,8 +319,7 @@ def _resolved_rows(fitted: Fitted, problem: Problem, plan: Plan) -> Solution:
 def _refit_landmarks(fitted: Fitted, problem: Problem, plan: Plan, rows: FeatureRows) -> Solution:
     """A pass for Phi'y alone: Phi'Phi stays."""
     stream = cast(Stream, fitted.stream)
-    y, root = problem.responses, problem.root_weights
-    weighted = y if root is None else y * root[:, None]
+    y, root, weighted = problem.responses, problem.root_weights, problem.weighted_responses
     total = weighted.sum(axis=0) if root is None else root @ weighted
     cross = rows.T @ weighted + np.outer(rows.mean, total)
     moments = stream.moments.of_mean_weight_one()
