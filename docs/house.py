@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from functools import cached_property
 from importlib import import_module
 from inspect import getsourcefile, unwrap
@@ -144,12 +145,8 @@ def equations() -> list[tuple[str, list[tuple[str, str]]]]:
 def page() -> str:
     """house.md."""
     known = modules()
-    sizes = {}
-    for module, file in known.items():
-        if module not in TOP:
-            files, lines = sizes.get(room(module), (0, 0))
-            sizes[room(module)] = (files + 1, lines + file.read_text(encoding="utf-8").count("\n"))
-    table = [f"| `{name}` | {ROOMS[name]} | {sizes[name][0]} | {sizes[name][1]:,} |" for name in ROOMS if name in sizes]
+    files = Counter(room(module) for module in known if module not in TOP)
+    table = [f"| `{name}` | {ROOMS[name]} | {files[name]} |" for name in ROOMS if name in files]
     engine = [f"`{name}` ({words})" for name, (_, words) in ENGINE.items() if f"stopwise.engine.{name}" in known]
     paper = []
     for words, places in equations():
@@ -172,8 +169,8 @@ ground: exceptions and `_support`, which every room may use. One import points t
 
 ## Rooms
 
-| room | its question | files | lines |
-|---|---|---|---|
+| room | its question | files |
+|---|---|---|
 {rooms}
 
 Inside the engine, in their order: {engine}.

@@ -45,15 +45,13 @@ class Observations:
 
     `first` numbers, in the given table, the first row of each; `row_of` says for every given row which of them it
     became (-1: weight zero). `weights` are relative precisions and `counts` the number of observations of each row,
-    None where all are one; both add up to `n_observations`. `agreement` is (p1 - p0) / (1 - p0), None where no two
-    rows share their covariates. A given weight times `unit` is a relative precision.
+    None where all are one; both add up to `n_observations`. A given weight times `unit` is a relative precision.
     """
 
     first: Array
     row_of: Array
     weights: Array | None
     counts: Array | None
-    agreement: float | None
     unit: float = 1.0
 
     @property
@@ -92,7 +90,7 @@ def find_observations(
         covariates, responses, given = covariates[_index(covariates, kept)], responses[kept], given[kept]
     groups = equal_points(cast(Array, covariates), kept) if square else equal_rows(covariates)
     if groups is None and weights is None:
-        return Observations(first=kept, row_of=kept, weights=None, counts=None, agreement=None)
+        return Observations(first=kept, row_of=kept, weights=None, counts=None)
     same_x = np.arange(len(given)) if groups is None else groups
     same_y = np.zeros(len(given), dtype=np.int64) if groups is None else _numbered(responses)
     same = _paired(same_x, same_y)
@@ -100,15 +98,13 @@ def find_observations(
     seen = _without_repeats(np.bincount(same, weights=times))
     agreement = _agreement(covariates, same_x, same_y, same, seen)
     if agreement is None or (agreement > COPIES and (square or not _meet_by_chance(covariates, responses, times))):
-        return _assemble(kept, n_given, same, given, np.ones(int(same.max()) + 1), agreement)
+        return _assemble(kept, n_given, same, given, np.ones(int(same.max()) + 1))
     if times is not given:  # rows that differ in precision are left out one by one
         same = _paired(same, _numbered(given[:, None]))
-    return _assemble(kept, n_given, same, given, _without_repeats(np.bincount(same, weights=times)), agreement)
+    return _assemble(kept, n_given, same, given, _without_repeats(np.bincount(same, weights=times)))
 
 
-def _assemble(
-    kept: Array, n_given: int, same: Array, given: Array, counts: Array, agreement: float | None
-) -> Observations:
+def _assemble(kept: Array, n_given: int, same: Array, given: Array, counts: Array) -> Observations:
     """Rows in the order in which they first appear, weights adding up to the number of observations."""
     _, first, number = np.unique(same, return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -126,7 +122,6 @@ def _assemble(
         row_of=row_of,
         weights=None if even else total,
         counts=None if np.all(counts == 1) else counts,
-        agreement=agreement,
         unit=unit,
     )
 

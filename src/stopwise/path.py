@@ -18,7 +18,7 @@ import numpy as np
 from stopwise._support.arrays import Array, ArrayLike
 from stopwise._support.checks import at_least_zero, finite_array, real_array
 from stopwise._support.memory import row_tiles
-from stopwise.filters import Filter, Ridge, SteppedFilter, as_filter
+from stopwise.filters import Filter, SteppedFilter, as_filter
 from stopwise.spectrum import Density, Spectrum
 
 _SMALLEST = 1e-280
@@ -248,33 +248,6 @@ class Path:
             return cast(
                 Array, np.where(free > self._least_left(1e-8), self.mean_squared_residual(step_sum) / free**2, np.inf)
             )
-
-    def profiled_variance(self, ratio: ArrayLike) -> Array:
-        """s^2(q) = (1/m) sum_j ytilde_j^2 / (1 + q lambda_j), m = n less what is not penalised; 0 where m is."""
-        free = self.n_samples - self.n_fixed
-        left = Ridge().shrinkage(self.spectrum.eigenvalues, ratio) @ self.coefficients**2 + self.unseen_energy
-        return cast(Array, left / free if free > 0 else np.zeros_like(left))
-
-    def evidence(self, ratio: ArrayLike) -> Array:
-        """-2 log likelihood of y ~ N(0, s^2 (I + q K)), s^2 profiled out, up to a constant.
-
-        m log s^2(q) + sum_j log(1 + q lambda_j).
-        """
-        variance = np.maximum(self.profiled_variance(ratio), np.finfo(float).tiny)
-        determinant = self.density.total(np.log1p(np.asarray(ratio)[..., None] * self.density.values))
-        return cast(Array, (self.n_samples - self.n_fixed) * np.log(variance) + self.beside_responses(determinant))
-
-    def evidence_slope(self, ratio: float) -> float:
-        """d evidence / d log q of one response.
-
-        - m sum_j ytilde_j^2 q lambda_j / (1 + q lambda_j)^2 / sum_j ytilde_j^2 / (1 + q lambda_j), plus the degrees of
-        freedom of ridge. Where it is zero is known to rounding; where the evidence is smallest, to the root of that.
-        """
-        left = Ridge().shrinkage(self.spectrum.eigenvalues, ratio)
-        squares, values = self.coefficients**2, self.density.values
-        fall = float(left * (1 - left) @ squares) / float(left @ squares + self.unseen_energy)
-        freedom = float(self.density.total(ratio * values / (1 + ratio * values)))
-        return freedom - (self.n_samples - self.n_fixed) * fall
 
     def _least_left(self, rounding: float) -> float:
         """The smallest share of a row (or of all) that may be left to it: below, a ratio of two such says nothing.

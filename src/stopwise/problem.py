@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from stopwise._support.arrays import Array
 from stopwise._support.torch import on_host
 from stopwise.copies import left_out_weights
+from stopwise.filters import Filter
 from stopwise.kernels import Kernel, Precomputed
+from stopwise.path import Path, make_path
+from stopwise.rules.base import Data
+from stopwise.spectrum import Spectrum
 
 NOTHING = 1e-7
 """Features in their standard deviations: columns and directions that vary by less are sums of others, up to the digits
@@ -67,6 +71,11 @@ def make_trend(covariates: Array, weights: Array | None, sloped: Array | None = 
     return Trend(centre, spread, mixing)
 
 
+def random_order(n_rows: int, seed: int) -> Array:
+    """Rows in a random order, of which samples are the first: a larger one holds the smaller."""
+    return np.random.default_rng([20160716, seed]).permutation(n_rows)
+
+
 def row_order(covariates: Array) -> Array | None:
     """Rows in the order of their only covariate; None for several."""
     x = on_host(covariates)
@@ -110,6 +119,11 @@ class Problem:
     @property
     def n_rows(self) -> int:
         return len(self.covariates)
+
+    @property
+    def data(self) -> Data:
+        """Which rows belong together, and in which order they stand."""
+        return Data(self.n_rows, subjects=self.subjects, order=self.order)
 
     @property
     def n_samples(self) -> float:
@@ -181,10 +195,26 @@ class Problem:
             known = self.__dict__["_kernel_scale"] = kernel, mean
         return known[1] if known[1] > 0 else 1.0
 
+    def path(self, spectrum: Spectrum, filter: Filter) -> Path:
+        """The path of all responses along a filter, on a spectrum with eigenvectors by row."""
+        return make_path(spectrum, filter, self.responses, **self.path_fields)
+
+    @property
+    def path_fields(self) -> dict[str, Any]:
+        """What any path of these responses knows of the rows, and of the way back to the units of y."""
+        return {
+            "intercept": self.intercept,
+            "root_weights": self.root_weights,
+            "fixed": self.fixed,
+            "level": self.level,
+            "counts": self.counts,
+            "scale": self.scale,
+            "offset": self.offset,
+        }
+
     def random_rows(self, count: int) -> Array:
         """The first `count` of a random order of all rows, ascending: a larger sample holds the smaller one."""
-        order = np.random.default_rng([20160716, self.seed]).permutation(self.n_rows)
-        return np.sort(order[:count])
+        return np.sort(random_order(self.n_rows, self.seed)[:count])
 
     def subset(self, rows: Array, kernel: Kernel) -> Problem:
         """The same problem on some of the rows, centred anew; still in this problem's units."""

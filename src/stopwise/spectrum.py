@@ -9,7 +9,7 @@ replicas to tell its error.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
 
@@ -127,10 +127,6 @@ class Spectrum:
     def rank(self) -> int:
         """How many eigenvalues are above zero."""
         return int(np.count_nonzero(self.eigenvalues > 0))
-
-    def with_density(self, density: Density) -> Spectrum:
-        """The same eigenpairs with another answer for sums over all eigenvalues."""
-        return replace(self, density=density)
 
 
 def known_spectrum(eigenvalues: Array, density: Density, largest_bound: float, basis: Basis | None = None) -> Spectrum:

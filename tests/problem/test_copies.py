@@ -39,7 +39,6 @@ def test_a_table_of_different_rows_is_itself():
     assert found.is_table
     assert found.weights is None
     assert found.counts is None
-    assert found.agreement is None
     np.testing.assert_array_equal(found.first, np.arange(120))
     np.testing.assert_array_equal(found.row_of, np.arange(120))
 
@@ -63,7 +62,6 @@ def test_repeated_rows_of_a_continuous_response_are_one_observation_each(share):
 def test_responses_with_few_values_repeat_by_chance_and_count_one_by_one(kind):
     X, y, _ = levels(kind=kind)
     found = find_observations(X, y)
-    assert found.agreement < 0.3
     assert found.n_observations == 1000
     assert len(found.first) == len(np.unique(np.column_stack([X, y]), axis=0))
     np.testing.assert_array_equal(np.bincount(found.row_of), as_table(found)[1])
@@ -117,7 +115,8 @@ def test_several_responses_are_copies_only_where_all_agree():
 def test_the_order_of_rows_changes_no_decision():
     X, y, rng = levels()
     order = rng.permutation(len(y))
-    assert find_observations(X, y).agreement == pytest.approx(find_observations(X[order], y[order]).agreement)
+    one, other = as_table(find_observations(X, y)), as_table(find_observations(X[order], y[order]))
+    np.testing.assert_allclose(np.sort(one), np.sort(other), rtol=1e-12)
 
 
 def test_a_constant_response_and_a_single_level_are_no_trouble():
@@ -169,7 +168,6 @@ def test_rows_of_few_groups_whose_response_is_nearly_certain_are_observations(co
     group, y, _ = two_groups(wrong)
     X = columns(group).astype(float)
     found = find_observations(X, y)
-    assert found.agreement > 0.5
     assert found.n_observations == 60
     weights = 1.0 + np.arange(60) % 3
     rows = np.repeat(np.arange(60), weights.astype(int))

@@ -131,3 +131,8 @@ def test_the_page_leads_from_each_row_of_the_map_to_a_file():
     rows = re.findall(r"^\| ([^|]+) \| `stopwise", (ROOT / "docs" / "paper.md").read_text(encoding="utf-8"), re.M)
     assert len(rows) >= 40
     assert all(f"| {row} | [" in text for row in rows)
+
+
+def test_the_page_and_its_picture_are_those_of_the_house_as_it_stands():
+    assert (ROOT / "docs" / "house.md").read_text(encoding="utf-8") == house.page()
+    assert (ROOT / "docs" / "_static" / "house.svg").read_text(encoding="utf-8") == drawing.picture()

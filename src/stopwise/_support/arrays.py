@@ -21,3 +21,8 @@ Index: TypeAlias = npt.NDArray[np.integer[Any]]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Rows: TypeAlias = Array | Tensor
 """Covariates, (n, d), in memory or on a device."""
+
+
+def evenly(count: int, most: int) -> Index:
+    """At most so many of the numbers 0, ..., count - 1, evenly spaced."""
+    return np.linspace(0, count - 1, min(count, most)).round().astype(int)

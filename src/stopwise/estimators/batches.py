@@ -14,11 +14,11 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise._support.threads import blas_threads, limit_of
 from stopwise._support.torch import on_host
-from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Stream, make_landmarks, moments_of
+from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Stream, moments_of
 from stopwise.engine.landmarks.row_sample import sample_rows
-from stopwise.engine.landmarks.sampling import Choice, Uniform, as_points
+from stopwise.engine.landmarks.sampling import Choice, as_points
 from stopwise.engine.solvers.dense_solver import refit_dense
-from stopwise.engine.solvers.landmark_solver import HeldRows, solve_stream
+from stopwise.engine.solvers.landmark_solver import HeldRows, landmarks_among, solve_stream
 from stopwise.engine.solvers.plan import Plan, Solution
 from stopwise.engine.solvers.solver_choice import choose_solver
 from stopwise.estimators.fitted import Fitted, Learner, fitted_of, make_fitted
@@ -213,16 +213,13 @@ def _begin(estimator: Learner, rows: Intake) -> tuple[Chosen, Stream]:
 
 
 def _first_landmarks(estimator: Learner, chosen: Chosen, held: HeldRows, seed: int) -> Landmarks:
-    given = estimator.n_landmarks
-    points = as_points(given)
-    if points is None:
-        count = FIRST_BATCH_LANDMARKS if isinstance(given, str) else given
-        choice: Choice = count if isinstance(count, Choice) else Uniform(int(count))
-        points = choice.points(chosen.kernel, held.n_rows, held.take, seed)
-    elif chosen.features is not None:
-        points = points[:, chosen.features]
+    given, points = estimator.n_landmarks, as_points(estimator.n_landmarks)
+    if isinstance(given, str):
+        given = FIRST_BATCH_LANDMARKS
+    elif points is not None and chosen.features is not None:
+        given = points[:, chosen.features]
     dtype = np.float64 if estimator.in_double else np.float32
-    return make_landmarks(chosen.kernel, points.astype(dtype, copy=False))
+    return landmarks_among(held, chosen.kernel, given, seed, dtype)
 
 
 def _check_responses(before: Fitted, rows: Intake) -> None:
@@ -322,8 +319,7 @@ def _resolved_rows(fitted: Fitted, problem: Problem, plan: Plan) -> Solution:
 def _refit_landmarks(fitted: Fitted, problem: Problem, plan: Plan, rows: FeatureRows) -> Solution:
     """A pass for Phi'y alone: Phi'Phi stays."""
     stream = cast(Stream, fitted.stream)
-    y, root = problem.responses, problem.root_weights
-    weighted = y if root is None else y * root[:, None]
+    y, root, weighted = problem.responses, problem.root_weights, problem.weighted_responses
     total = weighted.sum(axis=0) if root is None else root @ weighted
     cross = rows.T @ weighted + np.outer(rows.mean, total)
     moments = stream.moments.of_mean_weight_one()

@@ -17,7 +17,7 @@ from stopwise.filters import Filter, GradientDescent
 from stopwise.kernels import Kernel, Sobolev
 from stopwise.path import Path, make_path
 from stopwise.schedules import Constant
-from stopwise.spectrum import Density, Spectrum
+from stopwise.spectrum import Density, Spectrum, known_spectrum
 
 FIG3_SIZES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 200, 300)
 MIN = Sobolev(1)
@@ -126,8 +126,7 @@ def grid_path(n: int, filter: Filter) -> Path:
 def bare_path(eigenvalues: Array, n: int, filter: Filter, coefficients: Array | None = None) -> Path:
     """A path on eigenvalues alone, the identity for eigenvectors left out: for sums over a spectrum."""
     density = Density(eigenvalues, np.ones_like(eigenvalues), float(n))
-    largest = float(eigenvalues.max())
-    spectrum = Spectrum(eigenvalues, None, density.trace, float(n), density, density, largest * (1 + 1e-12))
+    spectrum = known_spectrum(eigenvalues, density, float(eigenvalues.max()) * (1 + 1e-12))
     inside = np.zeros_like(eigenvalues) if coefficients is None else coefficients
     energy = 1.0 if coefficients is None else float((inside**2).sum())
     return Path(spectrum, filter.bind(spectrum.largest_bound), inside, np.asarray(energy))

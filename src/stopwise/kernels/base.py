@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
@@ -179,10 +179,29 @@ class Constant(Kernel):
 
 
 @dataclass(frozen=True)
-class Scaled(Kernel):
-    """k(x, z) = factor * inner(x, z)."""
+class Around(Kernel):
+    """A kernel made of an `inner` one, which sees the `places` of rows."""
 
     inner: Kernel
+
+    def prepare(self, covariates: Array, origin: Array) -> Rows:
+        return self.inner.prepare(self.places(covariates), self.places(origin))
+
+    def check(self, covariates: Array) -> None:
+        self.inner.check(self.places(covariates))
+
+    @property
+    def needs_scale(self) -> bool:
+        return self.inner.needs_scale
+
+    def resolved(self, covariates: Array) -> Kernel:
+        return replace(self, inner=self.inner.resolved(self.places(covariates)))
+
+
+@dataclass(frozen=True)
+class Scaled(Around):
+    """k(x, z) = factor * inner(x, z)."""
+
     factor: float
 
     def __post_init__(self) -> None:
@@ -196,9 +215,6 @@ class Scaled(Kernel):
     def pair(self, x: Array, z: Array) -> float:
         return self.factor * self.inner.pair(x, z)
 
-    def prepare(self, covariates: Array, origin: Array) -> Rows:
-        return self.inner.prepare(covariates, origin)
-
     def block(self, left: Rows, right: Rows) -> Array:
         out = self.inner.block(left, right)
         out *= out.dtype.type(self.factor)
@@ -207,16 +223,6 @@ class Scaled(Kernel):
     def diagonal(self, covariates: ArrayLike) -> Array:
         out = self.inner.diagonal(covariates)
         return cast(Array, out * out.dtype.type(self.factor))
-
-    def check(self, covariates: Array) -> None:
-        self.inner.check(covariates)
-
-    @property
-    def needs_scale(self) -> bool:
-        return self.inner.needs_scale
-
-    def resolved(self, covariates: Array) -> Kernel:
-        return Scaled(self.inner.resolved(covariates), self.factor)
 
 
 @dataclass(frozen=True)

@@ -62,8 +62,7 @@ class Radial(Stationary):
         return out
 
     def pair(self, x: Array, z: Array) -> float:
-        difference = (np.asarray(x, dtype=np.float64) - np.asarray(z, dtype=np.float64)) / self.scales
-        return float(self.profile(np.array([-0.5 * math.fsum(np.atleast_1d(difference) ** 2)]))[0])
+        return float(self.profile(np.array([-0.5 * math.fsum(self.apart(x, z) ** 2)]))[0])
 
     def prepare(self, covariates: Array, origin: Array) -> Rows:
         with np.errstate(over="ignore"):

@@ -58,8 +58,7 @@ class ProductLaplace(Separable):
         return "productlaplace"
 
     def pair(self, x: Array, z: Array) -> float:
-        difference = (np.asarray(x, dtype=np.float64) - np.asarray(z, dtype=np.float64)) / self.scales
-        return math.exp(-math.fsum(np.abs(np.atleast_1d(difference))))
+        return math.exp(-math.fsum(np.abs(self.apart(x, z))))
 
     def tile(self, left: Array, right: Array) -> Array:
         distance = cdist(left, right, "cityblock")
@@ -78,8 +77,7 @@ class ProductMatern(Separable):
         return "productmatern32"
 
     def pair(self, x: Array, z: Array) -> float:
-        difference = (np.asarray(x, dtype=np.float64) - np.asarray(z, dtype=np.float64)) / self.scales
-        s = self.speed * np.abs(np.atleast_1d(difference))
+        s = self.speed * np.abs(self.apart(x, z))
         return math.exp(math.fsum(np.log1p(s)) - math.fsum(s))
 
     def tile(self, left: Array, right: Array) -> Array:

@@ -55,6 +55,11 @@ class Stationary(Kernel):
             )
         return np.atleast_1d(np.asarray(self.length_scale, dtype=np.float64))
 
+    def apart(self, x: Array, z: Array) -> Array:
+        """(x - z) / length_scale of two points, one entry per feature."""
+        difference = np.asarray(x, dtype=np.float64) - np.asarray(z, dtype=np.float64)
+        return np.atleast_1d(difference / self.scales)
+
     def check(self, covariates: Array) -> None:
         count = self.scales.size
         if count not in (1, covariates.shape[1]):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -20,7 +20,7 @@ from scipy.optimize import minimize_scalar
 
 from stopwise._support.arrays import Array, ArrayLike
 from stopwise._support.torch import is_tensor, torch
-from stopwise.kernels.base import Constant, Kernel, Rows, as_matrix, check_kernel
+from stopwise.kernels.base import Around, Constant, Kernel, Rows, as_matrix, check_kernel
 
 _NEARLY_ZERO = 1e-8
 """A power, in place of zero: its logarithm is then right to eight digits."""
@@ -29,10 +29,9 @@ _LARGEST_EXPONENT = 336.0
 
 
 @dataclass(frozen=True)
-class Warped(Kernel):
+class Warped(Around):
     """k(x, z) = inner(w(x), w(z)), w_j of feature j the map above with its centre, spread, power, low and high."""
 
-    inner: Kernel
     centre: tuple[float, ...]
     spread: tuple[float, ...]
     power: tuple[float, ...]
@@ -85,29 +84,16 @@ class Warped(Kernel):
         return np.array(self.power)
 
     def with_inner(self, inner: Kernel) -> Kernel:
-        return Warped(inner, self.centre, self.spread, self.power, self.low, self.high)
+        return replace(self, inner=inner)
 
     def pair(self, x: Array, z: Array) -> float:
         return self.inner.pair(self.places(np.asarray(x)), self.places(np.asarray(z)))
-
-    def prepare(self, covariates: Array, origin: Array) -> Rows:
-        return self.inner.prepare(self.places(covariates), self.places(origin))
 
     def block(self, left: Rows, right: Rows) -> Array:
         return self.inner.block(left, right)
 
     def diagonal(self, covariates: ArrayLike) -> Array:
         return self.inner.diagonal(self.places(as_matrix(covariates)))
-
-    def check(self, covariates: Array) -> None:
-        self.inner.check(self.places(covariates))
-
-    @property
-    def needs_scale(self) -> bool:
-        return self.inner.needs_scale
-
-    def resolved(self, covariates: Array) -> Kernel:
-        return self.with_inner(self.inner.resolved(self.places(covariates)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 
 from stopwise._support.checks import did_you_mean, is_number
 from stopwise.noise.estimator import Known, NoiseEstimator, Sample, sample_of
-from stopwise.noise.from_path import Evidence, ResidualGCV, SpectralTail, noise_share
+from stopwise.noise.from_path import Evidence, ResidualGCV, SpectralTail
 from stopwise.noise.from_rows import GasserSrokaJennen, HallMarron, NearestNeighbour, Rice, noise_levels
+from stopwise.noise.marginal_likelihood import noise_share
 from stopwise.noise.shared_noise import AR1, LeftOutTogether
 
 __all__ = [

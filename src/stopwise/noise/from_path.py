@@ -17,6 +17,7 @@ from stopwise._support.checks import is_number
 from stopwise._support.minimum import lowest_on_log_scale
 from stopwise.filters import Ridge
 from stopwise.noise.estimator import NoiseEstimator, Sample
+from stopwise.noise.marginal_likelihood import evidence, evidence_slope, noise_share, profiled_variance
 from stopwise.path import Path
 
 
@@ -103,11 +104,11 @@ class Evidence(_FromPath):
         diagonal = path.spectrum.trace / path.n_samples
 
         def score(ratio: ArrayLike) -> Array:
-            return cast(Array, path.evidence(ratio) - 2 * np.log(noise_share(np.asarray(ratio), diagonal)))
+            return cast(Array, evidence(path, ratio) - 2 * np.log(noise_share(np.asarray(ratio), diagonal)))
 
         def slope(log: float) -> float:
             ratio = math.exp(log)
-            return path.evidence_slope(ratio) + 2 * (1 - float(noise_share(np.asarray(ratio), diagonal)))
+            return evidence_slope(path, ratio) + 2 * (1 - float(noise_share(np.asarray(ratio), diagonal)))
 
         nothing = path.spectrum.largest_bound == 0 or float(path.energy) == 0
         best = 0.0 if nothing else _lowest(path, score)
@@ -115,13 +116,8 @@ class Evidence(_FromPath):
             ends = [math.log(best) + side * _NEARBY for side in (-1, 1)]
             if slope(ends[0]) < 0 < slope(ends[1]):
                 best = math.exp(brentq(slope, *ends, xtol=1e-14))
-        return float(path.profiled_variance(best))
+        return float(profiled_variance(path, best))
 
 
 _NEARBY = 1e-4
 """On either side of where a function's values are smallest, in logarithms: between, its slope tells more digits."""
-
-
-def noise_share(ratio: Array, mean_diagonal: float) -> Array:
-    """The share of noise in the variance of a row where y ~ N(0, s^2 (I + q K)): 1 / (1 + q tr K / n)."""
-    return cast(Array, 1 / (1 + ratio * mean_diagonal))

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from stopwise._support.arrays import evenly
 from stopwise.copies import find_observations
 from stopwise.engine.loss_fits.loss_minimiser import Minimiser, minimise
 from stopwise.engine.loss_fits.loss_path import walk
@@ -82,7 +83,7 @@ def _left_out(left: LeftOutRows, told: LeftOutClasses | None, fitted: LossFitted
         if told.probability.shape[1] != 2:
             return None
         return {"p": packed(told.probability[:, 1]), "code": packed(told.codes), "weight": packed(told.weights)}
-    some = np.linspace(0, len(left.rows) - 1, min(len(left.rows), MOST_POINTS)).round().astype(int)
+    some = evenly(len(left.rows), MOST_POINTS)
     return {"predicted": packed(fitted.loss.natural(left.values)[some]), "y": packed(left.rows.responses[some, 0])}
 
 

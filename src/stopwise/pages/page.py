@@ -23,11 +23,11 @@ from stopwise.pages import summary
 from stopwise.pages.loss_page import loss_parts
 from stopwise.pages.packing import LONGEST_NAME, as_script
 from stopwise.pages.payload import ResponsePayload, SharedPayload
-from stopwise.rules.explanation import last_step
+from stopwise.rules.explanation import last_step, stops_of
 from stopwise.tables import TableEncoder, shown
 from stopwise.views.curves import chosen
 from stopwise.views.effects import MOST_EFFECTS, effect, level_for, strongest_pair
-from stopwise.views.facts import Model, number, stops_of
+from stopwise.views.facts import Model, number
 from stopwise.views.importance import Ranking, ranking
 from stopwise.views.shown_rows import ShownRows, rows_of
 from stopwise.views.source_columns import SourceColumn, columns_of
@@ -121,8 +121,7 @@ def _selections(model: Model) -> list[tuple[int | None, dict[str, Any] | None]]:
     groups = groups_of(model)
     if groups is None:
         return [(None, summary.selection_rows(model))]
-    by_group = [summary.selection_rows(part) for part in parts_of(model, groups)]
-    tables = groups.in_order([[table] * len(each) for table, each in zip(by_group, groups.columns, strict=True)])
+    tables = groups.for_columns([summary.selection_rows(part) for part in parts_of(model, groups)])
     return list(enumerate(tables[:MOST_RESPONSES]))
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopwise._support.arrays import Array
+from stopwise._support.arrays import Array, evenly
 from stopwise.estimators.doubts import outliers
 from stopwise.estimators.fitted import fitted_of
 from stopwise.filters import SteppedFilter
@@ -70,9 +70,8 @@ class SharedPayload:
     @cached_property
     def points(self) -> Array:
         """Rows that are drawn: evenly spaced, and every outlier."""
-        even = np.linspace(0, self.n_rows - 1, min(self.n_rows, MOST_POINTS)).round().astype(int)
         some = [each[:MOST_POINTS] for each in self.outlying.values()]
-        return np.unique(np.concatenate([even, *some]).astype(int))
+        return np.unique(np.concatenate([evenly(self.n_rows, MOST_POINTS), *some]).astype(int))
 
     @cached_property
     def held(self) -> Array | None:

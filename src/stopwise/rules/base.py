@@ -258,6 +258,12 @@ class Rule(ABC):
         return min(float(noise_std), 1e150)
 
 
+def check_allowance(allowance: object) -> None:
+    """Raise ValueError unless this is a number of standard errors that a stop may err more than the best."""
+    if not (is_finite(allowance) and allowance >= 0):
+        raise ValueError(f"allowance must be a number of at least 0 standard errors, got {allowance!r}")
+
+
 def stop_at(filter: Filter, step_sum: float, reason: Reason, **evidence: Any) -> Stop:
     """A Stop at the last reachable clock reading not past `step_sum`, with fields of its `Evidence`."""
     iteration = None

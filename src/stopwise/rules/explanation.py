@@ -38,7 +38,7 @@ def explain(model: Any) -> str:
     model = last_step(model)
     if not hasattr(model, "path_"):
         return _under_loss(model.stop_)
-    stops = [model.stop_] if isinstance(model.stop_, Stop) else list(model.stop_)
+    stops = stops_of(model)
     single = len(stops) == 1
     lines = []
     for column, stop in enumerate(stops):
@@ -54,11 +54,15 @@ def last_step(model: Any) -> Any:
     return model.steps[-1][1] if hasattr(model, "steps") else model
 
 
+def stops_of(model: Any) -> list[Stop]:
+    """The stop of every response of a fitted model."""
+    return [model.stop_] if isinstance(model.stop_, Stop) else list(model.stop_)
+
+
 def paths_of(model: Any) -> list[Path]:
     """The path of every response of a fitted model."""
     if isinstance(model.path_, Path):
-        count = 1 if isinstance(model.stop_, Stop) else len(model.stop_)
-        return [model.path_.column(j) for j in range(count)]
+        return [model.path_.column(j) for j in range(model.path_.n_responses)]
     return list(model.path_)
 
 

@@ -19,7 +19,7 @@ from stopwise._support.memory import row_tiles
 from stopwise.exceptions import StopwiseWarning
 from stopwise.filters import Ridge
 from stopwise.path import Path
-from stopwise.rules.base import Data, Reason, Rule, Stop, clock_grid, stop_at
+from stopwise.rules.base import Data, Reason, Rule, Stop, check_allowance, clock_grid, stop_at
 
 _ALONE = 0.5
 """Share of leave-one-out's degrees of freedom below which rows are said to hang together."""
@@ -65,13 +65,13 @@ def consecutive(order: Array, size: int) -> list[LeftOutSet]:
     return sets
 
 
-def sets_of(n_rows: int, block: int | None, data: Data | None) -> list[LeftOutSet] | None:
+def sets_of(data: Data, block: int | None) -> list[LeftOutSet] | None:
     """Rows that share their noise: groups where they were given, else blocks of so many rows; None for neither."""
-    if data is not None and data.subjects is not None:
+    if data.subjects is not None:
         return by_label(data.subjects)
     if block is None:
         return None
-    return consecutive(np.arange(n_rows) if data is None or data.order is None else data.order, block)
+    return consecutive(np.arange(data.n_rows) if data.order is None else data.order, block)
 
 
 def scored_at_once(size: int) -> int:
@@ -159,18 +159,19 @@ class LeaveBlockOut(Rule):
     def __post_init__(self) -> None:
         if self.size is not None and not (is_finite(self.size) and self.size >= 1 and self.size == int(self.size)):
             raise ValueError(f"size must be a whole number of rows, at least 1; got {self.size!r}")
-        if not (is_finite(self.allowance) and self.allowance >= 0):
-            raise ValueError(f"allowance must be a number of at least 0 standard errors, got {self.allowance!r}")
+        check_allowance(self.allowance)
 
     @property
     def block(self) -> int | None:
         return None if self.size is None else int(self.size)
 
-    def sets(self, n_rows: int, data: Data | None) -> list[LeftOutSet]:
+    def sets(self, data: Data) -> list[LeftOutSet]:
         """What is left out together."""
-        if self.size is not None and self.size * 2 > n_rows and (data is None or data.subjects is None):
-            raise ValueError(f"size must be at most half of the {n_rows} rows, got {self.size}: two blocks at least")
-        found = sets_of(n_rows, self.block, data)
+        if self.size is not None and self.size * 2 > data.n_rows and data.subjects is None:
+            raise ValueError(
+                f"size must be at most half of the {data.n_rows} rows, got {self.size}: two blocks at least"
+            )
+        found = sets_of(data, self.block)
         if found is None:
             raise ValueError("LeaveBlockOut needs size= (rows in a block) or fit(..., groups=)")
         return found
@@ -182,9 +183,10 @@ class LeaveBlockOut(Rule):
         if basis is None or path.response is None or not path.spectrum.complete:
             raise ValueError('LeaveBlockOut needs all eigenvectors: use solver="dense", or fewer rows')
         ridge = path.along(Ridge())
-        sets, grid = self.sets(len(basis.rows), data), clock_grid(ridge)[1::4]
+        data = Data(len(basis.rows)) if data is None else data
+        sets, grid = self.sets(data), clock_grid(ridge)[1::4]
         table = block_errors(ridge, sets, grid)
-        if data is None or data.subjects is None:
+        if data.subjects is None:
             table = by_block(table, int(self.size or 1))
         paired = Paired.of(table, ridge.n_samples)
         stop, best = paired.earliest(self.allowance), paired.best

@@ -11,13 +11,12 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from stopwise._support.arrays import Array
-from stopwise._support.checks import is_finite
 from stopwise._support.memory import row_tiles
 from stopwise._support.minimum import lowest_on_log_scale
 from stopwise.copies import left_out_weights
 from stopwise.filters import Ridge
 from stopwise.path import SATURATED, Path
-from stopwise.rules.base import Data, Reason, Rule, Stop, clock_grid, coarse_pass, stop_at
+from stopwise.rules.base import Data, Reason, Rule, Stop, check_allowance, clock_grid, coarse_pass, stop_at
 from stopwise.rules.critical import Critical
 
 CEILING = 1e12
@@ -137,8 +136,7 @@ class Prudent(Rule):
     divides_by_freedom: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not (is_finite(self.allowance) and self.allowance >= 0):
-            raise ValueError(f"allowance must be a number of at least 0 standard errors, got {self.allowance!r}")
+        check_allowance(self.allowance)
 
     @property
     def left_out_allowance(self) -> float | None:

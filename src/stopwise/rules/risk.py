@@ -11,6 +11,7 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise._support.checks import is_finite
 from stopwise.filters import Ridge
+from stopwise.noise.marginal_likelihood import evidence
 from stopwise.path import Path
 from stopwise.rules.base import Data, Reading, Reason, Rule, Stop, stop_at
 from stopwise.rules.critical import SELF_CONSTANT, check_radius, radius_for
@@ -41,11 +42,10 @@ class SURE(Rule):
         return minimise(path, lambda s: self.criterion(path, sigma, s), self.reading)
 
 
-@dataclass(frozen=True)
 class _OfPath(Rule):
-    """A rule that minimises what the path alone says."""
+    """A rule that minimises what can be asked of the path alone, in the field `reading`."""
 
-    reading: Reading = "global"
+    reading: Reading
 
     def __post_init__(self) -> None:
         check_reading(self.reading)
@@ -62,6 +62,7 @@ class _OfPath(Rule):
 class GCV(_OfPath):
     """Generalised cross-validation, RES / (tr S / n)^2."""
 
+    reading: Reading = "global"
     name: ClassVar[str] = "gcv"
     divides_by_freedom: ClassVar[bool] = True
 
@@ -73,6 +74,7 @@ class GCV(_OfPath):
 class LeaveOneOut(_OfPath):
     """Mean squared leave-one-out residual by the leverage shortcut: exact for ridge, an approximation elsewhere."""
 
+    reading: Reading = "global"
     name: ClassVar[str] = "loo"
     needs_rows: ClassVar[bool] = True
     divides_by_freedom: ClassVar[bool] = True
@@ -85,14 +87,14 @@ class LeaveOneOut(_OfPath):
 class MarginalLikelihood(Rule):
     """Where y ~ N(0, s^2 (I + step_sum K)) is most likely, s^2 profiled out; other filters stop at ridge's reading.
 
-    See `Path.evidence`.
+    See `stopwise.noise.marginal_likelihood`.
     """
 
     name: ClassVar[str] = "evidence"
 
     def criterion(self, path: Path, step_sum: Array) -> Array:
         """-2 log likelihood at each clock reading, up to a constant."""
-        return path.evidence(step_sum)
+        return evidence(path, step_sum)
 
     def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
         ridge = path.along(Ridge())
@@ -152,7 +154,7 @@ class Discrepancy(Rule):
 
 
 @dataclass(frozen=True)
-class Oracle(Rule):
+class Oracle(_OfPath):
     """The stop that the realised error against the truth asks for; for experiments, since it needs the truth.
 
     `truth`: f* at the training rows, in the units of y.
@@ -163,9 +165,6 @@ class Oracle(Rule):
     name: ClassVar[str] = "oracle"
     needs_traces: ClassVar[bool] = False
     needs_truth: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_reading(self.reading)
 
     def for_rows(self, rows: Array) -> Rule:
         return replace(self, truth=np.asarray(self.truth)[rows])
@@ -181,9 +180,6 @@ class Oracle(Rule):
                 Array, (gain**2 @ path.coefficients**2 - 2 * cross + inside @ inside + outside) / path.n_samples
             )
         return cast(Array, (((gain * path.coefficients - inside) ** 2).sum(axis=-1) + outside) / path.n_samples)
-
-    def select(self, path: Path, noise_std: float | None = None, data: Data | None = None) -> Stop:
-        return minimise(path, lambda s: self.criterion(path, s), self.reading)
 
 
 @dataclass(frozen=True)

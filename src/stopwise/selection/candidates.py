@@ -172,6 +172,12 @@ class Candidate:
         return kernel if warp is None else warp.kernel(kernel, features.centre, features.spread)
 
 
+def ratio_grid(largest: float, count: int) -> Array:
+    """Signal-to-noise ratios at which a kernel is tried: from a hundredth of what its largest eigenvalue shows on."""
+    largest = max(largest, 1e-300)
+    return np.geomspace(1e-2 / largest, max(min(1e12 / largest, MAX_RATIO), 1e2 / largest), count)
+
+
 def judge(sample: Sample, *parts: Part) -> Candidate:
     """Ridge with some kernels on a sample, every row left out in turn."""
     library, root = sample.library, sample.library.take(sample.root_weights)
@@ -180,8 +186,7 @@ def judge(sample: Sample, *parts: Part) -> Candidate:
     gram *= root[None, :] / sample.n_samples
     there, vectors = library.eigh(projected(gram, library.take(sample.fixed)))
     values = np.maximum(library.host(there), 0.0)
-    largest = max(float(values[-1]), 1e-300)
-    ratios = np.geomspace(1e-2 / largest, max(min(1e12 / largest, MAX_RATIO), 1e2 / largest), _CURVE_POINTS)
+    ratios = ratio_grid(float(values[-1]), _CURVE_POINTS)
     shrinkage = 1 / (1 + np.outer(values, ratios))
     coordinates = library.host(vectors.T @ library.take(sample.free_responses))
     leverage = 1 - library.host((vectors**2) @ library.take(shrinkage)) + (sample.fixed**2).sum(axis=1)[:, None]

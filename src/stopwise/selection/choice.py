@@ -38,7 +38,7 @@ from stopwise.sample import look_at_features, make_sample, with_powers
 from stopwise.selection.candidates import BARELY
 from stopwise.selection.dependent_rows import hang_together, judge, longer
 from stopwise.selection.kernel_search import Budget, Search, effort
-from stopwise.selection.result import Selection, describe
+from stopwise.selection.result import Selection, chosen_first, describe, row_of
 
 KERNELS: tuple[Stationary, ...] = (Gaussian(), Matern(), ProductMatern(), Laplace(), ProductLaplace())
 """Smooth ones first: an earlier one wins a tie."""
@@ -133,12 +133,16 @@ def _judged_together(found: Chosen, kernels: Sequence[Stationary]) -> Chosen:
     table = cast(Selection, found.table)
     if not len(table):
         return found
-    alike = {row["kernel"]: row["length_scale"] for row in table if not row["per_feature"]}
-    shapes = [*kernels, Matern(smoothness=2.5)]
-    tried = [shape.with_length_scale(alike[shape.name]) for shape in shapes if shape.name in alike]
+    tried = _at_one_scale([*kernels, Matern(smoothness=2.5)], table)
     judged = judge(found.problem, list(dict.fromkeys(longer([*tried, found.kernel]))))
     unit = found.problem.spread() if found.problem.responses.shape[1] == 1 else 1.0
     return replace(found, kernel=judged.kernels[judged.best], table=judged.told(table, unit), starts=None)
+
+
+def _at_one_scale(kernels: Sequence[Stationary], table: Selection) -> list[Stationary]:
+    """Those kernels that a search tried with one length scale for all features, at that scale."""
+    lengths = {row["kernel"]: row["length_scale"] for row in table if not row["per_feature"]}
+    return [kernel.with_length_scale(lengths[kernel.name]) for kernel in kernels if kernel.name in lengths]
 
 
 def _asked(given: Kernel | None, menu: tuple[Stationary, ...]) -> tuple[Stationary, ...]:
@@ -196,24 +200,16 @@ def _on_line(problem: Problem, states: Sequence[int]) -> Chosen:
     found = [best_scale(rows, p, intercept=problem.intercept, most_places=_PLACES) for p in states]
     best = roughest_of_the_best(found, n_values)
     unit = problem.spread() if len(spread) == 1 else 1.0
-    table = tuple(
-        {
-            "kernel": each.kernel.name,
-            "per_feature": False,
-            "length_scale": [each.length_scale],
-            "rows": each.n_places,
-            "evidence": each.evidence,
-            "left_out_rmse": unit * math.exp(each.log_left_out / 2),
-            "score": each.score,
-            "chosen": each is best,
-        }
-        for each in sorted(found, key=lambda each: each is not best)
-    )
+    table = []
+    for each in found:
+        error = unit * math.exp(each.log_left_out / 2)
+        scores = {"evidence": each.evidence, "left_out_rmse": error, "score": each.score}
+        table.append(row_of(each.kernel, each.n_places, each is best, scores, per_feature=False))
     tie = "" if best.score == min(each.score for each in found) else ", up to what the rows can tell,"
     told = f"{best.kernel.name} has the lowest score{tie} on {rows.n_places:,} places of one covariate"
     features = look_at_features(problem.covariates, problem.weights).table(np.array([best.length_scale]), False)
     counts = best.n_places, rows.n_places, problem.n_samples
-    return Chosen(best.kernel, problem, None, Selection(table, features, told, *counts))
+    return Chosen(best.kernel, problem, None, Selection(chosen_first(table), features, told, *counts))
 
 
 def roughest_of_the_best(found: Sequence[ScaleFound], n_values: float) -> ScaleFound:
@@ -268,13 +264,12 @@ def _proposals(found: Chosen, search: Search) -> list[Kernel]:
     Before it, unless length scales are to be one per feature, the smoothest kernel nearly linear and at a longer length
     scale than its best, then each kernel at its best.
     """
-    lengths = {row["kernel"]: np.asarray(row["length_scale"]) for row in found.table if not row["per_feature"]}
-    best = [(kernel, lengths[kernel.name]) for kernel in search.kernels if kernel.name in lengths]
-    smooth, length = best[0]
+    best = _at_one_scale(search.kernels, found.table)
+    smooth = best[0]
     spread = look_at_features(found.problem.covariates, found.problem.weights, found.problem.shared_scales).spread
     straight = STRAIGHT * math.sqrt(spread.size) * spread
-    some = [] if search.relevance is True else [(smooth, straight), (smooth, LONGER * length), *best]
-    return [*(kernel.with_length_scale(each) for kernel, each in some), found.kernel]
+    stretched = [smooth.with_length_scale(each) for each in (straight, LONGER * smooth.scales)]
+    return [*([] if search.relevance is True else [*stretched, *best]), found.kernel]
 
 
 def _warped_proposals(found: Chosen, search: Search) -> list[Kernel]:
@@ -302,17 +297,11 @@ def _scales_told(kernel: Kernel, rows: LossRows, kept: Array | None) -> tuple[di
 
 def _told(table: Selection, judged: dict[Kernel, LossPath], best: Kernel, sample: LossRows) -> Selection:
     rows = [
-        {
-            "kernel": kernel.name,
-            "length_scale": kernel.core.scales.tolist() if isinstance(kernel.core, Stationary) else None,
-            "rows": len(sample.y),
-            "left_out_loss": path.lowest,
-            "score": path.score,
-            "chosen": kernel is best,
-        }
-        for kernel, path in sorted(judged.items(), key=lambda pair: pair[0] is not best)
+        row_of(kernel, len(sample.y), kernel is best, {"left_out_loss": path.lowest, "score": path.score})
+        for kernel, path in judged.items()
     ]
-    told = "left-out loss" if rows[0]["score"] == rows[0]["left_out_loss"] else "sum of left-out loss and evidence"
-    reason = f"{best.name} has the lowest {told}, {rows[0]['score']:.4g} a row, of {len(judged)} kernels"
+    score, lowest = judged[best].score, judged[best].lowest
+    told = "left-out loss" if score == lowest else "sum of left-out loss and evidence"
+    reason = f"{best.name} has the lowest {told}, {score:.4g} a row, of {len(judged)} kernels"
     reason += "; skewed features are drawn in by powers" if isinstance(best, Warped) else ""
-    return replace(table, tried=(*rows, *({**row, "chosen": False} for row in table.tried)), reason=reason)
+    return table.below(rows, reason)

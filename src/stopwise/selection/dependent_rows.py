@@ -7,8 +7,9 @@ ridge on blocks or groups left out whole, each at its own best penalty.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,11 +19,10 @@ from stopwise.engine.spectrum.eigenpairs import dense_spectrum
 from stopwise.filters import Ridge
 from stopwise.kernels import Constant, Kernel
 from stopwise.kernels.stationary import Stationary
-from stopwise.path import Path, make_path
+from stopwise.path import Path
 from stopwise.problem import Problem
-from stopwise.rules.base import Data
 from stopwise.rules.left_out_blocks import LeftOutSet, Paired, by_block, least_error, sets_of
-from stopwise.selection.result import Row, Selection
+from stopwise.selection.result import Row, Selection, row_of
 
 LONGER_SCALES = (1.0, 3.0, 10.0, 30.0, 100.0)
 """Times the best scale of single rows. Noise shared by a hundredth of the rows can make that a hundredth too short."""
@@ -45,26 +45,15 @@ class Judged:
 
     def told(self, before: Selection, unit: float) -> Selection:
         """The table of a search with these kernels before all others; `unit` of y is a standard deviation."""
-        rows = [self._row(k, unit) for k in sorted(range(len(self.kernels)), key=lambda k: k != self.best)]
-        others = [{**row, "chosen": False} for row in before]
+        rows = []
+        for k, kernel in enumerate(self.kernels):
+            error, freedom = float(self.errors[k]), float(self.freedom[k])
+            scores = {"left_out_rmse": unit * math.sqrt(error), "degrees_of_freedom": freedom, "score": error}
+            rows.append(row_of(kernel, self.n_rows, k == self.best, scores, per_feature=False))
         name, count = self.kernels[self.best].name, len(self.kernels)
         reason = f"{name} predicts rows that are left out together as well as any of {count} kernels, most simply"
         features = tuple(_with_scales(before.features, self.kernels[self.best].core))
-        return replace(before, tried=(*rows, *others), features=features, reason=reason, at_edge=None)
-
-    def _row(self, k: int, unit: float) -> Row:
-        core = self.kernels[k].core
-        lengths = core.scales.tolist() if isinstance(core, Stationary) else None
-        return {
-            "kernel": self.kernels[k].name,
-            "per_feature": False,
-            "length_scale": lengths,
-            "rows": self.n_rows,
-            "left_out_rmse": unit * float(np.sqrt(self.errors[k])),
-            "degrees_of_freedom": float(self.freedom[k]),
-            "score": float(self.errors[k]),
-            "chosen": k == self.best,
-        }
+        return before.below(rows, reason, features=features, at_edge=None)
 
 
 def _with_scales(features: Sequence[Row], core: Kernel) -> Iterator[Row]:
@@ -117,22 +106,13 @@ def _part_in_sets(problem: Problem) -> tuple[Problem, list[LeftOutSet]]:
         problem = problem.subset(problem.random_rows(JUDGED_ROWS), Constant())
         problem = problem if trend is None else problem.with_trend(trend.sloped)
     block = max(1, round(share * (problem.block or 1)))
-    data = Data(problem.n_rows, subjects=problem.subjects, order=problem.order)
-    return problem, sets_of(problem.n_rows, block, data) or []
+    return problem, sets_of(problem.data, block) or []
 
 
 def _errors(problem: Problem, sets: list[LeftOutSet], kernel: Kernel) -> tuple[Array, float]:
     """Squared errors of each set at the best penalty, over responses of variance one; and the freedom there."""
     operator = Dense(problem.gram(kernel), weights=problem.weights, centred=problem.intercept, fixed=problem.fixed)
-    path = make_path(
-        dense_spectrum(operator),
-        Ridge(),
-        problem.responses,
-        intercept=problem.intercept,
-        root_weights=problem.root_weights,
-        fixed=problem.fixed,
-        counts=problem.counts,
-    )
+    path = problem.path(dense_spectrum(operator), Ridge())
     found = [_least(path.column(j), sets) for j in range(path.n_responses) if float(path.column(j).energy) > 0]
     return np.sum([errors for errors, _ in found], axis=0), sum(freedom for _, freedom in found)
 

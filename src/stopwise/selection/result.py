@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stopwise._support.html_table import html_table, text_table
+from stopwise.kernels import Kernel, Stationary
 from stopwise.problem import Problem
 from stopwise.sample import Features
 from stopwise.selection.candidates import Candidate, judge
@@ -81,11 +82,27 @@ class Selection(Sequence[Row]):
         """The row that was chosen."""
         return next(row for row in self.tried if row["chosen"])
 
+    def below(self, rows: Sequence[Row], reason: str, **changes: Any) -> Selection:
+        """The same table below the rows of another search, which chose instead, for this reason."""
+        others = ({**row, "chosen": False} for row in self.tried)
+        return replace(self, tried=(*chosen_first(rows), *others), reason=reason, **changes)
+
     def to_frame(self) -> Any:
         """The rows as a pandas DataFrame."""
         import pandas as pd
 
         return pd.DataFrame(list(self.tried))
+
+
+def chosen_first(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """The row that was chosen, then the others in their order."""
+    return tuple(sorted(rows, key=lambda row: not row["chosen"]))
+
+
+def row_of(kernel: Kernel, n_rows: int, chosen: bool, scores: Row, **kind: Any) -> Row:
+    """What a table tells of a kernel that was scored on so many rows."""
+    lengths = kernel.core.scales.tolist() if isinstance(kernel.core, Stationary) else None
+    return {"kernel": kernel.name, **kind, "length_scale": lengths, "rows": n_rows, **scores, "chosen": chosen}
 
 
 def describe(problem: Problem, features: Features, best: Candidate, tried: Sequence[Candidate]) -> Selection:

@@ -17,9 +17,10 @@ from stopwise.filters import Filter, GradientDescent, NuMethod, Ridge
 from stopwise.path import Path
 from stopwise.rules import GCV, SURE, Critical, Discrepancy, LeaveOneOut, Minimax, Prudent, Rule, Stop
 from stopwise.rules.critical import SELF_CONSTANT
+from stopwise.rules.explanation import stops_of
 from stopwise.rules.prudent import LeftOut
 from stopwise.schedules import Constant
-from stopwise.views.facts import Model, stops_of
+from stopwise.views.facts import Model
 
 _ENTRIES = 2_000_000_000
 """Rows x eigenpairs x readings up to which leave-one-out errors are drawn: a second or two of products."""

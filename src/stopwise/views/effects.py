@@ -14,7 +14,7 @@ import numpy as np
 from scipy.ndimage import convolve1d
 from scipy.spatial.distance import cdist
 
-from stopwise._support.arrays import Array
+from stopwise._support.arrays import Array, evenly
 from stopwise._support.memory import row_tiles
 from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.estimators.prediction.host import predict_rows
@@ -75,8 +75,8 @@ def predictor(model: Model) -> Callable[[Array], Array]:
 def background(model: Model, rows: ShownRows, positions: int) -> Array:
     """Rows that effects are averaged over, evenly spaced."""
     budget = _ENTRIES // max(len(model.X_fit_) * positions, 1)
-    count = min(len(rows), max(5, min(_BACKGROUND, budget)))
-    return cast(Array, rows.features[np.linspace(0, len(rows) - 1, count).round().astype(int)])
+    count = max(5, min(_BACKGROUND, budget))
+    return cast(Array, rows.features[evenly(len(rows), count)])
 
 
 def effect(model: Model, rows: ShownRows, column: SourceColumn) -> Effect:

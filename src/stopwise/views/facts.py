@@ -18,6 +18,7 @@ from stopwise.kernels.base import parts
 from stopwise.kernels.stationary import Stationary
 from stopwise.path import Path
 from stopwise.rules import Stop
+from stopwise.rules.explanation import stops_of
 
 MADE_ANEW = 20_000
 """Rows of the leave-one-out error where every row has to be made again."""
@@ -72,11 +73,6 @@ def number(value: float | str | Sequence[float] | None, digits: int = 4, missing
     return f"{value:.{digits}g}" if math.isfinite(value) else missing
 
 
-def stops_of(model: Model) -> list[Stop]:
-    """The stop of every response."""
-    return [model.stop_] if isinstance(model.stop_, Stop) else list(model.stop_)
-
-
 def rows_left_out(path: Path) -> Array | None:
     """The rows of the leave-one-out error: those that the solver left out, a draw where rows are made anew, or all.
 
@@ -111,9 +107,7 @@ def rmse_leave_one_out(path: Path, step_sum: ArrayLike | None = None) -> Array |
         return None
     if path.filter.name != Ridge.name and np.isfinite(residuals).all():
         residuals = left_out_residuals(path, sums, np.arange(len(residuals)), None)
-    weights = None if path.root_weights is None else path.root_weights**2
-    errors = np.sqrt(np.average(residuals**2, axis=0, weights=weights))
-    return cast(Array, errors if path.coefficients.ndim == 2 else errors[0])
+    return _root_mean_squares(path, residuals)
 
 
 def rmse_left_out(model: Model) -> Array | None:
@@ -126,8 +120,12 @@ def rmse_left_out(model: Model) -> Array | None:
     sets = left_out_sets(fitted) if fitted.rule.needs_all_pairs else None
     if sets is None:
         return rmse_leave_one_out(path)
-    residuals = residuals_of_sets(fitted.path, fitted.step_sums, sets)
-    errors = np.sqrt(np.average(residuals**2, axis=0, weights=fitted.path.row_weights))
+    return _root_mean_squares(path, residuals_of_sets(fitted.path, fitted.step_sums, sets))
+
+
+def _root_mean_squares(path: Path, residuals: Array) -> Array:
+    """Of the columns of residuals (n, q), by weight; one number for a path of one response."""
+    errors = np.sqrt(np.average(residuals**2, axis=0, weights=path.row_weights))
     return cast(Array, errors if path.coefficients.ndim == 2 else errors[0])
 
 
@@ -189,4 +187,4 @@ def _one_each(groups: ResponseGroups, name: str, values: list[Any]) -> Any:
         return groups.in_order(values)
     if all(value == values[0] for value in values):
         return values[0]
-    return groups.in_order([[value] * len(at) for value, at in zip(values, groups.columns, strict=True)])
+    return groups.for_columns(values)

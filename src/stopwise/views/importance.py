@@ -18,6 +18,7 @@ from stopwise._support.arrays import Array
 from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.estimators.prediction.host import predict_rows
+from stopwise.estimators.prediction.posterior import Free
 from stopwise.rules import Fixed
 from stopwise.views.facts import Model
 from stopwise.views.shown_rows import ShownRows
@@ -130,21 +131,16 @@ def _ridge(model: Model, rows: ShownRows, response: int) -> Callable[[Array], Ar
     gram = fitted.kernel(X).astype(np.float64) * root * root[:, None]
     gram[np.diag_indices_from(gram)] += n / clock
     factor = scipy.linalg.cho_factor(gram, lower=True, overwrite_a=True, check_finite=False)
-
-    def free(at: Array) -> Array:
-        """The unpenalised columns: the constant, and the features in units of their spread."""
-        if fitted.trend is not None:
-            return fitted.trend.at(at)
-        return np.ones((len(at), int(fitted.path.intercept)))
-
-    both = np.column_stack([y, free(X)])
+    free = Free(fitted.path.intercept, fitted.trend, 1.0)
+    unpenalised = free.at(X)
+    both = np.column_stack([y, unpenalised])
     solved = root[:, None] * scipy.linalg.cho_solve(factor, root[:, None] * both, check_finite=False)
-    level = np.linalg.lstsq(free(X).T @ solved[:, 1:], free(X).T @ solved[:, 0], rcond=None)[0]
+    level = np.linalg.lstsq(unpenalised.T @ solved[:, 1:], unpenalised.T @ solved[:, 0], rcond=None)[0]
     dual = solved[:, 0] - solved[:, 1:] @ level
 
     def values(features: Array) -> Array:
         at = fitted.to_features(features)
-        return cast(Array, (fitted.kernel(at, X) @ dual + free(at) @ level)[:, None])
+        return cast(Array, (fitted.kernel(at, X) @ dual + free.at(at) @ level)[:, None])
 
     return values
 

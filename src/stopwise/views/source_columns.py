@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 
-from stopwise._support.arrays import Array
+from stopwise._support.arrays import Array, evenly
 from stopwise.estimators.fitted import Fitted, fitted_of
 from stopwise.estimators.loss_fit import LossFitted
 from stopwise.kernels import Precomputed
@@ -70,7 +70,7 @@ class SourceColumn:
         else:
             place = np.arctan2(block[:, 0], block[:, 1]) / (2 * np.pi) % 1.0
         order = np.argsort(place, kind="stable")
-        picked = order[np.unique(np.linspace(0, len(order) - 1, count).round().astype(int))]
+        picked = order[evenly(len(order), count)]
         return Positions(cast(Array, block[picked]), cast(Array, place[picked]))
 
     def put(self, rows: Array, features: Array) -> Array:

@@ -170,7 +170,6 @@ class OnDevice:
 
     def multiply(self, block: Tensor) -> Tensor:
         """K @ block, a tensor like `block`."""
-        self.operator.products += block.shape[1]
         block = self.centre(block.to(self.dtype))
         if self._root is None:
             out = self.operator.cross.product(block)

@@ -30,7 +30,6 @@ class LineFit:
     """Fits of all responses of some rows at g penalties; arrays are (places, g) or (places, g, responses)."""
 
     rows: LineRows
-    space: StateSpace
     penalties: Array
     intercept: bool
     dual: Array
@@ -87,12 +86,12 @@ def fit_at(
     if not left_out:
         nothing = np.empty((0, a.size))
         known = _likelihood(likelihood(lanes, start), omega, space, intercept, q)
-        return LineFit(rows, space, a, intercept, np.empty((0, a.size, q)), nothing, *known)
+        return LineFit(rows, a, intercept, np.empty((0, a.size, q)), nothing, *known)
     sums, solved, inverse = solves(lanes, start)
     dual, diagonal = np.stack([layout.rows(u).T for u in solved[:q]], axis=-1), layout.rows(inverse).T
     if intercept and not space.diffuse:
         dual, diagonal = _project(dual, diagonal, layout.rows(solved[q]).T)
-    return LineFit(rows, space, a, intercept, dual, diagonal, *_likelihood(sums, omega, space, intercept, q))
+    return LineFit(rows, a, intercept, dual, diagonal, *_likelihood(sums, omega, space, intercept, q))
 
 
 def posterior_variance(rows: LineRows, space: StateSpace, penalty: float, new: Array, *, intercept: bool) -> Array:

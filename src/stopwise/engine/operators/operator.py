@@ -27,8 +27,6 @@ class Operator(ABC):
         self.centred = centred
         self.n_samples = float(n_rows) if weights is None else float(weights.sum())
         self.root_weights: Array = np.ones(n_rows) if weights is None else np.sqrt(weights)
-        self.products = 0
-        """How many vectors have been multiplied so far."""
 
     @abstractmethod
     def _gram_product(self, block: Array) -> Array:
@@ -44,7 +42,6 @@ class Operator(ABC):
 
     def gram_product(self, block: Array) -> Array:
         """Gram @ block: neither weighted nor centred nor divided by n."""
-        self.products += block.shape[1]
         return self._gram_product(np.ascontiguousarray(block))
 
     @cached_property
@@ -53,7 +50,6 @@ class Operator(ABC):
         return cast(Array, self.root_weights / np.sqrt(self.n_samples))
 
     def _uncentred(self, block: Array) -> Array:
-        self.products += block.shape[1]
         if self.weights is None:
             out = self._gram_product(block)
         else:

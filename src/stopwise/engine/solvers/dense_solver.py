@@ -17,7 +17,7 @@ from stopwise.kernels import Precomputed
 from stopwise.noise import sample_of
 from stopwise.path import Path, make_path
 from stopwise.problem import Problem
-from stopwise.rules import Certainty, Data, Stop
+from stopwise.rules import Certainty, Stop
 from stopwise.rules.left_out_blocks import sets_of, shared_noise_variance
 from stopwise.spectrum import Spectrum
 
@@ -64,7 +64,7 @@ def noise_of(problem: Problem, plan: Plan, path: Path | None, column: int) -> fl
     if plan.noise_given is not None:
         return plan.noise_given / scale
     if plan.noise.needs_sets and path is not None and path.spectrum.complete:
-        sets = sets_of(problem.n_rows, problem.block, _rows_of(problem))
+        sets = sets_of(problem.data, problem.block)
         if sets is not None:
             return math.sqrt(shared_noise_variance(path, sets))
     if not plan.noise.needs_rows:
@@ -73,16 +73,11 @@ def noise_of(problem: Problem, plan: Plan, path: Path | None, column: int) -> fl
     return plan.noise.estimate_from(sample, path) / scale
 
 
-def _rows_of(problem: Problem) -> Data:
-    """Which rows belong together, and in which order they stand."""
-    return Data(problem.n_rows, subjects=problem.subjects, order=problem.order)
-
-
 def decide(problem: Problem, plan: Plan, path: Path, column: int) -> tuple[Stop, float]:
     """The stop of one response on its own path, and the noise level it was decided with (problem units)."""
     sigma = noise_of(problem, plan, path, column)
     data = replace(
-        _rows_of(problem),
+        problem.data,
         split=lambda train, test: held_out(problem, plan, column, train, test),
         seed=problem.seed,
         kernel_scale=problem.kernel_scale(plan.kernel),
@@ -107,21 +102,6 @@ def finish(
     return with_weights(problem, stopped, stops, weights, sigmas, solver, mean_row)
 
 
-def problem_path(problem: Problem, plan: Plan, spectrum: Spectrum) -> Path:
-    return make_path(
-        spectrum,
-        plan.filter,
-        problem.responses,
-        intercept=problem.intercept,
-        root_weights=problem.root_weights,
-        fixed=problem.fixed,
-        level=problem.level,
-        counts=problem.counts,
-        scale=problem.scale,
-        offset=problem.offset,
-    )
-
-
 class DenseSolver:
     """The whole matrix and all its eigenpairs: the reference."""
 
@@ -132,7 +112,7 @@ class DenseSolver:
             gram = problem.gram(plan.kernel).astype(plan.dtype, copy=False)
             own = not isinstance(plan.kernel, Precomputed)
             operator = Dense(gram, weights=problem.weights, centred=problem.intercept, fixed=problem.fixed, own=own)
-            path = problem_path(problem, plan, dense_spectrum(operator))
+            path = problem.path(dense_spectrum(operator), plan.filter)
             decided = _decided(problem, plan, path)
             if plan.rule.keeps_training_part:
                 return self._without_refit(problem, plan, *decided)
@@ -144,7 +124,7 @@ class DenseSolver:
         assert train is not None
         part = problem.subset(train, plan.kernel)
         operator = Dense(part.gram(plan.kernel), weights=part.weights, centred=part.intercept)
-        path = problem_path(part, plan, dense_spectrum(operator))
+        path = part.path(dense_spectrum(operator), plan.filter)
         solution = finish(part, path, stops, sigmas, self.name, operator.mean_row)
         offset = problem.offset + problem.scale * solution.path.offset
         return replace(
@@ -159,5 +139,5 @@ class DenseSolver:
 
 def refit_dense(problem: Problem, plan: Plan, spectrum: Spectrum, mean_row: Array | None) -> Solution:
     """New responses on eigenvectors that are known already."""
-    path = problem_path(problem, plan, spectrum)
+    path = problem.path(spectrum, plan.filter)
     return finish(problem, path, *_decided(problem, plan, path), DenseSolver.name, mean_row)

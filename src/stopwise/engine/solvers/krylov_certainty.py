@@ -214,7 +214,7 @@ def _between_eigenvalues(plan: Plan, path: Path, ask: Ask, at: float) -> float:
     anywhere = np.geomspace(path.spectrum.largest_bound * 1e-9, path.spectrum.largest_bound, 2000)
     filled = Density(np.append(values, anywhere), np.append(counts, np.zeros(anywhere.size)), known.n_samples)
     between = Density(np.sqrt(values * np.append(values[1:], values[-1:])), counts, known.n_samples)
-    others = (ask(path.spectrum.with_density(density)) for density in (filled, between))
+    others = (ask(replace(path.spectrum, density=density)) for density in (filled, between))
     return min(max(_log_gap(other.step_sum, at) for other in others), 50.0)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from stopwise._support.arrays import Array
 from stopwise.engine.landmarks.decomposition import Decomposition, bracket_stop, decompose
@@ -15,6 +16,7 @@ from stopwise.engine.landmarks.row_sample import RowSample
 from stopwise.engine.landmarks.sampling import Choice, Index, Uniform, as_points
 from stopwise.engine.solvers.plan import Landmarked, Plan, Solution
 from stopwise.filters import Ridge
+from stopwise.kernels import Kernel
 from stopwise.path import Path
 from stopwise.problem import Problem
 from stopwise.rules import Certainty, Data, LeaveOneOut, Reason, Stop, minimise
@@ -99,12 +101,19 @@ def solve_source(
     """A fit from any source of rows with the landmarks asked for; "auto" takes at most `most`."""
     if isinstance(n_landmarks, str):
         return _grow(source, plan, seed, name, most or source.n_rows)
+    landmarks = landmarks_among(source, plan.kernel, n_landmarks, seed, plan.dtype)
+    return solve_stream(source.stream(landmarks), plan, name, source)
+
+
+def landmarks_among(
+    source: RowSource, kernel: Kernel, n_landmarks: Landmarked, seed: int, dtype: npt.DTypeLike
+) -> Landmarks:
+    """The landmarks asked for: points as given, so many of the rows, or some drawn in another way."""
     points = as_points(n_landmarks)
     if points is None:
         choice = n_landmarks if isinstance(n_landmarks, Choice) else Uniform(int(cast(int, n_landmarks)))
-        points = choice.points(plan.kernel, source.n_rows, source.take, seed)
-    landmarks = make_landmarks(plan.kernel, points.astype(plan.dtype, copy=False))
-    return solve_stream(source.stream(landmarks), plan, name, source)
+        points = choice.points(kernel, source.n_rows, source.take, seed)
+    return make_landmarks(kernel, points.astype(dtype, copy=False))
 
 
 def _grow(source: RowSource, plan: Plan, seed: int, name: str, most: int) -> Solution:

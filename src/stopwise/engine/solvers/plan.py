@@ -103,12 +103,8 @@ def path_in_space(problem: Problem, spectrum: Spectrum, filter: Filter, coeffici
         filter=filter,
         coefficients=coefficients,
         energy=(responses**2).sum(axis=0),
-        intercept=problem.intercept,
-        root_weights=problem.root_weights,
-        counts=problem.counts,
         response=responses,
-        scale=problem.scale,
-        offset=problem.offset,
+        **problem.path_fields,
     )
 
 

@@ -28,7 +28,7 @@ from stopwise.engine.solves.products.product_system import Equations, ProductSys
 from stopwise.engine.solves.products.unit_system import UnitSystem
 from stopwise.engine.solves.systems import FactorSystem
 from stopwise.kernels import Precomputed
-from stopwise.problem import Problem
+from stopwise.problem import Problem, random_order
 
 HELD_SHARE = 0.6
 """Of the free memory, what a held matrix may take."""
@@ -185,12 +185,11 @@ class HostPlace(Place):
 
     def _anchored(self, free: float) -> AnchorSystem:
         problem, kernel = self.problem, self.plan.kernel
-        order = np.random.default_rng([20160716, problem.seed]).permutation(problem.n_rows)
         x = problem.covariates
         self.operator = HalfHeld(
             lambda rows, columns: problem.gram(kernel, rows, columns),
             np.diagonal(x) if isinstance(kernel, Precomputed) else kernel.diagonal(x),
-            order[::-1],  # the sample last
+            random_order(problem.n_rows, problem.seed)[::-1],  # the sample last
             weights=problem.weights,
             centred=problem.intercept,
             dtype=np.float32 if is_single(problem, self.plan) else np.float64,

@@ -19,7 +19,7 @@ from stopwise._support.progress import Progress
 from stopwise._support.threads import blas_for, blas_threads
 from stopwise._support.torch import on_host
 from stopwise.engine.operators import Dense
-from stopwise.engine.solvers.dense_solver import noise_of, problem_path
+from stopwise.engine.solvers.dense_solver import noise_of
 from stopwise.engine.solvers.krylov_solver import warn_of_regret
 from stopwise.engine.solvers.plan import Plan, Solution, bare_path, penalty_range, solved, sure_stop, with_left_out
 from stopwise.engine.solvers.solve_places import Place
@@ -74,7 +74,7 @@ def _starts_by_all_pairs(problem: Problem, plan: Plan) -> tuple[SearchStart, ...
     part = problem.subset(problem.random_rows(min(START_ROWS, problem.n_rows)), plan.kernel)
     part = replace(part, covariates=np.asarray(on_host(part.covariates), dtype=np.float64))
     operator = Dense(np.asarray(part.gram(plan.kernel)), weights=part.weights, centred=part.intercept)
-    path = problem_path(part, replace(plan, filter=Ridge()), dense_spectrum(operator))
+    path = part.path(dense_spectrum(operator), Ridge())
     smallest, largest = penalty_range(part, plan, path.spectrum.largest_bound)
     places = np.arange(math.log(smallest), math.log(max(largest, smallest)) + STRIDE, STRIDE / 2)
     readings = part.n_samples / np.exp(places)

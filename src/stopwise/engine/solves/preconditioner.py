@@ -49,16 +49,18 @@ class LowRank:
         """
         root = (penalty / (self.values + penalty)) ** 0.5
         weights = 1 / ((self.values + penalty) * (1 + root))
-        inside = self.vectors.T @ self._down(block)
-        inside = (inside.T * weights).T if block.ndim == 2 else inside * weights
-        return (block - self._up(self.vectors @ inside)) / float(penalty**0.5)
+        return (block - self._turned(block, weights)) / float(penalty**0.5)
 
     def root(self, block: Array, penalty: float) -> Array:
         """(F F' + a I)^1/2 block = sqrt(a) (block + F V g V' F' block), g = (sqrt(1 + Lambda / a) - 1) / Lambda."""
         weights = 1 / (penalty * (1 + (1 + self.values / penalty) ** 0.5))
+        return (block + self._turned(block, weights)) * float(penalty**0.5)
+
+    def _turned(self, block: Array, weights: Array) -> Array:
+        """F V diag(weights) V' F' block."""
         inside = self.vectors.T @ self._down(block)
         inside = (inside.T * weights).T if block.ndim == 2 else inside * weights
-        return (block + self._up(self.vectors @ inside)) * float(penalty**0.5)
+        return self._up(self.vectors @ inside)
 
     def _down(self, block: Array) -> Array:
         """F' block."""

@@ -28,7 +28,6 @@ from stopwise.estimators.prediction.posterior import (
 from stopwise.estimators.prediction.row_leverages import (
     SATURATED,
     basis_of,
-    counts_of,
     has_all_pairs,
     landmark_vectors,
     left_out_on_line,
@@ -95,7 +94,7 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
     through = isinstance(basis_of(fitted).rows, FeatureRows)
     asked = np.sort(asked[: _LEFT_OUT_OF_LANDMARKS if through else LEFT_OUT_ROWS])
     posterior = known or _standing_posterior(fitted, rows, np.sort(standing))
-    some, counts = on_host(rows[asked]), counts_of(fitted.path)[asked]
+    some, counts = on_host(rows[asked]), fitted.path.row_counts[asked]
     noise, variance = (counts / fitted.path.row_weights[asked])[:, None], posterior.variance(some, clock)
     together = left_out_sets(fitted)
     path, copies = fitted.path.along(Ridge()), None if together is not None else _copies(fitted.path)
@@ -232,7 +231,7 @@ def _standing_posterior(fitted: Fitted, rows: Array, chosen: Array) -> Posterior
     path, precomputed = fitted.path, isinstance(fitted.kernel, Precomputed)
     some = rows[np.ix_(chosen, chosen)] if precomputed else on_host(rows[chosen])
     weights = path.row_weights[chosen]
-    weights = weights * (counts_of(path)[chosen].sum() / weights.sum())
+    weights = weights * (path.row_counts[chosen].sum() / weights.sum())
     trend = None if fitted.trend is None else make_trend(some, weights, fitted.trend.sloped)
     free = Free(path.intercept, trend, float(weights.sum()))
     columns = chosen if precomputed else None

@@ -28,7 +28,7 @@ from stopwise.kernels.gradients import median_distance
 from stopwise.kernels.stationary import Stationary
 from stopwise.problem import Problem, Trend, make_trend
 from stopwise.sample import look_at_features, make_sample
-from stopwise.selection.candidates import MAX_RATIO
+from stopwise.selection.candidates import ratio_grid
 
 SAMPLE_ROWS = 200
 """Places that stand for all rows: the matrices of 33 kernels are decomposed on them, in milliseconds each."""
@@ -139,8 +139,7 @@ class OtherKernels:
         posterior = self._posterior(kernel, free)
         coordinates, level = self.sample.projected(posterior)
         values = posterior.eigenvalues
-        largest = max(float(values[-1]), 1e-300)
-        step_sums = np.geomspace(1e-2 / largest, max(min(1e12 / largest, MAX_RATIO), 1e2 / largest), _READINGS)
+        step_sums = ratio_grid(float(values[-1]), _READINGS)
         grown = 1 + np.outer(step_sums, values)
         freedom = free.total - len(level)
         noise = np.maximum(((coordinates**2 / grown).sum(axis=1) + self.sample.within) / freedom, 1e-300)

@@ -36,6 +36,10 @@ class ResponseGroups:
         flat = [value for group in values for value in group]
         return [flat[at] for at in self.order]
 
+    def for_columns(self, values: Sequence[Any]) -> list[Any]:
+        """From one value for each group to one for each column of y."""
+        return self.in_order([[value] * len(at) for value, at in zip(values, self.columns, strict=True)])
+
     def joined(self, values: Sequence[Any]) -> Any:
         """From arrays or tensors (m, q, ...) of each group to one for all columns of y."""
         if is_tensor(values[0]):
@@ -77,7 +81,7 @@ def common(groups: ResponseGroups, read: Read) -> Any:
 
 def by_fit(groups: ResponseGroups, read: Read) -> list[Any]:
     """What a fit has one of: a list with an entry for each response."""
-    return groups.in_order([[read(fit)] * len(fit.stops) for fit in groups.fits])
+    return groups.for_columns([read(fit) for fit in groups.fits])
 
 
 def one_each(groups: ResponseGroups, read: Read) -> list[Any] | None:

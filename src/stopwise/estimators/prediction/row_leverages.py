@@ -36,11 +36,6 @@ def basis_of(fitted: Fitted) -> Basis:
     return basis
 
 
-def counts_of(path: Path) -> Array:
-    """How many observations each row stands for."""
-    return np.ones(len(path.row_weights)) if path.counts is None else path.counts
-
-
 def has_all_pairs(path: Path) -> bool:
     """Whether all eigenpairs are known."""
     basis = cast(Basis, path.spectrum.basis)
@@ -81,7 +76,7 @@ def rows_left(
         fits = [_line_fit(path.column(j), posterior, complex(at)) for j, at in enumerate(step_sums)]
         return np.hstack([row_leverage_left(fit)[rows] for fit in fits])
     assert posterior is not None
-    noise = counts_of(path)[rows, None] / path.row_weights[rows, None]
+    noise = path.row_counts[rows, None] / path.row_weights[rows, None]
     return cast(Array, 1 - posterior.variance(covariates, step_sums) / noise)
 
 
@@ -121,7 +116,7 @@ def _left_out(path: Path, step_sum: float, rows: Array, vectors: Array | None) -
     shrinkage = ridges.shrinkage(path.spectrum.eigenvalues)
     basis, at = (path.spectrum.basis, rows) if vectors is None else (Basis(vectors), np.arange(len(rows)))
     assert basis is not None
-    counts, free = counts_of(path)[rows, None], path.free
+    counts, free = path.row_counts[rows, None], path.free
     left = _by_parts(basis.squared, shrinkage)[at] + (counts - 1 - (free[rows] ** 2).sum(axis=1, keepdims=True))
     residuals = _by_parts(basis.combine, path.coefficients[:, None] * shrinkage)
     if vectors is not None or not has_all_pairs(path):  # what no direction sees of a row and its response is left whole
@@ -143,7 +138,7 @@ def left_out_sets(fitted: Fitted) -> list[LeftOutSet] | None:
     if not has_all_pairs(path) or path.counts is not None:
         return None
     rows = len(path.row_weights)
-    return sets_of(rows, fitted.rule.block, Data(rows, subjects=fitted.subjects, order=row_order(fitted.covariates)))
+    return sets_of(Data(rows, subjects=fitted.subjects, order=row_order(fitted.covariates)), fitted.rule.block)
 
 
 def residuals_of_sets(path: Path, step_sums: Array, sets: list[LeftOutSet]) -> Array:
@@ -258,4 +253,4 @@ def _landmark_left(path: Path, step_sums: Array, rows: Array, vectors: Array) ->
     """1 - h of some rows of a fit through landmarks at readings, one per response."""
     gains, weights = path.filter.gain(path.spectrum.eigenvalues, step_sums).T, path.row_weights[rows, None]
     leverage = vectors**2 @ gains + (weights / path.n_samples if path.intercept else 0.0)
-    return cast(Array, 1 - leverage / counts_of(path)[rows, None])
+    return cast(Array, 1 - leverage / path.row_counts[rows, None])

@@ -50,8 +50,6 @@ class VaryingNoise:
     length: float
     low: float
     high: float
-    gain: float
-    """By how much the log likelihood of a left-out residual grows."""
 
     def log_variance(self, rows: Array) -> Array:
         """One number per row."""
@@ -85,7 +83,7 @@ def find_varying_noise(rows: Array, ratios: Array) -> tuple[VaryingNoise, Array]
     if gain <= _CLEAR * error or _widens(ratios, left_out):
         return None
     ends = float(left_out.min()), float(left_out.max())
-    return VaryingNoise(centre, spread, *_solved(points, logs, length, penalty), length, *ends, gain), left_out
+    return VaryingNoise(centre, spread, *_solved(points, logs, length, penalty), length, *ends), left_out
 
 
 def _log_squares(ratios: Array) -> Array:

@@ -15,6 +15,7 @@ import numpy as np
 from stopwise._support.arrays import Array, Index
 from stopwise.engine.solves.costs import FOLD_ROWS, UNSEEN, fold_size, folds_needed
 from stopwise.engine.solves.products.product_system import Equations, ProductSystem, Weighted
+from stopwise.problem import random_order
 
 _MOST_FOLDS, _MOST_LEFT_OUT = 20, 20_000
 """How many folds are made, and how many rows are left out in all of them together, at most."""
@@ -28,7 +29,7 @@ add to squared errors, relative to them."""
 def fold_rows(n_rows: int, seed: int, most: int = FOLD_ROWS) -> list[Index]:
     """The rows of each fold, ascending: a random share of all rows, at most `most` of them."""
     size = fold_size(n_rows, most)
-    order = np.random.default_rng([20160716, seed]).permutation(n_rows)
+    order = random_order(n_rows, seed)
     count = min(n_rows // size, _MOST_FOLDS, max(_MOST_LEFT_OUT // size, 1))
     return [np.sort(order[k * size : (k + 1) * size]) for k in range(count)]
 

@@ -18,6 +18,7 @@ from stopwise.engine.solves.factor import left_alone
 from stopwise.engine.solves.preconditioned import Preconditioned
 from stopwise.engine.solves.products.product_system import Equations, ProductSystem
 from stopwise.engine.solves.systems import KNOWN
+from stopwise.problem import random_order
 
 
 @dataclass
@@ -43,7 +44,7 @@ class UnitSystem(ProductSystem):
     def __init__(self, given: Equations, counts: Array | None = None) -> None:
         super().__init__(given)
         self._counts, self._error = counts, 1.0
-        self._order = np.random.default_rng([20160716, given.seed]).permutation(len(given.targets))
+        self._order = random_order(len(given.targets), given.seed)
         self._blocks: list[Array] = []
         self._readings: dict[float, _Reading] = {}
         self._take(LEAST_LEFT_OUT)
