@@ -112,8 +112,13 @@ def rmse_leave_one_out(path: Path, step_sum: ArrayLike | None = None) -> Array |
     if path.filter.name != Ridge.name and np.isfinite(residuals).all():
         residuals = left_out_residuals(path, sums, np.arange(len(residuals)), None)
     weights = None if path.root_weights is None else path.root_weights**2
-    errors = np.sqrt(np.average(residuals**2, axis=0, weights=weights))
+    errors = _root_mean_square(residuals, path, weights)
     return cast(Array, errors if path.coefficients.ndim == 2 else errors[0])
+
+
+def _root_mean_square(residuals: Array, path: Path, weights: Array | None) -> Array:
+    """By response; squared in the path's own scale, a power of two, so that nothing overflows or is rounded."""
+    return cast(Array, path.scale * np.sqrt(np.average((residuals / path.scale) ** 2, axis=0, weights=weights)))
 
 
 def rmse_left_out(model: Model) -> Array | None:
@@ -127,7 +132,7 @@ def rmse_left_out(model: Model) -> Array | None:
     if sets is None:
         return rmse_leave_one_out(path)
     residuals = residuals_of_sets(fitted.path, fitted.step_sums, sets)
-    errors = np.sqrt(np.average(residuals**2, axis=0, weights=fitted.path.row_weights))
+    errors = _root_mean_square(residuals, fitted.path, fitted.path.row_weights)
     return cast(Array, errors if path.coefficients.ndim == 2 else errors[0])
 
 
