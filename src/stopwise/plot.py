@@ -226,6 +226,8 @@ def compare(what: Compared, ax: Axes | None = None) -> Axes:
         ax.plot([where], [np.nan if left_out is None else left_out], label=text, **style)
         if held is not None:
             ax.plot([where], [held], markerfacecolor="none", **style)
+    if any(held is not None for *_, held in entries):
+        ax.plot([], [], "o", color=_GREY, markerfacecolor="none", label="hollow: rows held out")
     ax.set_xscale("log")
     seen = [value for *_, a, b in entries for value in (a, b) if value is not None and np.isfinite(value)]
     if seen:

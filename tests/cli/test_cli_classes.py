@@ -44,13 +44,14 @@ def test_a_target_of_text_is_fitted_predicted_and_told(table, tmp_path):
     assert "setosa, versicolor, virginica" in told.stdout
 
 
-def test_the_note_on_yes_and_no_says_how_to_have_a_classifier(tmp_path):
+@pytest.mark.parametrize(("no", "yes"), [("no", "yes"), ("0", "1")])
+def test_the_note_on_yes_and_no_says_how_to_have_a_classifier(tmp_path, no, yes):
     path = tmp_path / "t.csv"
-    path.write_text("x,y\n" + "".join(f"{at},{'yes' if at > 19 else 'no'}\n" for at in range(40)))
+    path.write_text("x,y\n" + "".join(f"{at},{yes if at > 19 else no}\n" for at in range(40)))
     (note,) = run_json("fit", path, "--target", "y", "--kernel", "gaussian")["warnings"]
     cure = note.split("say ")[1].replace("'", "").split()
     facts = run_json("fit", path, "--target", "y", "--kernel", "gaussian", *cure)
-    assert facts["classes"] == ["no", "yes"]
+    assert facts["classes"] == [no, yes]
 
 
 @pytest.mark.parametrize("loss", ["poisson", "huber", "quantile"])

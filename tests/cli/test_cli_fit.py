@@ -296,6 +296,22 @@ def test_a_linear_part_is_told_with_its_degrees_of_freedom(tmp_path, rng):
     assert "linear part" not in one
 
 
+def test_a_fit_of_responses_too_large_to_be_squared_is_explained_with_its_errors(tmp_path, rng):
+    """It was done, and then ended with an error that told of intervals nobody had asked for."""
+    x = rng.uniform(size=40)
+    pd.DataFrame({"x": x, "y": 1e200 * np.sin(6 * x)}).to_csv(tmp_path / "t.csv", index=False)
+    told = run("fit", tmp_path / "t.csv", "--target", "y", "--kernel", "gaussian")
+    assert "Gradient descent stopped after" in told.stdout
+    assert "unknown" not in told.stdout
+    large, small = (
+        sw.KernelGradientRegressor("gaussian").fit(x[:, None], scale * np.sin(6 * x)) for scale in (2.0**650, 1.0)
+    )
+    errors = [rmse_leave_one_out(model.path_, model.stop_.step_sum) for model in (large, small)]
+    assert errors[0] == 2.0**650 * errors[1]
+    with pytest.raises(ValueError, match="overflows above"):
+        large.predict_interval(x[:1, None])
+
+
 def test_a_model_that_is_not_saved_is_said_to_be(table, tmp_path):
     command = ["fit", str(table[0]), "--target", "y", "--kernel", "gaussian"]
     assert "not saved: add --out" in run(*command).stdout

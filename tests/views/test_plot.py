@@ -102,6 +102,15 @@ def test_a_comparison_marks_every_rule(rng):
     assert all(row.rule in labels for row in found.rows)
 
 
+@pytest.mark.parametrize("holdout", [0.0, 0.2])
+def test_hollow_marks_of_a_comparison_are_explained_where_there_are_any(rng, holdout):
+    x = np.linspace(0, 1, 60)
+    found = compare(x[:, None], np.sin(6 * x) + 0.2 * rng.normal(size=60), kernel="gaussian", holdout=holdout)
+    drawn = sw.plot.compare(found)
+    hollow = [line for line in drawn.get_lines() if line.get_markerfacecolor() == "none"]
+    assert bool(hollow) == (holdout > 0) == ("hollow: rows held out" in lines(drawn))
+
+
 def test_models_compare_by_name_or_in_order(published, several):
     assert {"one", "two"} <= set(lines(sw.plot.compare({"one": published, "two": several})))
     assert len([label for label in lines(sw.plot.compare([published, several])) if label[0] in "12"]) == 2

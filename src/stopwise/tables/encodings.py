@@ -180,9 +180,11 @@ def is_number(text: str) -> bool:
 
 
 def stray_number(column: Column) -> str:
-    """The first cell of text that is no number, where most are; else nothing."""
-    if column.kind is not Kind.TEXT:
+    """The first cell of text that is no number, or the first of numbers that were read as text."""
+    if column.kind is not Kind.TEXT or column.missing.all():
         return ""
     cells = cast("npt.NDArray[np.object_]", column.values)
-    at = next((row for row, cell in enumerate(cells) if cell is not None and not is_number(cell)), None)
-    return "" if at is None else f" (row {at + 1:,}: '{shown(cells[at])}')"
+    present = np.flatnonzero(~column.missing)
+    at = next((row for row in present if not is_number(cells[row])), present[0])
+    unlike = "" if not is_number(cells[at]) else ", with another decimal mark or as text"
+    return f" (row {at + 1:,}: '{shown(cells[at])}'{unlike})"

@@ -98,8 +98,9 @@ def prepare(table: Table, roles: Roles, chosen: Sequence[str], missing: str = "i
     if classes:
         count = len(set(response[~leave].tolist()))
         notes = (f"'{shown(roles.target)}' holds text: a classifier of its {count} values is fitted", *notes)
-    if answer.kind is Kind.BOOLEAN:
-        said = f"'{shown(roles.target)}' is true or false: it is fitted as the numbers 1 and 0"
+    if not classes and set(response[~leave].tolist()) == {0.0, 1.0}:
+        held = "true or false" if answer.kind is Kind.BOOLEAN else "0 or 1"
+        said = f"'{shown(roles.target)}' is {held}: it is fitted as the numbers 1 and 0"
         notes = (f"{said}; for a classifier with probabilities say --as '{shown(roles.target)}=text'", *notes)
     notes += _codes(table.select([*chosen, roles.target]))
     notes += _naming(table, [] if roles.features or len(chosen) < 2 else chosen)

@@ -124,8 +124,11 @@ def rmse_left_out(model: Model) -> Array | None:
 
 
 def _root_mean_squares(path: Path, residuals: Array) -> Array:
-    """Of the columns of residuals (n, q), by weight; one number for a path of one response."""
-    errors = np.sqrt(np.average(residuals**2, axis=0, weights=path.row_weights))
+    """Of the columns of residuals (n, q), by weight; one number for a path of one response.
+
+    Squared in the path's own scale, a power of two, so that nothing overflows or is rounded.
+    """
+    errors = path.scale * np.sqrt(np.average((residuals / path.scale) ** 2, axis=0, weights=path.row_weights))
     return cast(Array, errors if path.coefficients.ndim == 2 else errors[0])
 
 

@@ -82,7 +82,7 @@ def uncertainty_of(fitted: Fitted) -> Uncertainty:
             "intervals need rows that can be left out, and a fit in batches or on a cluster keeps none: fit all rows, "
             'or a sample of them, with fit(X, y) and a solver such as "nystrom"'
         )
-    if (largest := float(np.max(fitted.path.scale))) > _LARGEST:
+    if (largest := _spread(fitted)) > _LARGEST:
         raise ValueError(
             f"intervals and standard deviations square y, which overflows above {_LARGEST:g}, and y varies by "
             f"{largest:.3g}: rescale it, or predict without them"
@@ -196,8 +196,15 @@ def scale_clock(fitted: Fitted) -> Array:
 
 
 def has_intervals(fitted: Fitted | LossFitted) -> bool:
-    """Whether a fit can say how uncertain it is: squares, with rows to leave out, whose noise is their own."""
-    return training_rows(fitted) is not None and not cast(Fitted, fitted).shared_noise
+    """Whether a fit can say how uncertain it is: finite squares, with rows to leave out, whose noise is their own."""
+    if training_rows(fitted) is None or cast(Fitted, fitted).shared_noise:
+        return False
+    return _spread(cast(Fitted, fitted)) <= _LARGEST
+
+
+def _spread(fitted: Fitted) -> float:
+    """By how much responses vary, the most varied of several."""
+    return float(np.max(fitted.path.scale))
 
 
 def training_rows(fitted: Fitted | LossFitted) -> Array | None:
