@@ -4,6 +4,7 @@ import re
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import stopwise as sw
@@ -114,6 +115,20 @@ def test_extrapolation_is_said_once_and_only_where_it_matters():
     model.fit(X, y)
     with pytest.warns(ExtrapolationWarning, match="3 of 203 rows"):
         model.predict(np.append(inside, np.full((3, 1), X.max() + 0.5 * gap), axis=0))
+
+
+def test_text_never_seen_in_training_is_told_of_with_its_column():
+    rng = np.random.default_rng(0)
+    level, x = rng.integers(0, 4, size=80), rng.uniform(size=80)
+    frame = pd.DataFrame({"shop": np.array(list("abcd"))[level], "x": x})
+    new = pd.DataFrame({"shop": ["a", "z", "b", "y"], "x": [0.2, 0.4, 0.6, 0.5]})
+    y = level + x + 0.1 * rng.normal(size=80)
+    for model in (sw.KernelGradientRegressor().fit(frame, y), sw.KernelGradientClassifier().fit(frame, y > 2)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model.predict(new.iloc[[0, 2]])
+        with pytest.warns(ExtrapolationWarning, match="2 of 4 rows hold text never seen in training, in column 'shop'"):
+            model.predict(new)
 
 
 def test_a_periodic_kernel_has_no_outside():

@@ -28,6 +28,7 @@ from stopwise.rules import Rule, Stop
 from stopwise.selection.choice import Chosen
 from stopwise.selection.result import Selection
 from stopwise.spectrum import Basis
+from stopwise.tables.names import shown
 
 T = TypeVar("T")
 
@@ -103,13 +104,20 @@ class LearnedFunction(Columns):
         return X
 
     def extrapolation(self, X: Array) -> str | None:
-        """What to say of new rows outside the range of the training data; nothing of periodic kernels."""
-        if self.feature_range is None or any(isinstance(part, PeriodicSobolev) for part in parts(self.kernel)):
-            return None
-        gaps = np.zeros(self.n_features)
-        used = slice(None) if self.features is None else self.features
-        gaps[used] = largest_gaps(on_host(self.covariates))
-        return extrapolation(self.feature_range, gaps, X, self.feature_names)
+        """What to say of new rows outside the range of the training data; of numbers nothing for periodic kernels."""
+        told = []
+        if self.feature_range is not None and not any(isinstance(part, PeriodicSobolev) for part in parts(self.kernel)):
+            gaps = np.zeros(self.n_features)
+            used = slice(None) if self.features is None else self.features
+            gaps[used] = largest_gaps(on_host(self.covariates))
+            told = [extrapolation(self.feature_range, gaps, X, self.feature_names)]
+        if self.recipe is not None:
+            told += [
+                f"{count} of {len(X)} rows hold text never seen in training, in column '{shown(name)}': they are "
+                "predicted as none of its levels, and how far off that may be no interval knows"
+                for name, count in self.recipe.unknown_text(X).items()
+            ]
+        return "; ".join(text for text in told if text) or None
 
 
 @dataclass(frozen=True, kw_only=True)
