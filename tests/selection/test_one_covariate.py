@@ -60,3 +60,33 @@ def test_where_neighbours_share_their_noise_no_tie_is_broken_towards_the_rougher
     scores = [row["score"] for row in model.selection_]
     assert scores[0] == min(scores)
     assert 20 * (sorted(scores)[1] - scores[0]) < 4  # twenty means of blocks barely tell the kernels apart
+
+
+def skewed(n, seed=0):
+    rng = np.random.default_rng(seed)
+    x, new = np.exp(rng.standard_normal((n, 1))), np.exp(rng.standard_normal((400, 1)))
+    return x, np.sin(2 * np.log(x[:, 0])) + 0.2 * rng.standard_normal(n), new, np.sin(2 * np.log(new[:, 0]))
+
+
+def test_a_skewed_covariate_is_drawn_in_however_many_rows_it_has():
+    """It was below 300 places only: of a wave in log x, 320 rows were predicted worse than 280."""
+    errors = []
+    for n in (280, 320, 1_200):
+        x, y, new, truth = skewed(n)
+        model = sw.KernelGradientRegressor().fit(x, y)
+        errors.append(np.sqrt(np.mean((model.predict(new) - truth) ** 2)))
+        assert isinstance(model.kernel_, sw.kernels.Warped)
+        assert model.selection_.features[0]["power"] < 0.5
+        assert "drawn in by" in model.selection_.reason
+    assert model.solver_ == "line"
+    assert errors[1] < 1.1 * errors[0]
+    assert errors[2] < 0.6 * errors[0]
+
+
+def test_a_covariate_that_is_not_skewed_or_gains_nothing_is_taken_as_it_is():
+    x, y, _, _ = skewed(600)
+    even = sw.KernelGradientRegressor().fit(np.sort(np.random.default_rng(1).random((600, 1)), axis=0), y)
+    assert [row["warped"] for row in even.selection_] == [False] * 3
+    straight = sw.KernelGradientRegressor().fit(x, 3 * x[:, 0] + 0.1 * np.random.default_rng(2).standard_normal(600))
+    assert [row["warped"] for row in straight.selection_] == [False] * 3 + [True] * 3
+    assert not isinstance(straight.kernel_, sw.kernels.Warped)

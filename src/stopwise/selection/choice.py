@@ -24,12 +24,12 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise._support.memory import keep_freed_memory
 from stopwise._support.threads import blas_threads
-from stopwise.engine.line.merged_rows import block_means, merge_rows
+from stopwise.engine.line.merged_rows import LineRows, block_means, merge_rows
 from stopwise.engine.line.scores import ScaleFound, best_scale
 from stopwise.engine.loss_fits.loss_path import LossPath, walk
 from stopwise.engine.loss_fits.loss_rows import LossRows, kernel_problem, landmark_count
 from stopwise.engine.solves.search_start import SearchStart
-from stopwise.kernels import Gaussian, Kernel, Laplace, Matern, ProductLaplace, ProductMatern
+from stopwise.kernels import Constant, Gaussian, Kernel, Laplace, Matern, ProductLaplace, ProductMatern
 from stopwise.kernels.stationary import Stationary
 from stopwise.kernels.warped import Warped, warp_of
 from stopwise.losses import Loss
@@ -117,7 +117,7 @@ def choose_kernel(problem: Problem, given: Kernel | None, relevance: bool | str,
         kernel.check(problem.covariates)
         return Chosen(kernel, problem)
     if states := states_on_line(problem, given):
-        found = _on_line(problem, states)
+        found = _on_line(problem, states, free=given is None)
         return found if problem.subjects is None else _judged_together(found, kernels)
     with blas_threads(1):  # samples are small
         free = given is None
@@ -187,27 +187,49 @@ def states_on_line(problem: Problem, given: Kernel | None) -> tuple[int, ...]:
     return states if varies and np.unique(x[:, 0]).size >= LEAST_PLACES else ()
 
 
-def _on_line(problem: Problem, states: Sequence[int]) -> Chosen:
-    """The best of some kernels; neighbours that share their noise count as one observation, their mean."""
-    centred = problem.responses - problem.mean_response()
+def _on_line(problem: Problem, states: Sequence[int], *, free: bool) -> Chosen:
+    """The best of some kernels, of any where they are `free`: then also of a skewed covariate drawn in by a power.
+
+    Neighbours that share their noise count as one observation, their mean.
+    """
+    x, centred = problem.covariates.astype(np.float64, copy=False), problem.responses - problem.mean_response()
     spread = np.sqrt(np.average(centred**2, axis=0, weights=problem.weights))
     used = spread > 0
-    rows = merge_rows(problem.covariates[:, 0], centred[:, used] / spread[used], problem.weights, problem.counts)
+
+    def merged(seen: Array) -> LineRows:
+        return merge_rows(seen[:, 0], centred[:, used] / spread[used], problem.weights, problem.counts)
+
+    def scales(seen: LineRows, warp: Warped | None = None) -> list[ScaleFound]:
+        best = (best_scale(seen, p, intercept=problem.intercept, most_places=_PLACES) for p in states)
+        return [replace(each, warp=warp) for each in best]
+
+    rows, warp = merged(x), None
     n_values = rows.n_samples * rows.responses.shape[1]
     if problem.block is not None:
         # A rougher kernel would follow the noise that neighbours share: no tie is broken towards it.
         rows, n_values = block_means(rows, problem.block), math.inf
-    found = [best_scale(rows, p, intercept=problem.intercept, most_places=_PLACES) for p in states]
+    elif free:
+        some = np.linspace(0, rows.n_places - 1, min(rows.n_places, _PLACES)).round().astype(int)
+        warp = warp_of(rows.covariate[some, None], Constant(1.0))
+    found = scales(rows)
     best = roughest_of_the_best(found, n_values)
+    if warp is not None:
+        drawn_in = scales(merged(warp.places(x)), warp)
+        if min(each.score for each in drawn_in) + BARELY / n_values < min(each.score for each in found):
+            best = roughest_of_the_best(drawn_in, n_values)
+        found += drawn_in
     unit = problem.spread() if len(spread) == 1 else 1.0
     table = []
     for each in found:
         error = unit * math.exp(each.log_left_out / 2)
         scores = {"evidence": each.evidence, "left_out_rmse": error, "score": each.score}
-        table.append(row_of(each.kernel, each.n_places, each is best, scores, per_feature=False))
+        kind = {"per_feature": False, "warped": each.warp is not None}
+        table.append(row_of(each.kernel, each.n_places, each is best, scores, **kind))
     tie = "" if best.score == min(each.score for each in found) else ", up to what the rows can tell,"
     told = f"{best.kernel.name} has the lowest score{tie} on {rows.n_places:,} places of one covariate"
-    features = look_at_features(problem.covariates, problem.weights).table(np.array([best.length_scale]), False)
+    told += "" if best.warp is None else "; it is skewed, and drawn in by a power"
+    power = None if best.warp is None else np.array(best.warp.power)
+    features = look_at_features(x, problem.weights).table(np.array([best.length_scale]), False, power)
     counts = best.n_places, rows.n_places, problem.n_samples
     return Chosen(best.kernel, problem, None, Selection(chosen_first(table), features, told, *counts))
 

@@ -20,11 +20,17 @@ def data(n=330, digits=3, seed=0):
     return x[:, None], np.sin(7 * x) + 0.3 * rng.standard_normal(n), rng.uniform(0.5, 2.0, n)
 
 
+def drawn_in(kernel, power=0.2):
+    return sw.kernels.Warped(kernel, centre=(0.5,), spread=(0.3,), power=(power,), low=(0.0,), high=(1.0,))
+
+
 def resolved(name):
+    if name == "warped":
+        return drawn_in(sw.kernels.Matern(0.3))
     return sw.kernels.Matern(0.3, smoothness=int(name[-2]) / 2) if name.startswith("matern") else name
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", [*KERNELS, "warped"])
 @pytest.mark.parametrize("estimator", [sw.KernelGradientRegressor, sw.KernelRidgeRegressor])
 def test_the_default_stop_and_its_fit_are_those_of_all_eigenpairs(estimator, name):
     x, y, weights = data()
@@ -39,6 +45,19 @@ def test_the_default_stop_and_its_fit_are_those_of_all_eigenpairs(estimator, nam
     assert line.noise_std_ == pytest.approx(dense.noise_std_, rel=1e-4)
     np.testing.assert_allclose(line.predict(new), dense.predict(new), atol=1e-5)
     assert line.stop_.certainty.settled
+
+
+@pytest.mark.parametrize("power", [-1.5, 0.3, 2.5])
+def test_a_covariate_drawn_in_by_a_power_is_predicted_on_the_line_as_by_all_eigenpairs(power):
+    """Inside the range of the data, in holes of it and beyond, with deviations and intervals; ties among the rows."""
+    x, y, weights = data(n=700)
+    x, y, weights = (part[(x[:, 0] < 0.4) | (x[:, 0] > 0.5)] for part in (x, y, weights))
+    kernel, new = drawn_in(sw.kernels.Laplace(0.4), power), np.linspace(-0.3, 1.4, 60)[:, None]
+    dense, line = (sw.KernelRidgeRegressor(kernel, solver=s).fit(x, y, weights) for s in ("dense", "line"))
+    (fit, deviation), (told, deviation_told) = (model.predict(new, return_std=True) for model in (dense, line))
+    np.testing.assert_allclose(told, fit, atol=1e-6)
+    np.testing.assert_allclose(deviation_told, deviation, rtol=1e-4)
+    np.testing.assert_allclose(line.predict_interval(new), dense.predict_interval(new), atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["sobolev1", "sobolev2", "laplace"])

@@ -18,6 +18,7 @@ from stopwise.engine.line.fits import LineFit, fit_at
 from stopwise.engine.line.merged_rows import LineRows, in_bins, merge_rows
 from stopwise.engine.line.transitions import StateSpace, Stationary, WithSharedNoise
 from stopwise.kernels import Kernel, Laplace, Matern
+from stopwise.kernels.warped import Warped
 from stopwise.noise import noise_share
 
 MAX_RATIO = 1e10
@@ -106,13 +107,16 @@ class ScaleFound:
     freedom: float
     """Degrees of freedom at the smallest left-out error."""
     n_places: int
+    warp: Warped | None = None
+    """How the covariate is drawn in, if it is."""
 
     @property
     def kernel(self) -> Kernel:
         """Matern (states - 1/2) there; of one state it is Laplace's."""
-        if self.states == 1:
-            return Laplace(self.length_scale)
-        return Matern(self.length_scale, smoothness=self.states - 0.5)
+        core = (
+            Laplace(self.length_scale) if self.states == 1 else Matern(self.length_scale, smoothness=self.states - 0.5)
+        )
+        return core if self.warp is None else self.warp.with_inner(core)
 
 
 def best_scale(rows: LineRows, states: int, *, intercept: bool, most_places: int) -> ScaleFound:

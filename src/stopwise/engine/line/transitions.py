@@ -20,6 +20,7 @@ from stopwise.engine.line.triangles import ONE, Columns, Entry, Triangle, Vector
 from stopwise.kernels.base import Kernel
 from stopwise.kernels.radial import Laplace, Matern
 from stopwise.kernels.sobolev import Sobolev
+from stopwise.kernels.warped import Warped
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,34 @@ class WithSharedNoise(StateSpace):
         return Step([*matrix, [*([None] * self.curve.size), kept]], [*noise, [*none, ONE]], [*move.weights, row[-1]])
 
 
+@dataclass(frozen=True)
+class DrawnIn(StateSpace):
+    """A kernel of a covariate that is drawn in by a power, which keeps its order: only gaps are others."""
+
+    inner: StateSpace
+    kernel: Warped
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        return self.inner.size
+
+    @property
+    def diffuse(self) -> bool:  # type: ignore[override]
+        return self.inner.diffuse
+
+    def gaps(self, covariate: Array) -> Array:
+        return self.inner.gaps(np.maximum.accumulate(self.kernel.places(covariate[:, None])[:, 0]))
+
+    def start(self) -> Triangle:
+        return self.inner.start()
+
+    def table(self, gaps: Array) -> list[Array]:
+        return self.inner.table(gaps)
+
+    def step(self, row: list[Array]) -> Step:
+        return self.inner.step(row)
+
+
 def _triple_root(g: Array, e: Array) -> Columns:
     """exp(F g), F the companion matrix of (z + 1)^3: e (I + N g + N^2 g^2 / 2) with N = F + I nilpotent."""
     a, b = g * e, 0.5 * g * g * e
@@ -215,6 +244,9 @@ def _ratio(top: Array, bottom: Array) -> Array:
 
 def state_space(kernel: Kernel) -> StateSpace | None:
     """The state-space form of a kernel of one covariate, or None where it has none."""
+    if isinstance(kernel, Warped):
+        inner = state_space(kernel.inner)
+        return None if inner is None else DrawnIn(inner, kernel)
     if isinstance(kernel, Sobolev):
         return Spline(kernel)
     if isinstance(kernel, Laplace):
