@@ -398,6 +398,22 @@ def test_what_cannot_be_saved_is_said_plainly_and_leaves_no_file(kernel, message
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("unit", [1e140, 1e160, 1e300])
+def test_every_file_that_is_written_can_be_read(tmp_path, unit):
+    """A model whose squares overflow was saved, and refused when it was loaded."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    fitted = sw.KernelGradientRegressor("gaussian").fit(X, unit * (X[:, 0] + 0.1 * rng.normal(size=60)))
+    path = tmp_path / "m.stopwise"
+    if unit < 1e150:
+        sw.save(fitted, path)
+        np.testing.assert_array_equal(sw.load(path).predict(X), fitted.predict(X))
+    else:
+        with pytest.raises(CannotSave, match=r"overflow.*: rescale X or y, and fit again"):
+            sw.save(fitted, path)
+        assert not path.exists()
+
+
 def test_only_fitted_estimators_of_this_package_are_saved(tmp_path, rng):
     X, y = rows(rng, 2)
     with pytest.raises(ValueError, match="not fitted"):

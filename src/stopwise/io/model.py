@@ -17,7 +17,7 @@ from stopwise.io.codec import Decoder, Encoder
 from stopwise.io.container import read_container, write_container
 from stopwise.io.first_schema import fitted_fields, plain_fields, table_fields
 from stopwise.io.types import build, check_kernel
-from stopwise.io.validate import check_fitted, check_groups, check_loss_fitted
+from stopwise.io.validate import check_learned
 from stopwise.rules import as_rule
 from stopwise.tables.recipe import FittedTable
 from stopwise.views.facts import Model
@@ -60,6 +60,10 @@ def describe(model: Model, table: FittedTable | None = None) -> tuple[Document, 
     groups = groups_of(model)
     for part in [fitted] if groups is None else groups.fits:
         check_kernel(part.kernel)
+    try:
+        check_learned(fitted)
+    except ValueError as problem:
+        raise CannotSave(f"a file cannot hold this model, since {problem}: rescale X or y, and fit again") from problem
     encoder = Encoder()
     parameters = model.get_params(deep=False)
     encoded = {each.name: encoder.encode(getattr(fitted, each.name), each.name) for each in fields(fitted)}
@@ -121,20 +125,20 @@ def _checked(model: Model, learned: dict[str, Any]) -> Fitted | LossFitted | Res
     """What a model learned, rebuilt and checked, and its parameters: every one is one that a fit would take."""
     if "loss" in learned:
         under_loss = build(LossFitted, learned)
-        check_loss_fitted(under_loss)
+        check_learned(under_loss)
         loss_of(model, 1 if under_loss.classes is None else len(under_loss.classes))
         as_rule(model.rule)
         model.kernel_parameter()
         return cast(LossFitted, under_loss)
     if "fits" in learned:
         groups: ResponseGroups = build(ResponseGroups, learned)
-        check_groups(groups)
+        check_learned(groups)
         for part in groups.fits:
             model.plan(part.kernel)
         model.random_seed()
         return groups
     fitted: Fitted = replace(build(Fitted, learned), device=None)  # where it was fitted is no place here
-    check_fitted(fitted)
+    check_learned(fitted)
     model.plan(fitted.kernel)
     model.random_seed()
     return fitted

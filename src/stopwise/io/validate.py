@@ -99,6 +99,17 @@ def check_finite(value: object, where: str) -> None:
             check_finite(getattr(value, each.name), f"{where}.{each.name}")
 
 
+def check_learned(learned: Fitted | LossFitted | ResponseGroups) -> None:
+    """Raise ValueError unless what a model learned fits together and predicts finite numbers: before a file is written
+    as when one is read, so that every file can be read."""
+    if isinstance(learned, ResponseGroups):
+        check_groups(learned)
+    elif isinstance(learned, LossFitted):
+        check_loss_fitted(learned)
+    else:
+        check_fitted(learned)
+
+
 def check_fitted(fitted: Fitted) -> None:
     """Raise ValueError, naming the part, unless types, numbers and shapes agree with one another."""
     _check_function(fitted)
