@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast
 
+from stopwise._support.arrays import Array
 from stopwise._support.torch import is_tensor, on_host, pick_device, torch
 from stopwise.engine.gpu.device_operator import Precision, as_tensor, predict_on_device
 from stopwise.engine.solvers import gpu_solver
 from stopwise.engine.solvers.gpu_solver import mode_of
 from stopwise.estimators.fitted import Fitted, LearnedFunction
-from stopwise.estimators.prediction.host import predict_rows
+from stopwise.estimators.prediction.host import predict_features, predict_rows
 from stopwise.estimators.tensors import checked_rows
 from stopwise.kernels.forms import has_form
 
@@ -44,13 +45,25 @@ def placed(before: OnDevice | None, fitted: Fitted, X: Any, precision: str) -> O
 def predict_on(on_device: OnDevice, X: Any, n_jobs: int | None) -> Any:
     """Predictions (m, q): tensors for a tensor, on its device; arrays for an array."""
     fitted = on_device.fitted
-    held = fitted.spread is not None or fitted.path.spectrum.basis is None or fitted.trend is not None
-    if held or not has_form(fitted.kernel):
+    if _stays_on_host(fitted):
         return like(X, predict_rows(fitted, on_host(X), n_jobs))
     rows = as_tensor(X, on_device.device, torch().float64)
     rows = rows if fitted.features is None else rows[:, as_tensor(fitted.features, on_device.device)]
     fitted.kernel.check(rows)
     return like(X, on_device.values(rows))
+
+
+def predict_where_rows_are(fitted: Fitted, X: Array) -> Array:
+    """Predictions (m, q) at rows as the kernel takes them, by the arithmetic and on the device that `predict` uses."""
+    if fitted.device is None or _stays_on_host(fitted):
+        return predict_features(fitted, X, None)
+    there = OnDevice(fitted, torch().device(fitted.device), "auto")
+    return cast(Array, on_host(there.values(as_tensor(X, there.device, torch().float64))))
+
+
+def _stays_on_host(fitted: Fitted) -> bool:
+    held = fitted.spread is not None or fitted.path.spectrum.basis is None or fitted.trend is not None
+    return held or not has_form(fitted.kernel)
 
 
 def take_new_tensor(fitted: LearnedFunction, X: Any) -> Any:

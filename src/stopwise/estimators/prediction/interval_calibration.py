@@ -14,7 +14,7 @@ from stopwise.engine.landmarks.features import FeatureRows
 from stopwise.engine.solvers.line_solver import LineSolver, on_the_line
 from stopwise.estimators.fitted import Fitted
 from stopwise.estimators.loss_fit import LossFitted
-from stopwise.estimators.prediction.host import predict_features
+from stopwise.estimators.prediction.device import predict_where_rows_are
 from stopwise.estimators.prediction.intervals import Calibration, Ratios, Uncertainty, optimism
 from stopwise.estimators.prediction.other_kernels import OtherKernels, Others, has_length_scale, sample_places
 from stopwise.estimators.prediction.posterior import (
@@ -169,7 +169,7 @@ def _lost_digits(fitted: Fitted, rows: Array, covariates: Array, within: Array) 
     root = np.sqrt(path.row_weights[rows, None])
     weighted, linear = (values.reshape(len(response), -1)[rows] for values in (response, taken_out))
     given = path.offset + path.scale * (weighted / root + linear)
-    return cast(Array, given - predict_features(fitted, covariates, None) - within)
+    return cast(Array, given - predict_where_rows_are(fitted, covariates) - within)
 
 
 def _scale(beside: Array, itself: Array, kept: Array) -> Array:
