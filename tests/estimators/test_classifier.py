@@ -220,7 +220,7 @@ X4 = np.arange(8.0).reshape(4, 2)
 @pytest.mark.parametrize(
     ("y", "match"),
     [
-        (["a", "a", "a", "a"], "at least 2 classes, got one class"),
+        (["a", "a", "a", "a"], "at least 2 classes, got one class, 'a': look"),
         (["a", "a", "a", "b"], "has 1 row"),
         ([0.0, 1.0, np.nan, 1.0], "1 missing label"),
         (np.array(["a", None, "b", "b"], dtype=object), "1 missing label"),

@@ -170,7 +170,7 @@ def take_labels(y: object) -> Array:
 def check_classes(classes: Array, counts: Array, totals: Array) -> None:
     """Two classes at least, and two observations of each (or one that was given twice)."""
     if len(classes) < 2:
-        raise ValueError(f"a classifier needs at least 2 classes, got one class, {classes[0]!r}: look at y")
+        raise ValueError(f"a classifier needs at least 2 classes, got one class, {classes.tolist()[0]!r}: look at y")
     alone = np.flatnonzero((counts < 2) & (totals < 2))
     if alone.size:
         raise ValueError(
