@@ -10,9 +10,11 @@ from scipy.stats import multivariate_normal
 
 import stopwise as sw
 from stopwise._support.array_library import HOST, library_on
+from stopwise.kernels.gradients import median_distance
 from stopwise.problem import make_problem
 from stopwise.sample import Sample, look_at_features, make_sample
 from stopwise.selection import learning
+from stopwise.selection.kernel_search import _first_scale
 from stopwise.selection.learning import Evidence, learn, part_at
 from stopwise.views.facts import parts
 
@@ -143,3 +145,17 @@ def test_relevance_on_is_one_per_feature_even_for_a_named_kernel():
     assert model.kernel_.name == "matern32"
     assert model.kernel_.scales[1] > 2 * model.kernel_.scales[0]
     assert np.ptp(sw.KernelRidgeRegressor("matern32").fit(X, y).kernel_.scales / X.std(axis=0)) < 1e-12
+
+
+@pytest.mark.parametrize("kernel", [K.Gaussian(1.0), K.Laplace(1.0)], ids=str)
+@pytest.mark.parametrize("n", [40, 200])
+def test_where_length_scales_cannot_be_told_apart_the_longest_is_the_start(kernel, n):
+    """Of noise alone every scale predicts alike: started at a short one, fits ran through their rows."""
+    long = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(n, 2)), rng.normal(size=(n, 1))
+        sample = make_sample(make_problem(X, y, None, intercept=True, seed=0), look_at_features(X, None), n)
+        start = _first_scale(sample, kernel)
+        long += bool(start.scales[0] > median_distance(sample.places))
+    assert long >= 13  # 5 to 7 by the score alone

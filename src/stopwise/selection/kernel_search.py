@@ -25,6 +25,7 @@ from stopwise.kernels.separable import Separable
 from stopwise.kernels.stationary import Stationary
 from stopwise.sample import Sample
 from stopwise.selection.candidates import (
+    BARELY,
     LEAST_ROWS,
     Candidate,
     best_first,
@@ -263,13 +264,14 @@ def _typical(sample: Sample, kernel: Stationary) -> Part:
 
 
 def _first_scale(sample: Sample, kernel: Stationary) -> Part:
-    """A start from the grid, on the processor: few rows."""
+    """A start from the grid, on the processor: few rows. The longest scale barely told from the best."""
     d, sample = sample.covariates.shape[1], replace(sample, library=HOST, slopes=np.zeros_like(sample.slopes))
     # A sum of d absolute differences is about sqrt(d) times the distance.
     unit = _typical(sample, kernel).scales * (math.sqrt(d) if isinstance(kernel, Separable) else 1.0)
     low, high = _FINE_GRID if d <= _FEW_FEATURES else _GRID
     tried = [judge(sample, part_at(kernel, unit * 2.0**power)) for power in range(low, high + 1, 2)]
-    at = min(range(len(tried)), key=lambda i: (round(tried[i].score, 9), -i))
+    barely = min(each.score for each in tried) + BARELY / sample.n_samples
+    at = max(i for i, each in enumerate(tried) if each.score <= barely)
     end = {0: "short", len(tried) - 1: "long"}.get(at)
     return replace(part_at(kernel, tried[at].first.scales, tried[at].row_ratio), edge=end)
 
