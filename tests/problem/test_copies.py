@@ -21,6 +21,13 @@ def levels(seed=0, n=1000, kind="binary"):
     return X, y.astype(float)[:, None], rng
 
 
+def grid(seed=0, n=300):
+    """Certain labels on so many places that few rows share one."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 8, size=(n, 4)).astype(float)
+    return X, (X.sum(axis=1) > 14).astype(float)[:, None], rng
+
+
 def as_table(found: Observations):
     """Weight and number of observations of every row, in the order of rows."""
     ones = np.ones(len(found.first))
@@ -68,7 +75,7 @@ def test_responses_with_few_values_repeat_by_chance_and_count_one_by_one(kind):
     np.testing.assert_allclose(*as_table(found))
 
 
-@pytest.mark.parametrize("make", [smooth, levels])
+@pytest.mark.parametrize("make", [smooth, levels, grid])
 @pytest.mark.parametrize("factor", [2.0, 3.0, 700.0])
 def test_equal_weights_and_a_table_written_down_again_are_no_weights(make, factor):
     X, y, _ = make()
