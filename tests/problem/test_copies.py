@@ -119,6 +119,14 @@ def test_several_responses_are_copies_only_where_all_agree():
     assert len(find_observations(X[rows], both).first) == 135
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_few_rows_that_meet_on_a_grid_are_observations_in_whatever_order(seed):
+    """Of 300 rows eleven pairs meet by chance, and one shuffle of them as few as five."""
+    X, y, rng = grid(seed)
+    order = rng.permutation(len(y))
+    assert find_observations(X, y).n_observations == find_observations(X[order], y[order]).n_observations == 300
+
+
 def test_the_order_of_rows_changes_no_decision():
     X, y, rng = levels()
     order = rng.permutation(len(y))
