@@ -10,6 +10,9 @@ import pytest
 import stopwise as sw
 from stopwise.estimators.doubts import TrustWarning
 from stopwise.exceptions import ExtrapolationWarning
+from stopwise.tables.encodings import Categories
+from stopwise.tables.recipe import Recipe
+from stopwise.tables.table import Table, text_column
 
 
 def wave(n=300, seed=0):
@@ -127,8 +130,27 @@ def test_text_never_seen_in_training_is_told_of_with_its_column():
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             model.predict(new.iloc[[0, 2]])
-        with pytest.warns(ExtrapolationWarning, match="2 of 4 rows hold text never seen in training, in column 'shop'"):
+        told = "2 of 4 rows hold text or a gap never seen in training, in column 'shop'"
+        with pytest.warns(ExtrapolationWarning, match=told):
             model.predict(new)
+
+
+@pytest.mark.parametrize(("gap", "unknown", "told"), [(False, None, "text or a gap"), (True, "z", "text")])
+def test_a_gap_where_training_had_none_is_not_told_of_as_text(gap, unknown, told):
+    rng = np.random.default_rng(0)
+    level, x = rng.integers(0, 4, size=80), rng.uniform(size=80)
+    shop = np.array(list("abcd"), dtype=object)[level]
+    shop[:4] = None if gap else shop[:4]
+    model = sw.KernelGradientRegressor().fit(pd.DataFrame({"shop": shop, "x": x}), level + x)
+    new = pd.DataFrame({"shop": ["a", unknown], "x": [0.2, 0.4]})
+    with pytest.warns(ExtrapolationWarning, match=f"1 of 2 rows hold {told} never seen in training, in column 'shop'"):
+        model.predict(new)
+
+
+def test_where_rare_levels_are_pooled_only_a_gap_is_none_of_them():
+    recipe = Recipe((Categories("shop", ("a", "b"), pooled=True),))
+    encoded = recipe.encode(Table({"shop": text_column(["a", "z", None])}))
+    assert recipe.unknown_text(encoded.matrix) == [("shop", "a gap", 1)]
 
 
 def test_a_periodic_kernel_has_no_outside():

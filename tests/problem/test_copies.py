@@ -21,6 +21,13 @@ def levels(seed=0, n=1000, kind="binary"):
     return X, y.astype(float)[:, None], rng
 
 
+def grid(seed=0, n=300):
+    """Certain labels on so many places that few rows share one."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 8, size=(n, 4)).astype(float)
+    return X, (X.sum(axis=1) > 14).astype(float)[:, None], rng
+
+
 def as_table(found: Observations):
     """Weight and number of observations of every row, in the order of rows."""
     ones = np.ones(len(found.first))
@@ -68,7 +75,7 @@ def test_responses_with_few_values_repeat_by_chance_and_count_one_by_one(kind):
     np.testing.assert_allclose(*as_table(found))
 
 
-@pytest.mark.parametrize("make", [smooth, levels])
+@pytest.mark.parametrize("make", [smooth, levels, grid])
 @pytest.mark.parametrize("factor", [2.0, 3.0, 700.0])
 def test_equal_weights_and_a_table_written_down_again_are_no_weights(make, factor):
     X, y, _ = make()
@@ -110,6 +117,14 @@ def test_several_responses_are_copies_only_where_all_agree():
     both = both[rows]
     both[120:135, 1] += 1.0
     assert len(find_observations(X[rows], both).first) == 135
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_few_rows_that_meet_on_a_grid_are_observations_in_whatever_order(seed):
+    """Of 300 rows eleven pairs meet by chance, and one shuffle of them as few as five."""
+    X, y, rng = grid(seed)
+    order = rng.permutation(len(y))
+    assert find_observations(X, y).n_observations == find_observations(X[order], y[order]).n_observations == 300
 
 
 def test_the_order_of_rows_changes_no_decision():

@@ -115,7 +115,7 @@ def test_models_reports_and_figures_of_another_name_are_refused_before_the_work(
     assert not (folder / name).exists()
 
 
-@pytest.mark.parametrize("name", ["m", "model.v2", "my.model"])
+@pytest.mark.parametrize("name", ["m", "model.v2", "my.model", "model.bin"])
 def test_a_model_may_have_any_name_that_says_nothing_else(folder, name):
     assert run("fit", "t.csv", "--target", "y", "--kernel", "gaussian", "--out", name).exit_code == 0
     assert run("info", name).exit_code == 0

@@ -358,6 +358,22 @@ def test_a_filter_that_is_not_ours_is_called_by_its_name():
     np.testing.assert_allclose(model.predict(X), once + ridge.fit(X, y - once).predict(X), atol=1e-12)
 
 
+class Components(sw.filters.CutOff):
+    """Ours, called otherwise."""
+
+
+@pytest.mark.parametrize("rule", ["loo", "gcv", "sure"])
+@pytest.mark.parametrize("solver", ["dense", "nystrom"])
+def test_a_cut_off_called_otherwise_stops_between_the_same_eigenvalues(rule, solver):
+    """There alone its criterion changes: where searches went by its name, others were taken for the best."""
+    X, y = wave()
+    fits = [
+        sw.KernelGradientRegressor(KERNEL, filter=filter, rule=rule, solver=solver, noise_std=0.2).fit(X, y)
+        for filter in (sw.filters.CutOff(), Components())
+    ]
+    assert fits[0].stop_.step_sum == fits[1].stop_.step_sum
+
+
 def test_without_an_allowance_nothing_is_within_it():
     X, y = wave()
     exact = sw.rules.Prudent(allowance=0.0)

@@ -185,6 +185,28 @@ def test_long_whole_numbers_in_parquet_are_numbers_and_keep_their_digits_as_text
     assert names.values.tolist() == [str(2**60 + 1), None if gap is None else str(gap), "5"]
 
 
+@pytest.mark.parametrize(
+    ("word", "kind", "cells", "values"),
+    [
+        ("date", Kind.DATE, ["2021-01-02", None, "2021-03-04"], ["2021-01-02", "NaT", "2021-03-04"]),
+        ("%d.%m.%y", Kind.DATE, ["02.01.21", "", "04.03.21"], ["2021-01-02", "NaT", "2021-03-04"]),
+        ("number", Kind.NUMBER, ["1.5", None, "-2"], [1.5, np.nan, -2.0]),
+        ("boolean", Kind.BOOLEAN, ["ja", "nein", None], [1.0, 0.0, np.nan]),
+    ],
+)
+def test_text_in_parquet_is_read_as_an_option_or_a_model_says(tmp_path, word, kind, cells, values):
+    """A note said how to have dates, and that was refused."""
+    pq.write_table(pa.table({"a": pa.array(cells), "y": [1.0, 2.0, 3.0]}), tmp_path / "t.parquet")
+    for reading in (Reading(words={"a": word}), *[Reading(kinds={"a": kind})] * ("%" not in word)):
+        column = read(tmp_path / "t.parquet", reading=reading).columns["a"]
+        assert column.kind is kind
+        np.testing.assert_array_equal(column.values, np.array(values, dtype=column.values.dtype))
+    cells[1] = "?!"
+    pq.write_table(pa.table({"a": pa.array(cells), "y": [1.0, 2.0, 3.0]}), tmp_path / "t.parquet")
+    with pytest.raises(TableError, match=r"the column 'a' cannot be read as .* \(row 2: '\?!'\)"):
+        read(tmp_path / "t.parquet", reading=Reading(words={"a": word}))
+
+
 def test_dates_in_a_spreadsheet_are_written_as_text_without_idle_zeros(tmp_path):
     days = pd.to_datetime(["2021-01-02T00:00", "2021-01-03T04:05"])
     pd.DataFrame({"day": days, "y": [1, 2]}).to_excel(tmp_path / "t.xlsx", index=False)

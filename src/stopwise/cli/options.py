@@ -112,6 +112,10 @@ def check_agreement(data: Path | None, given: dict[str, Any], *outputs: Path | N
         raise click.UsageError(f"--landmarks is for --solver nystrom or dask, and --solver is {solver}: leave one out")
 
 
+_SAYING_NOTHING = (None, "application/octet-stream")
+"""Kinds of endings that nobody knows, and of those that are bytes of whatever kind, such as .bin."""
+
+
 def check_named(path: Path | None, what: str, *endings: str, needed: bool = False) -> None:
     """An output is what its name says, or is refused before the work; pipes, devices and most endings say nothing.
 
@@ -123,7 +127,7 @@ def check_named(path: Path | None, what: str, *endings: str, needed: bool = Fals
         )
     if path is None or is_stream(path) or path.suffix.lower() in endings:
         return
-    if needed or any(MimeTypes().guess_type(path.name)):
+    if needed or any(kind not in _SAYING_NOTHING for kind in MimeTypes().guess_type(path.name)):
         said = path.suffix or "no ending"
         raise click.UsageError(f"{what} is written as {' or '.join(endings)}, and '{shown(path.name)}' ends in {said}")
 

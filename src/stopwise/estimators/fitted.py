@@ -113,9 +113,9 @@ class LearnedFunction(Columns):
             told = [extrapolation(self.feature_range, gaps, X, self.feature_names)]
         if self.recipe is not None:
             told += [
-                f"{count} of {len(X)} rows hold text never seen in training, in column '{shown(name)}': they are "
+                f"{count} of {len(X)} rows hold {what} never seen in training, in column '{shown(name)}': they are "
                 "predicted as none of its levels, and how far off that may be no interval knows"
-                for name, count in self.recipe.unknown_text(X).items()
+                for name, what, count in self.recipe.unknown_text(X)
             ]
         return "; ".join(text for text in told if text) or None
 

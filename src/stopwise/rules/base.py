@@ -14,7 +14,7 @@ import numpy as np
 from stopwise._support.arrays import Array
 from stopwise._support.checks import is_finite
 from stopwise._support.html_table import html_table
-from stopwise.filters import Filter, SteppedFilter
+from stopwise.filters import CutOff, Filter, SteppedFilter
 from stopwise.path import Path
 
 Reading = Literal["local", "literal", "global"]
@@ -284,7 +284,7 @@ def clock_grid(path: Path, ratio: float = 1.1) -> Array:
     start = 1e-3 / largest
     count = max(2, math.ceil(math.log(cap / start) / math.log(ratio)))
     grid = np.geomspace(start, cap, count)
-    if path.filter.name == "cutoff":
+    if isinstance(path.filter, CutOff):
         grid = 1.0 / path.spectrum.eigenvalues[path.spectrum.eigenvalues > 1 / cap]
         grid = np.unique(grid) * (1 + 1e-12)
     if isinstance(path.filter, SteppedFilter):

@@ -13,7 +13,7 @@ import numpy as np
 
 from stopwise._support.arrays import Array, Index, Mask
 from stopwise._support.minimum import lowest_on_log_scale
-from stopwise.filters import SteppedFilter
+from stopwise.filters import CutOff, SteppedFilter
 from stopwise.path import Path
 from stopwise.rules.base import Reading, Reason, Stop, clock_grid, stop_at
 
@@ -80,7 +80,7 @@ def _between_points(path: Path, criterion: Criterion, reading: Reading) -> tuple
     best = int(np.argmin(np.where(np.isfinite(values), values, np.inf)))
     if reading != "global":
         best = int(np.argmax(np.append(_rises(values), True)))
-    if path.filter.name == "cutoff" or not 0 < best < grid.size - 1:
+    if isinstance(path.filter, CutOff) or not 0 < best < grid.size - 1:
         return float(grid[best]), best == grid.size - 1 and grid.size > 1
     bracket, known = grid[best - 1 : best + 2], np.array([np.inf, values[best], np.inf])
     return lowest_on_log_scale(bracket, known, lambda s: float(criterion(np.asarray([s]))[0]))[0], False
@@ -228,7 +228,7 @@ def first_true(path: Path, condition: Criterion, after: float = 0.0) -> float | 
     if not hits.size:
         return None
     low, high = float(grid[hits[0] - 1]) if hits[0] else after, float(grid[hits[0]])
-    if path.filter.name == "cutoff":
+    if isinstance(path.filter, CutOff):
         return high
     for _ in range(60):
         middle = np.sqrt(low) * np.sqrt(high) if low > 0 else high / 2

@@ -82,13 +82,14 @@ class Recipe:
         matrix = np.concatenate([features for features, _ in made], axis=1)
         return Encoded(matrix, self.gaps(table), np.logical_or.reduce([unseen for _, unseen in made]))
 
-    def unknown_text(self, matrix: Floats) -> dict[str, int]:
-        """For each column of text how many rows of features are none of its levels, where there are any."""
+    def unknown_text(self, matrix: Floats) -> list[tuple[str, str, int]]:
+        """Columns of text where rows of features are none of the levels: what such rows may hold, and how many do."""
         starts = np.cumsum([0, *(sum(map(len, encoding.groups)) for encoding in self.encodings)])
-        found = {}
+        found = []
         for encoding, start, end in zip(self.encodings, starts, starts[1:], strict=False):
             if isinstance(encoding, Categories) and (none := int((~matrix[:, start:end].any(axis=1)).sum())):
-                found[encoding.name] = none
+                unknown = ["text"] * (not encoding.pooled) + ["a gap"] * (not encoding.flag)
+                found.append((encoding.name, " or ".join(unknown), none))
         return found
 
     def gaps(self, table: Table) -> Mask:

@@ -105,7 +105,7 @@ def rmse_leave_one_out(path: Path, step_sum: ArrayLike | None = None) -> Array |
         return None
     if not (path.spectrum.complete or np.isfinite(residuals).all()):
         return None
-    if path.filter.name != Ridge.name and np.isfinite(residuals).all():
+    if not isinstance(path.filter, Ridge) and np.isfinite(residuals).all():
         residuals = left_out_residuals(path, sums, np.arange(len(residuals)), None)
     return _root_mean_squares(path, residuals)
 

@@ -11,7 +11,7 @@ from stopwise._support.arrays import Array
 from stopwise._support.memory import row_tiles
 from stopwise._support.minimum import log_vertex
 from stopwise.engine.landmarks.features import FeatureRows, Landmarks
-from stopwise.filters import SteppedFilter
+from stopwise.filters import CutOff, SteppedFilter
 from stopwise.path import SATURATED, Path
 from stopwise.rules import Reason, Stop, clock_grid, stop_at
 from stopwise.rules.base import coarse_pass
@@ -82,7 +82,7 @@ def lowest_in_few_passes(path: Path, criterion: Callable[[Array], Array]) -> Sto
         readings, values = closer, _finite(criterion(closer))
         best = int(np.argmin(values))
     at = float(readings[best])
-    if not isinstance(path.filter, SteppedFilter) and path.filter.name != "cutoff" and 0 < best < readings.size - 1:
+    if not isinstance(path.filter, SteppedFilter | CutOff) and 0 < best < readings.size - 1:
         at = log_vertex(readings[best - 1 : best + 2], values[best - 1 : best + 2])
     reason = Reason.CAP if at_end else Reason.MINIMUM
     return stop_at(path.filter, at, reason, criterion=float(criterion(np.array([at]))[0]))
@@ -98,7 +98,7 @@ def _between(path: Path, low: float, high: float) -> Array:
         first, last = (float(path.filter.iteration(reading)) for reading in (low, high))
         counts = np.unique(np.floor(np.linspace(first, last, _AT_ONCE)))
         return path.filter.step_sum(counts)
-    if path.filter.name == "cutoff":
+    if isinstance(path.filter, CutOff):
         grid = clock_grid(path)
         inside = grid[(grid >= low) & (grid <= high)]
         return inside[:: max(1, inside.size // _AT_ONCE)] if inside.size > 3 else inside

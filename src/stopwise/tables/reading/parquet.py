@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stopwise._support.optional import arrow
-from stopwise.tables.column_types import ColumnType, Reading
+from stopwise.tables.column_types import ColumnType, Reading, settle
 from stopwise.tables.encodings import as_text
 from stopwise.tables.frames import as_table
 from stopwise.tables.names import shown
@@ -57,7 +57,18 @@ class ParquetSource:
         own = {name: column.kind for name, column in empty.columns.items()}
         said = {name: reading.guess(name, ".").possible[-1].kind for name in chosen if name in reading.words}
         kinds = {**own, **reading.kinds, **said}
-        return {name: ColumnType(kinds[name], marks=reading.marks, said=name in said) for name in chosen}
+        types = {name: ColumnType(kinds[name], marks=reading.marks, said=name in said) for name in chosen}
+        spelled = [name for name in chosen if own[name] is Kind.TEXT and kinds[name] not in (Kind.TEXT, Kind.EMPTY)]
+        return types | self._spelled(reading, spelled)
+
+    def _spelled(self, reading: Reading, names: list[str]) -> dict[str, ColumnType]:
+        """How text is read that a model or an option says to be something else, decided by all its cells."""
+        guesses, seen = {name: reading.guess(name, ".") for name in names}, 0
+        for table in self.batches(dict.fromkeys(names, ColumnType(Kind.TEXT))) if names else ():
+            for name, guess in guesses.items():
+                guess.see(_cells(table.columns[name]), seen)
+            seen += len(table)
+        return {name: settle(name, guess, reading) for name, guess in guesses.items()}
 
     def batches(self, types: Mapping[str, ColumnType], rows: int = BATCH) -> Iterator[Table]:
         """The columns of these types, so many rows at a time."""
@@ -79,6 +90,11 @@ def _exact(batch: Any, types: Mapping[str, ColumnType]) -> Any:
     return table
 
 
+def _cells(column: Column) -> list[str]:
+    """Text as the cells of a file of text, gaps as empty ones."""
+    return ["" if cell is None else str(cell).strip() for cell in column.values]
+
+
 def _fitting(column: Column, made: ColumnType, name: str) -> Column:
     """The column as a kind that it can be read as."""
     kind, column = made.kind, replace(column, said=column.said or made.said)
@@ -88,6 +104,9 @@ def _fitting(column: Column, made: ColumnType, name: str) -> Column:
         return empty_column(kind, len(column))
     if kind is Kind.TEXT:
         return replace(as_text(column), said=made.said)
+    spelled = made.read(_cells(column)) if column.kind is Kind.TEXT else None
+    if spelled is not None:
+        return spelled
     raise TableError(f"the column '{shown(name)}' must hold {kind.value}, but it holds {column.kind.value}")
 
 
