@@ -192,6 +192,11 @@ def solve_stream(stream: Stream, plan: Plan, name: str, source: RowSource | None
 
 
 def _needs_no_rows(plan: Plan) -> None:
+    if plan.rule.needs_all_pairs:
+        raise ValueError(
+            f"the rule {plan.rule.name} needs all eigenpairs, and landmarks keep only sums over rows: fit all rows, or "
+            'fewer of them, with fit(X, y) and solver="dense"'
+        )
     if plan.noise.needs_rows and plan.noise_given is None:
         raise ValueError(
             f"the noise estimator {type(plan.noise).__name__} needs single rows, and landmarks keep only sums over "
