@@ -124,7 +124,7 @@ def _chosen(columns: Sequence[str], numeric: set[str], roles: Roles) -> tuple[st
     if text:
         raise ValueError(
             f"the column {text[0]!r} is not numbers, and files read in chunks need numbers: leave it out with "
-            '--exclude, or load the table whole (without solver="dask"), which turns text into 0/1 features'
+            "--exclude, or load the table whole (without --solver dask), which turns text and dates into features"
         )
     return tuple(chosen)
 

@@ -297,3 +297,10 @@ def test_the_command_line_fits_a_folder_on_a_cluster_of_its_own_and_writes_all_o
     assert "partition 1 (part-1.parquet" in failed.stderr.splitlines()[-1]
     assert out.read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.stopwise", "table"]
+
+
+def test_a_folder_with_dates_says_that_a_table_read_whole_may_have_them(tmp_path):
+    pd.DataFrame({"when": ["2024-01-01", "2024-01-02"], "y": [1.0, 2.0]}).to_csv(tmp_path / "a.csv", index=False)
+    done = command("fit", tmp_path, "--target", "y", "--solver", "dask", timeout=120)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith("(without --solver dask), which turns text and dates into features")
