@@ -281,11 +281,13 @@ def test_the_command_line_fits_a_folder_on_a_cluster_of_its_own_and_writes_all_o
     folder = tmp_path / "table"
     folder.mkdir()
     write_folder(folder, "parquet")
-    out = tmp_path / "model.stopwise"
+    out, page = tmp_path / "model.stopwise", tmp_path / "report.html"
     words = ["fit", folder, "--target", "y", "--solver", "dask", "--landmarks", "40", "--kernel", "matern32"]
-    done = command(*words, "--length-scale", "0.4", "--out", out, "--json", timeout=120)
+    done = command(*words, "--length-scale", "0.4", "--out", out, "--report", page, "--json", timeout=120)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
+    assert "this fit kept no rows" in page.read_text()
+    page.unlink()
     jsonschema.validate(result, json.loads((SCHEMAS / "fit.json").read_text()), jsonschema.Draft202012Validator)
     assert (result["rows"], result["landmarks"], result["solver"]) == (N, 40, "dask")
     assert result["bracket"] is None
