@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import stopwise as sw
 from stopwise.estimators.prediction.response_groups import response_names
+from stopwise.exceptions import StopwiseWarning
 
 N = 150
 
@@ -169,3 +170,29 @@ def test_responses_keep_their_names_in_a_merge():
     with pytest.raises(ValueError, match=message):
         parts[0].partial_fit(covariates, swapped)
     assert response_names(parts[0].partial_fit(covariates, both.to_numpy())) == ("height", "width")
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_batches_in_the_order_of_time_say_that_landmarks_are_elsewhere(merged):
+    rng = np.random.default_rng(0)
+    when, other = np.linspace(0, 10, 3000), rng.uniform(size=3000)
+    X, y = pd.DataFrame({"other": other, "hours": when}), np.sin(3 * when) + 0.2 * rng.normal(size=3000)
+    first, later = slice(0, 1000), slice(1000, 3000)
+    points = X.to_numpy()[:1000:5]
+    model, second = (sw.KernelGradientRegressor(sw.kernels.Gaussian(0.5), n_landmarks=points) for _ in range(2))
+    model.partial_fit(X[first], y[first])
+    with pytest.warns(StopwiseWarning, match="most rows so far lie outside the range of the landmarks in .*'hours'"):
+        second.partial_fit(X[later], y[later])
+    with pytest.warns(StopwiseWarning, match="'hours'"):
+        model.merge(second) if merged else model.partial_fit(X[later], y[later])
+
+
+@pytest.mark.parametrize("kernel", [sw.kernels.Matern(0.05), sw.kernels.PeriodicSobolev.of_period(1.0)])
+def test_batches_from_everywhere_or_of_a_season_say_nothing(kernel):
+    rng = np.random.default_rng(0)
+    x = rng.permutation(1200) / 120 if kernel.name.startswith("matern") else np.arange(1200) / 120
+    y = np.sin(2 * np.pi * x) + 0.2 * rng.normal(size=1200)
+    model = sw.KernelGradientRegressor(kernel, n_landmarks=x[:200, None])
+    for rows in np.split(np.arange(1200), 6):
+        model.partial_fit(x[rows, None], y[rows])
+    assert model.stop_.step_sum > 0

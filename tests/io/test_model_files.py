@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import stopwise as sw
+from stopwise.exceptions import StopwiseWarning
 from stopwise.io import CannotSave, ModelFileError, model, read_model
 from stopwise.io.codec import Decoder, Encoder, pack, unpack
 from stopwise.io.container import read_container, write_container
@@ -276,7 +277,8 @@ def tampered(saved, tmp_path, change):
 def test_a_batch_of_one_row_beside_its_landmarks_comes_back(tmp_path):
     points = np.array([[0.0, 0.0], [1.0, 1.0]])
     model = sw.KernelGradientRegressor(sw.kernels.Gaussian(1.0), solver="nystrom", n_landmarks=points)
-    model.partial_fit(np.array([[3.0, -3.0]]), np.array([1.0]))
+    with pytest.warns(StopwiseWarning, match="outside the range of the landmarks"):
+        model.partial_fit(np.array([[3.0, -3.0]]), np.array([1.0]))
     sw.save(model, tmp_path / "batch.stopwise")
     new = np.array([[0.5, 0.5], [3.0, -3.0]])
     np.testing.assert_array_equal(sw.load(tmp_path / "batch.stopwise").predict(new), model.predict(new))

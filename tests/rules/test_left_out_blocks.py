@@ -115,6 +115,22 @@ def test_blocks_do_not_follow_noise_that_neighbours_share_and_say_so():
     assert by_blocks < 0.5 * alone
 
 
+def test_rows_that_share_noise_are_told_as_rows_of_groups_where_groups_were_given():
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(100), 6)
+    x = rng.uniform(size=100)[group] + 0.001 * rng.normal(size=600)
+    y = np.sin(6 * x) + 0.4 * rng.normal(size=100)[group] + 0.1 * rng.normal(size=600)
+    with pytest.warns(DependentRowsWarning, match=r"^left-out groups ask .*: rows of a group share .* within a group"):
+        sw.KernelRidgeRegressor(sw.kernels.Laplace(0.5)).fit(x[:, None], y, groups=group)
+
+
+def test_batches_say_that_blocks_need_all_eigenpairs(rng):
+    x, y = rng.uniform(size=(60, 1)), rng.normal(size=60)
+    model = sw.KernelRidgeRegressor(sw.kernels.Gaussian(0.5), rule=sw.rules.LeaveBlockOut(5))
+    with pytest.raises(ValueError, match=r"^the rule leave-block-out needs all eigenpairs, and landmarks keep"):
+        model.partial_fit(x, y)
+
+
 def test_independent_rows_get_no_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error", DependentRowsWarning)

@@ -364,3 +364,11 @@ def test_steps_that_are_too_many_to_count_are_an_end_and_no_crossing():
     assert stop.evidence.next_complexity < stop.evidence.next_threshold
     assert stop.reason is sw.Reason.CAP
     assert sw.stopping_time(1 / np.arange(1, 200.0) ** 2, steps, noise_std=10.0).reason is not sw.Reason.CAP
+
+
+def test_a_hold_out_whose_training_part_does_not_fit_says_so_before_it_is_made(rng, monkeypatch):
+    X = rng.uniform(size=(400, 1))
+    y = np.sin(5 * X[:, 0]) + 0.3 * rng.normal(size=400)
+    monkeypatch.setattr("stopwise.engine.solvers.dense_solver.free_bytes", lambda: 10**6)
+    with pytest.raises(MemoryError, match=r"^the training part of hold-out needs about .* for 200 rows .* default"):
+        sw.KernelGradientRegressor("sobolev1", rule="holdout", solver="line").fit(X, y)

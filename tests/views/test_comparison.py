@@ -111,3 +111,30 @@ def test_a_fit_that_cannot_be_compared_is_refused_in_words(settings, match, rng)
         x = sw.kernels.Gaussian(0.2)(x)
     with pytest.raises(ValueError, match=match):
         sw.compare(x, y, **{"kernel": "gaussian"} | settings)
+
+
+@pytest.fixture
+def curve(rng):
+    x = rng.uniform(size=(600, 1))
+    return x, np.sin(6 * x[:, 0]) + 0.3 * rng.normal(size=600)
+
+
+def held_out_stop(*rows, **settings):
+    return next(row.step_sum for row in sw.compare(*rows, **settings).rows if row.rule == "holdout")
+
+
+def test_the_hold_out_of_a_comparison_is_fitted_by_the_solver_of_the_comparison(curve, monkeypatch):
+    exact = sw.KernelGradientRegressor(sw.kernels.Matern(0.5), rule="holdout", random_state=0).fit(*curve).stop_
+
+    def none(operator):
+        raise AssertionError("all eigenpairs were asked for")
+
+    monkeypatch.setattr("stopwise.engine.solvers.dense_solver.dense_spectrum", none)
+    found = held_out_stop(*curve, kernel=sw.kernels.Matern(0.5), solver="line")
+    assert found == pytest.approx(exact.step_sum, rel=0.01)
+
+
+def test_the_hold_out_of_a_comparison_keeps_copies_together(curve):
+    x, y = curve
+    once, twice = (held_out_stop(np.tile(x, (k, 1)), np.tile(y, k), kernel=sw.kernels.Matern(0.5)) for k in (1, 2))
+    assert once == twice

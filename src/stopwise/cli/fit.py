@@ -63,21 +63,20 @@ def one_covariate(training: Training | None) -> Array | None:
 
 
 def _write(
-    model: Model, frame: EncodedFrame, training: Training, out: Path | None, report: Path | None, notes: Notes
+    model: Model, table: FittedTable, out: Path | None, report: Path | None, notes: Notes, **rows: object
 ) -> None:
+    """The files that were asked for, all or none; `rows`: X and y, where they are in memory."""
     with contextlib.ExitStack() as files:
         if out:
-            table = FittedTable(training.roles.target, training.roles.id)
             write_model(model, files.enter_context(atomic_path(out)), table)
         if report:
             optional("stopwise.pages", "--report", "report").write(
                 model,
                 files.enter_context(atomic_path(report)),
-                X=frame,
-                y=training.target,
-                target=training.roles.target,
+                target=table.target,
                 command=shlex.join(["stopwise", *sys.argv[1:]]),
                 warnings=list(notes.lines),
+                **rows,
             )
 
 
@@ -115,7 +114,8 @@ def fit(data: Path | None, out: Path | None, report: Path | None, as_json: bool,
     columns, writing = Columns.taken(given), Writing.taken(given)
     written = {"model": str(out) if out else None, "report": str(report) if report else None}
     if given["solver"] == "dask":
-        model, result = fit_in_chunks(_estimator(None, given), data, out, report, columns, writing, notes)
+        model, result = fit_in_chunks(_estimator(None, given), data, columns, writing, notes)
+        _write(model, FittedTable(result["target"]), out, report, notes)
         result |= {"warnings": notes.lines, **written}
         tell(result, lambda: print_summary(result, explain(model)), as_json=as_json, quiet=quiet)
         return
@@ -126,7 +126,8 @@ def fit(data: Path | None, out: Path | None, report: Path | None, as_json: bool,
         frame = EncodedFrame(recipe.encode(training.table).matrix, tuple(training.table.names), recipe)
         model = estimator.fit(frame, training.target)
     with notes.progress("writing"), notes.listening(training.rows):
-        _write(model, frame, training, out, report, notes)
+        table = FittedTable(training.roles.target, training.roles.id)
+        _write(model, table, out, report, notes, X=frame, y=training.target)
         facts = describe(model)
     result = {"rows": len(frame), "features": recipe.features, "target": training.roles.target, **facts}
     result |= {"seconds": round(time.perf_counter() - started, 3), "warnings": notes.lines, **written}

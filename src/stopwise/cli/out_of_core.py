@@ -23,8 +23,7 @@ from stopwise.cli.table_options import Columns, Writing
 from stopwise.engine.cluster.chunks import Chunks, Layout, PartitionError, Rows, count_rows, rows_of_table
 from stopwise.estimators.dask_collections import fit_chunks
 from stopwise.estimators.fitted import fitted_of
-from stopwise.io import atomic_path, write_model
-from stopwise.tables import Asked, FittedTable, Numbers, Recipe, Roles
+from stopwise.tables import Asked, Numbers, Recipe, Roles
 from stopwise.tables.reading.parquet import ParquetSource
 from stopwise.tables.reading.sniffing import Dialect, sniff
 from stopwise.tables.reading.text_source import TextFile, TextSource
@@ -37,17 +36,13 @@ CHUNK_ROWS, BLOCK_BYTES = 262_144, 32 * 2**20
 def fit_in_chunks(
     estimator: Any,
     data: Path | None,
-    out: Path | None,
-    report: Path | None,
     columns: Columns,
     writing: Writing,
     notes: Notes,
 ) -> tuple[Any, dict[str, Any]]:
-    """The fitted model and what the command prints of it; the model file is written whole or not at all."""
+    """The fitted model and what the command prints of it."""
     if data is None or columns.target is None:
         raise click.UsageError("--solver dask reads files in chunks: give a folder (or file) and --target")
-    if report is not None:
-        raise click.UsageError("a report shows single rows, which --solver dask does not keep: leave --report out")
     if writing.missing not in (None, "refuse"):
         raise click.UsageError("--solver dask refuses missing values: fill or drop them before")
     for option, value in (("--as", writing.kinds), ("--gap", writing.gaps), ("--sheet", writing.sheet)):
@@ -57,9 +52,6 @@ def fit_in_chunks(
     roles = Roles(columns.target, columns.features, columns.exclude, columns.id_column)
     with notes.listening():
         model = fit_folder(estimator, data, roles, writing=writing.asked(), show=not notes.quiet)
-    if out is not None:
-        with atomic_path(out) as path:
-            write_model(model, path, FittedTable(roles.target))
     seconds, details = time.perf_counter() - started, model.stop_.details
     recipe = cast(Recipe, fitted_of(model).recipe)
     return model, {
@@ -124,7 +116,7 @@ def _chosen(columns: Sequence[str], numeric: set[str], roles: Roles) -> tuple[st
     if text:
         raise ValueError(
             f"the column {text[0]!r} is not numbers, and files read in chunks need numbers: leave it out with "
-            '--exclude, or load the table whole (without solver="dask"), which turns text into 0/1 features'
+            "--exclude, or load the table whole (without --solver dask), which turns text and dates into features"
         )
     return tuple(chosen)
 

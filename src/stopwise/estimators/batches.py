@@ -24,7 +24,7 @@ from stopwise.engine.solvers.solver_choice import choose_solver
 from stopwise.estimators.fitted import Fitted, Learner, fitted_of, make_fitted
 from stopwise.estimators.intake import Columns, Intake, take_responses, take_rows
 from stopwise.estimators.prediction.response_groups import ResponseGroups, groups_of, parts_of
-from stopwise.estimators.prediction.training_range import feature_range, widest
+from stopwise.estimators.prediction.training_range import feature_range, outside, widest
 from stopwise.exceptions import StopwiseWarning
 from stopwise.kernels import Precomputed
 from stopwise.problem import Problem
@@ -49,8 +49,9 @@ class BatchesMixin:
         Kernel, scaling and landmarks are settled once 1,000 rows are seen (or as many as there are landmarks); until
         then the rows are kept and the fit is made again with each batch. Given points as `n_landmarks` and a kernel
         without "auto" there is nothing to wait for. Once settled, the fit depends on the rows alone, not on their
-        order or batches, and other parameters than the rule's no longer matter. After `fit` with `solver="nystrom"`
-        it continues that fit; a fit by another solver keeps no sums, and a new one starts.
+        order or batches, and other parameters than the rule's no longer matter. So the first rows should come from
+        the whole range of all: a warning says where most come from elsewhere. After `fit` with `solver="nystrom"` it
+        continues that fit; a fit by another solver keeps no sums, and a new one starts.
         """
         self._validate_params()
         _check_solver(self)
@@ -244,7 +245,28 @@ def _extended(stream: Stream, covariates: Array, responses: Array, weights: Arra
 
 def _resolved(estimator: Learner, rows: Intake, stream: Stream, chosen: Chosen, ranges: Array) -> Fitted:
     plan = estimator.plan(stream.landmarks.kernel)
-    return make_fitted(rows, chosen, plan, solve_stream(stream, plan, "nystrom"), ranges)
+    fitted = make_fitted(rows, chosen, plan, solve_stream(stream, plan, "nystrom"), ranges)
+    _warn_of_rows_elsewhere(fitted, stream, plan.tol)
+    return fitted
+
+
+def _warn_of_rows_elsewhere(fitted: Fitted, stream: Stream, tol: float) -> None:
+    """Say where most rows so far lie outside the range of the landmarks, as when batches come in the order of time."""
+    sample, sure = stream.moments.sample, fitted.stops[0].certainty
+    if sample is None or sure is None or sure.captured is None or sure.captured >= 1 - tol:
+        return
+    ranges = feature_range(stream.landmarks.points)
+    elsewhere = np.flatnonzero(outside(ranges, sample.covariates).mean(axis=0) > 0.5)
+    if elsewhere.size:
+        column = elsewhere[0] if fitted.features is None else fitted.features[elsewhere[0]]
+        name = column if fitted.feature_names is None else repr(str(fitted.feature_names[column]))
+        warnings.warn(
+            f"most rows so far lie outside the range of the landmarks in feature {name}, and landmarks tell nothing of "
+            "a curve where there are none: begin with a batch of rows from the whole range, give such points as "
+            "n_landmarks, or fit all rows at once",
+            StopwiseWarning,
+            stacklevel=4,
+        )
 
 
 def _with_stream(estimator: object) -> tuple[Fitted, Stream]:

@@ -193,7 +193,7 @@ class LeaveBlockOut(Rule):
         if not isinstance(path.filter, Ridge):
             stop = min(stop, int(np.argmin(block_errors(path, sets, grid[: best + 1]).sum(axis=1))))
         alone = int(np.nanargmin(ridge.leave_one_out_error(grid)))
-        warn_of_dependence(ridge, float(grid[best]), float(grid[alone]))
+        warn_of_dependence(ridge, float(grid[best]), float(grid[alone]), grouped=data.subjects is not None)
         lowest = float(table[best].sum()) / ridge.n_samples
         return stop_at(
             path.filter,
@@ -241,15 +241,17 @@ class Paired:
         return next((reading for reading in range(self.best) if self.within(reading, allowance)), self.best)
 
 
-def warn_of_dependence(ridge: Path, by_blocks: float, alone: float) -> None:
-    """Say when single rows clearly ask for more than twice the degrees of freedom that blocks ask for."""
-    few, many = (float(ridge.degrees_of_freedom(s)) for s in (by_blocks, alone))
-    errors = ridge.row_weights * ridge.leave_one_out(np.array([by_blocks, alone])) ** 2
+def warn_of_dependence(ridge: Path, together: float, alone: float, *, grouped: bool) -> None:
+    """Say when single rows clearly ask for more than twice the degrees of freedom that blocks or groups ask for."""
+    few, many = (float(ridge.degrees_of_freedom(s)) for s in (together, alone))
+    errors = ridge.row_weights * ridge.leave_one_out(np.array([together, alone])) ** 2
     if few < _ALONE * many and not Paired.of(errors, ridge.n_samples).within(0, _CLEARLY):
+        sets, rows, detail = ("blocks", "neighbouring rows", "finer than a block: then make blocks smaller")
+        if grouped:
+            sets, rows, detail = ("groups", "rows of a group", "within a group that other groups do not tell")
         warnings.warn(
-            f"left-out blocks ask for {few:.3g} degrees of freedom and left-out rows for {many:.3g}: neighbouring rows "
-            "share their noise, which a rule that leaves out single rows would follow (or the curve has detail finer "
-            "than a block: then make blocks smaller)",
+            f"left-out {sets} ask for {few:.3g} degrees of freedom and left-out rows for {many:.3g}: {rows} share "
+            f"their noise, which a rule that leaves out single rows would follow (or the curve has detail {detail})",
             DependentRowsWarning,
             stacklevel=2,
         )

@@ -22,7 +22,8 @@ from stopwise.estimators.prediction.host import predict_in_tiles
 from stopwise.filters import Ridge
 from stopwise.kernels import Precomputed
 from stopwise.path import Path
-from stopwise.rules import Critical, Fixed, Reason, Stop, as_rule, clock_grid, stop_at
+from stopwise.rules import Critical, Fixed, HoldOut, Reason, Stop, as_rule, clock_grid, stop_at
+from stopwise.rules.base import Data
 from stopwise.views.compared import Comparison, as_numbers
 from stopwise.views.facts import Model, rmse_leave_one_out
 
@@ -78,24 +79,47 @@ def _rmse(predicted: Array, target: Array) -> Array:
     return cast(Array, np.sqrt(np.mean((predicted.T - target) ** 2, axis=-1)))
 
 
-def _held_out_stop(model: Model, X: Array, y: Array) -> Stop:
-    """Hold-out needs rows, not a path: a second fit with the same kernel."""
-    again = KernelGradientRegressor(
-        model.kernel_, rule="holdout", filter=model.filter, schedule=model.schedule, fit_intercept=model.fit_intercept
-    )
-    return cast(Stop, again.set_params(random_state=model.random_state, solver=model.solver).fit(X, y).stop_)
+@dataclass(frozen=True)
+class _Held:
+    """A fit to some rows, whose path is read by its error on the others."""
+
+    model: Model
+    X: Array
+    y: Array
+
+    @property
+    def path(self) -> Path:
+        return cast(Path, self.model.path_)
+
+    def error(self, step_sums: ArrayLike) -> Array:
+        return _rmse(predict_at(self.model, self.X, step_sums), self.y) ** 2
+
+
+def _held(estimator: Model, model: Model, X: Array, y: Array, train: Array, test: Array) -> _Held:
+    """Fit training rows with the kernel and the solver of a model; a path that solves made is one around its stop."""
+    near = Fixed(step_sum=model.stop_.step_sum or 1.0)
+    estimator.set_params(kernel=model.kernel_, rule=near, fit_intercept=model.fit_intercept, solver=model.solver)
+    return _Held(estimator.fit(X[train], y[train]), X[test], y[test])
+
+
+def _held_out_stop(model: Model, X: Array, y: Array, seed: int) -> Stop:
+    """Hold-out needs rows, not a path: a fit to its training part. Copies of a row are on one side."""
+    became = fitted_of(model).row_of
+    became = np.arange(len(y)) if became is None else became
+
+    def split(train: Array, test: Array) -> _Held:
+        part = KernelGradientRegressor(filter=model.filter, schedule=model.schedule, random_state=seed)
+        return _held(part, model, X, y, np.isin(became, train), np.isin(became, test))
+
+    return HoldOut().select(model.path_, data=Data(int(became.max()) + 1, seed=seed, split=split))
 
 
 def cross_validated_ridge(model: Model, X: Array, y: Array, seed: int) -> float:
     """The inverse penalty with the smallest error over 5 folds, on the kernel that a model uses."""
     grid = clock_grid(model.path_.along(Ridge()), ratio=1.25)
-    # A path made of solves is one around its stop: elsewhere it would be that of another penalty.
-    near = Fixed(step_sum=model.stop_.step_sum or 1.0)
     errors = np.zeros_like(grid)
     for train, test in KFold(_FOLDS, shuffle=True, random_state=seed).split(X):
-        part = KernelRidgeRegressor(model.kernel_, rule=near, fit_intercept=model.fit_intercept)
-        part.set_params(solver=model.solver).fit(X[train], y[train])
-        errors += len(test) * _rmse(predict_at(part, X[test], grid), y[test]) ** 2
+        errors += len(test) * _held(KernelRidgeRegressor(), model, X, y, train, test).error(grid)
     return float(grid[int(np.argmin(errors))])
 
 
@@ -182,11 +206,11 @@ def _rows(model: Model, X: Array, y: Array, held_X: Array, held_y: Array, seed: 
     sigma = model.noise_std_ / path.scale
     rules = {name: as_rule(rule) for name, rule in RULES.items()}
     choices: dict[str, Callable[[], Stop]] = {name: partial(rule.select, path, sigma) for name, rule in rules.items()}
-    choices["holdout"] = lambda: _held_out_stop(model, used, y)  # reads rows, not a path
+    choices["holdout"] = lambda: _held_out_stop(model, used, y, seed)  # reads rows, not a path
     # The model's own rule also saw which rows repeat, or share their noise.
     own = as_rule(model.rule)
     choices[next((name for name, rule in rules.items() if rule == own), f"{own.name}, given")] = lambda: model.stop_
-    rows = [judged(name, path, choose, fits=2 * (name == "holdout")) for name, choose in choices.items()]
+    rows = [judged(name, path, choose, fits=int(name == "holdout")) for name, choose in choices.items()]
 
     def best_ridge() -> Stop:
         return stop_at(ridge.filter, cross_validated_ridge(model, used, y, seed), Reason.MINIMUM)

@@ -281,11 +281,13 @@ def test_the_command_line_fits_a_folder_on_a_cluster_of_its_own_and_writes_all_o
     folder = tmp_path / "table"
     folder.mkdir()
     write_folder(folder, "parquet")
-    out = tmp_path / "model.stopwise"
+    out, page = tmp_path / "model.stopwise", tmp_path / "report.html"
     words = ["fit", folder, "--target", "y", "--solver", "dask", "--landmarks", "40", "--kernel", "matern32"]
-    done = command(*words, "--length-scale", "0.4", "--out", out, "--json", timeout=120)
+    done = command(*words, "--length-scale", "0.4", "--out", out, "--report", page, "--json", timeout=120)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
+    assert "this fit kept no rows" in page.read_text()
+    page.unlink()
     jsonschema.validate(result, json.loads((SCHEMAS / "fit.json").read_text()), jsonschema.Draft202012Validator)
     assert (result["rows"], result["landmarks"], result["solver"]) == (N, 40, "dask")
     assert result["bracket"] is None
@@ -297,3 +299,10 @@ def test_the_command_line_fits_a_folder_on_a_cluster_of_its_own_and_writes_all_o
     assert "partition 1 (part-1.parquet" in failed.stderr.splitlines()[-1]
     assert out.read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.stopwise", "table"]
+
+
+def test_a_folder_with_dates_says_that_a_table_read_whole_may_have_them(tmp_path):
+    pd.DataFrame({"when": ["2024-01-01", "2024-01-02"], "y": [1.0, 2.0]}).to_csv(tmp_path / "a.csv", index=False)
+    done = command("fit", tmp_path, "--target", "y", "--solver", "dask", timeout=120)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith("(without --solver dask), which turns text and dates into features")

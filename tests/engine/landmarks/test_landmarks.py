@@ -270,3 +270,11 @@ def test_float32_stays_within_its_rounding():
     exact = nystrom(kernel, 40, rule=rule).fit(covariates, y).predict(covariates)
     coarse = nystrom(kernel, 40, rule=rule, precision="float32").fit(covariates, y).predict(covariates)
     assert np.abs(exact - coarse).max() < 1e-3
+
+
+@pytest.mark.parametrize("given", [10**7, sw.landmarks.Leverage(10**7)])
+def test_landmarks_whose_matrices_do_not_fit_are_refused_in_words(given, monkeypatch):
+    monkeypatch.setattr("stopwise.engine.solvers.landmark_solver.free_bytes", lambda: 10**6)
+    x = np.linspace(0, 1, 400)[:, None]
+    with pytest.raises(MemoryError, match=r"^400 landmarks need about .* for their matrices .* take fewer of them"):
+        nystrom(sw.kernels.Gaussian(0.3), given).fit(x, x[:, 0])

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 
 from stopwise._support.arrays import Array
+from stopwise._support.memory import free_bytes, gibibytes
 from stopwise._support.threads import blas_for, blas_threads
 from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.solvers.plan import Plan, Solution, with_weights
@@ -20,6 +22,20 @@ from stopwise.problem import Problem
 from stopwise.rules import Certainty, Stop
 from stopwise.rules.left_out_blocks import sets_of, shared_noise_variance
 from stopwise.spectrum import Spectrum
+
+
+def dense_bytes(n_rows: int, dtype: npt.DTypeLike) -> float:
+    """What the dense route needs at its peak: the matrix, its eigenvectors and LAPACK's workspace."""
+    return float(4.0 * n_rows**2 * np.dtype(dtype).itemsize)
+
+
+def check_dense_fits(who: str, n_rows: int, dtype: npt.DTypeLike, remedy: str) -> None:
+    """Raise MemoryError where all eigenpairs of so many rows do not fit."""
+    needed, free = dense_bytes(n_rows, dtype), free_bytes()
+    if needed > free:
+        raise MemoryError(
+            f"{who} needs about {gibibytes(needed)} for {n_rows} rows and {gibibytes(free)} is free: {remedy}"
+        )
 
 
 @dataclass(frozen=True)
@@ -43,6 +59,7 @@ class _HeldOut:
 
 def held_out(problem: Problem, plan: Plan, column: int, train: Array, test: Array) -> _HeldOut:
     """Fit the training rows (dense) and be ready to predict the held-out ones."""
+    check_dense_fits("the training part of hold-out", len(train), np.float64, "use the default rule, or fit fewer rows")
     part = problem.subset(train, plan.kernel)
     operator = Dense(part.gram(plan.kernel), weights=part.weights, centred=part.intercept)
     path = make_path(

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stopwise._support.arrays import Array
+from stopwise._support.memory import free_bytes, gibibytes
 from stopwise.engine.landmarks.decomposition import Decomposition, bracket_stop, decompose
 from stopwise.engine.landmarks.features import FeatureRows, Landmarks, Stream, make_landmarks, moments_of
 from stopwise.engine.landmarks.landmark_left_out import Smoother, left_out_squares, lowest_in_few_passes
@@ -112,8 +113,19 @@ def landmarks_among(
     points = as_points(n_landmarks)
     if points is None:
         choice = n_landmarks if isinstance(n_landmarks, Choice) else Uniform(int(cast(int, n_landmarks)))
+        _check_memory(min(choice.count, source.n_rows))
         points = choice.points(kernel, source.n_rows, source.take, seed)
     return make_landmarks(kernel, points.astype(dtype, copy=False))
+
+
+def _check_memory(count: int) -> None:
+    """Raise MemoryError where the matrices of so many landmarks do not fit."""
+    needed, free = 8.0 * _MATRICES * count**2, free_bytes()
+    if needed > free:
+        raise MemoryError(
+            f"{count} landmarks need about {gibibytes(needed)} for their matrices and {gibibytes(free)} is free: take "
+            "fewer of them (n_landmarks)"
+        )
 
 
 def _grow(source: RowSource, plan: Plan, seed: int, name: str, most: int) -> Solution:
@@ -192,6 +204,11 @@ def solve_stream(stream: Stream, plan: Plan, name: str, source: RowSource | None
 
 
 def _needs_no_rows(plan: Plan) -> None:
+    if plan.rule.needs_all_pairs:
+        raise ValueError(
+            f"the rule {plan.rule.name} needs all eigenpairs, and landmarks keep only sums over rows: fit all rows, or "
+            'fewer of them, with fit(X, y) and solver="dense"'
+        )
     if plan.noise.needs_rows and plan.noise_given is None:
         raise ValueError(
             f"the noise estimator {type(plan.noise).__name__} needs single rows, and landmarks keep only sums over "

@@ -7,7 +7,6 @@ from functools import partial
 from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 
 from stopwise._support.arrays import Array
 from stopwise._support.memory import free_bytes, gibibytes, row_tiles
@@ -18,7 +17,7 @@ from stopwise.engine.gpu.plain_tiles import free_bytes as device_free_bytes
 from stopwise.engine.operators import Dense, Operator
 from stopwise.engine.operators.tiles import Tiled
 from stopwise.engine.solvers import gpu_solver as cuda
-from stopwise.engine.solvers.dense_solver import DenseSolver
+from stopwise.engine.solvers.dense_solver import DenseSolver, check_dense_fits, dense_bytes
 from stopwise.engine.solvers.gpu_solver import CudaSolver
 from stopwise.engine.solvers.krylov_left_out import KrylovLeftOut
 from stopwise.engine.solvers.krylov_solver import Host, KrylovSolver
@@ -55,11 +54,6 @@ def _tiled(problem: Problem, plan: Plan) -> Operator:
     )
 
 
-def dense_bytes(n_rows: int, dtype: npt.DTypeLike) -> float:
-    """What the dense route needs at its peak: the matrix, its eigenvectors and LAPACK's workspace."""
-    return float(4.0 * n_rows**2 * np.dtype(dtype).itemsize)
-
-
 def choose_solver(problem: Problem, plan: Plan) -> Solver:
     """The solver that the plan asks for; "auto" says what it chose and why with verbose=1."""
     name = plan.solver
@@ -73,7 +67,8 @@ def choose_solver(problem: Problem, plan: Plan) -> Solver:
             f'the rule {plan.rule.name} needs all eigenpairs, got solver={name!r}: use solver="dense" or "auto"'
         )
     if name == "dense":
-        _check_dense_fits(problem, plan)
+        remedy = "fit fewer rows" if plan.rule.needs_all_pairs else 'use solver="krylov" or solver="auto"'
+        check_dense_fits("the dense solver", problem.n_rows, plan.dtype, remedy)
         return DenseSolver()
     if name in ("krylov", "cuda") and _by_solves(plan):
         return _krylov_left_out(name, plan)
@@ -206,13 +201,3 @@ def _gpu(problem: Problem, plan: Plan, from_rows: int) -> tuple[bool, str]:
     if not has_form(plan.kernel):
         return False, f"on the CPU (the {plan.kernel.name} kernel has no device form)"
     return True, "on the GPU"
-
-
-def _check_dense_fits(problem: Problem, plan: Plan) -> None:
-    needed, free = dense_bytes(problem.n_rows, plan.dtype), free_bytes()
-    if needed > free:
-        remedy = "fit fewer rows" if plan.rule.needs_all_pairs else 'use solver="krylov" or solver="auto"'
-        raise MemoryError(
-            f"the dense solver needs about {gibibytes(needed)} for {problem.n_rows} rows and {gibibytes(free)} is "
-            f"free: {remedy}"
-        )
