@@ -232,7 +232,7 @@ def test_memory_does_not_grow_with_the_file(fitted, tmp_path):
     path, frame = fitted
     text = frame[["a", "kind", "b"]].to_csv(index=False).split("\n", 1)
     peaks = []
-    for name, copies in (("small.csv", 200), ("large.csv", 3_000)):
+    for name, copies in (("small.csv", 800), ("large.csv", 3_000)):
         (tmp_path / name).write_text(text[0] + "\n" + text[1] * copies)
         peaks.append(peak_memory(500_000_000, "predict", path, tmp_path / name, "--out", tmp_path / "out.csv", "-q"))
     assert (tmp_path / "large.csv").stat().st_size > 5_000_000
