@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -225,6 +226,24 @@ def peak_memory(limit, *arguments):
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     return int(done.stderr)
+
+
+def test_batches_are_let_go(fitted, tmp_path, monkeypatch):
+    """One is predicted while the next is read: fifty-seven stayed in memory."""
+    path, frame = fitted
+    pd.concat([frame] * 1_700).to_csv(tmp_path / "new.csv", index=False)
+    predictor, seen, most = sys.modules["stopwise.cli.predict"].Predictor, [], [0]
+    predict = predictor.predict
+
+    def watched(self, batch, names):
+        seen.append(weakref.ref(batch))
+        most.append(sum(each() is not None for each in seen))
+        return predict(self, batch, names)
+
+    monkeypatch.setattr(predictor, "predict", watched)
+    assert run("predict", path, tmp_path / "new.csv", "--out", tmp_path / "out.csv").exit_code == 0
+    assert len(seen) > 4
+    assert max(most) <= 2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory limits are Linux's")

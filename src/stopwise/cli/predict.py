@@ -3,8 +3,8 @@
 import contextlib
 import time
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from itertools import tee
 from pathlib import Path
 from typing import Any, cast
 
@@ -172,12 +172,13 @@ class Predictor:
 def _stream(predictor: Predictor, tables: Tables, writing: Writing, writer: Writer, progress: Progress) -> None:
     name, kinds = predictor.id_column, predictor.recipe.kinds
     reading = replace(writing.reading(tables.names()), kinds=kinds if name is None else {name: Kind.TEXT, **kinds})
-    batches, names = tee(tables.batches(tables.types(reading, list(reading.kinds))))
+    batches = tables.batches(tables.types(reading, list(reading.kinds)))
+    pairs: Iterable[tuple[Table, Table]] = ((batch, batch) for batch in batches)
     if name is not None and reading.kinds[name] is not Kind.TEXT:  # a feature too: 00001 is the number 1, and a name
         as_written = replace(reading, kinds={name: Kind.TEXT}, words={})
-        names = tables.batches(tables.types(as_written, [name]))
+        pairs = zip(batches, tables.batches(tables.types(as_written, [name])), strict=True)
     empty = True
-    for batch, written in zip(batches, names, strict=True):
+    for batch, written in pairs:
         writer.write(predictor.predict(batch, written))
         progress.show(f"{predictor.tally.rows:,} rows predicted")
         empty = False
