@@ -22,7 +22,7 @@ import stopwise as sw
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=(30, 2))
 Y = np.c_[np.sin(X[:, 0]), X[:, 1] ** 2]
-POINTS = X[:6].copy()
+POINTS = X[np.unique([X.argmin(axis=0), X.argmax(axis=0), [2, 3]])]  # no batch lies outside their range
 NEW = RNG.normal(size=(4, 2))
 
 

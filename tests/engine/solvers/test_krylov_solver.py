@@ -180,10 +180,8 @@ def test_auto_takes_landmarks_where_all_pairs_would_take_hours(monkeypatch, caps
 
 
 def test_a_matrix_that_cannot_fit_is_not_attempted(monkeypatch):
-    import stopwise.engine.solvers.solver_choice as module
-
     x, y = draw_problem(4, 60, "random")
-    monkeypatch.setattr(module, "free_bytes", lambda: 1000)
+    monkeypatch.setattr("stopwise.engine.solvers.dense_solver.free_bytes", lambda: 1000)
     with pytest.raises(MemoryError, match="solver="):
         sw.KernelGradientRegressor(KERNELS["gaussian"], rule="gcv", solver="dense").fit(x, y)
 
